@@ -1,1 +1,1 @@
-"""The public API, one file for each part. `pyfast` exports its names. Commands call nothing else."""
+"""The public API, one file for each part. Its names can be imported from `pyfast`. Commands call only this API."""

@@ -92,76 +92,84 @@ def answer(
 ) -> Run:
     """Answer questions with one of the systems, and wait until all are answered.
 
-    If `run` is a folder, each LLM call is stored before its question sees it. If the process is killed, call
-    `answer` again with the same arguments to resume the run. The answers are then the same as without the
-    interruption.
+    If `run` is a folder, pyfast stores each reply of the LLM there before the question continues. If the process
+    is killed, call `answer` again with the same arguments to resume the run. The answers are then the same as
+    without the interruption.
 
     Args:
         questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). You can
             also give a list or any iterator of strings, mappings or `Question`s. A mapping has `id` and
-            `question`, or a conversation's `id` and `turns`. A string that is not the path of a file is one
+            `question`. For a conversation it has `id` and `turns`. A string that is not the path of a file is one
             question. An asynchronous iterator runs in pyfast's own event loop. If it needs your event loop, use
             `Engine.answer_many`.
-        index: An index, or its folder; `direct` and `cot` need none.
-        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass as
-            an object stays loaded when `answer` returns. A model that you pass as text is closed. You can also
-            pass a mapping of roles to models, `{"default": ..., "pick": ...}`. The default model answers the
-            prompts of all other roles (`pyfast systems NAME` prints the roles).
-        llm_options: Options of a model that is given as text. Options of a role's model have names like
-            `"ROLE.NAME"`.
+        index: An index, or its folder. The systems `direct` and `cot` need no index.
+        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. If you pass an object, the
+            model stays loaded when `answer` returns. If you pass a text, the model is closed. You can also pass a
+            mapping of roles to models, `{"default": ..., "pick": ...}`. The default model answers the prompts of
+            all other roles (`pyfast systems NAME` prints the roles).
+        llm_options: Options of a model that you pass as a text. If a role has its own model, the option `NAME` of
+            this model is called `"ROLE.NAME"`.
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
-        settings: Settings of the system, by name (`pyfast systems NAME` prints them). `preset` stands for several
-            of them.
-        prompts: A TOML file with prompts in place of the system's own.
+        settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets
+            several others at once.
+        prompts: A TOML file with prompts that replace prompts of the system.
         follow_ups: How a system that answers single questions gets the later turns of a conversation. `rewrite`:
-            the model rewrites each turn as a question that stands alone. `resolve`: the model adds the names that
-            the turn leaves out. `off`: the turns stay unchanged.
+            the model rewrites each turn as a question that can be understood alone. `resolve`: the model adds the
+            names that the turn leaves out. `off`: the turns stay unchanged.
         run: The folder of the run. None: the run stays in memory and cannot be resumed.
         limit: Answer only the first `limit` questions. A run can be resumed with a higher limit.
-        sample: Answer only this number of questions, drawn uniformly. The draw is always the same, and a larger
-            sample contains each smaller one. Conversations are drawn as a whole.
+        sample: Answer only this number of questions, drawn uniformly. The same call always draws the same
+            questions, and a larger sample contains each smaller one. A conversation is drawn with all its turns.
         documents: `own`: a question that names its own `documents` (uris) searches only these. `all`: every
             question searches the whole index.
-        temperature: The temperature of the model, if the system does not set it. 0 is greedy.
-        seed: The seed of the model's sampling. It is also sent at temperature 0, where most servers ignore it.
-        concurrency: How many questions are in progress at once. The answers do not depend on it. None: 64, or
-            10,000 with a model behind a Batch API.
+        temperature: The sampling temperature of the model, if the system does not set it. At 0, the model always
+            chooses the most probable token.
+        seed: The seed of the model's sampling. pyfast also sends it at temperature 0, where most servers ignore
+            it.
+        concurrency: How many questions are in progress at once. This number does not change the answers. None: 64,
+            or 10,000 with a model behind a Batch API.
         budget: Limits by name. Limits of each question are `calls`, `tokens`, `steps`, `seconds`, `call_seconds`
             and `attempts`. Limits of the run are `run_tokens` and `run_seconds`.
         outage: How many minutes to wait if the model cannot be reached, is overloaded or has internal errors.
-            After that the run stops, and can be resumed. 0: it stops at once.
-        strict: If the model gives no reply of the right form, fail the question. Otherwise the system continues
-            with something simpler. `run.status.fall_backs` counts these cases.
-        max_failures: Stop if more questions than this fail: a number, or a share such as `"5%"`.
-        response_cache: A folder for plans that depend only on the question. Several runs can share it.
-        sync: `normal`: a power cut can lose the last LLM calls. `full`: it loses none.
-        keep_prompts: Keep the prompts in the run's folder, for `Run.prompts`. Use False for private data.
-        restart: Start from the beginning. The old folder is kept under another name.
-        accept_code: Resume a run that other code of pyfast or of the system started. The answers may then differ
-            from a run with only one version of the code. run.toml records both versions.
+            After this time the run stops, and you can resume it. 0: the run stops at once.
+        strict: If the model gives no usable reply, the question fails. Without `strict`, the system then takes a
+            simpler step, its fallback. `run.status.fall_backs` counts the fallbacks.
+        max_failures: Stop the run if more than this many questions fail. Give a number, or a share such as `"5%"`.
+        response_cache: A folder in which pyfast stores plans that depend only on the question, so that later runs
+            do not ask the model again. Several runs can share it.
+        sync: `normal`: a power cut can lose the last LLM replies. `full`: a power cut loses none, but each reply
+            takes longer to store.
+        keep_prompts: Store the prompts in the run's folder, for `Run.prompts`. Use False for private data.
+        restart: Start from the beginning. pyfast keeps the old folder under another name.
+        accept_code: Resume a run that another version of pyfast, or of the system's code, started. The answers may
+            then differ from those of one version alone. run.toml records both versions.
         retry_failed: Try the failed questions again.
-        on_event: Called with each `pyfast.engine.Event`, from another thread. It must return soon.
-        on_step: Called with each `pyfast.engine.Step`, from another thread. A step is one call of a question, to
-            the model or to a batched function such as a search. Each step comes twice: when it begins and when it
-            ends.
-        stop: Once it is set, no new question starts. Questions in progress finish, and the run can be resumed.
-        ray: Answer by workers of a Ray cluster. `local`: processes of this machine. `auto`: the cluster to which
-            this machine belongs. `HOST:PORT`: the cluster at this address. The answers are the same. `run` must be
-            a folder that all machines share. Give the model and the system as text, because each worker opens its
-            own.
-        workers: How many workers; None: as many as the cluster has room for.
-        worker_resources: What each worker needs, by Ray's names, such as `{"GPU": 1}`. The default is one `CPU`.
+        on_event: A function that pyfast calls with each `pyfast.engine.Event`, from another thread. It must return
+            soon.
+        on_step: A function that pyfast calls with each `pyfast.engine.Step`, from another thread. A step is one
+            call that a question makes: to the model, or to a batched function such as a search. pyfast calls
+            `on_step` twice for each step: when the step begins and when it ends.
+        stop: After you set this event, no new question starts. Questions in progress finish, and you can resume
+            the run.
+        ray: Let the workers of a Ray cluster answer the questions. `local`: the workers are processes on this
+            machine. `auto`: the cluster to which this machine belongs. `HOST:PORT`: the cluster at this address.
+            The answers are the same as without `ray`. `run` must be a folder that all machines share. Pass the
+            model and the system as text, because each worker opens its own.
+        workers: The number of workers. None: as many as the cluster has room for.
+        worker_resources: The resources that each worker needs, by Ray's names, such as `{"GPU": 1}`. Default: one
+            `CPU`.
 
     Returns:
-        The run. `run.records` are in the order of the questions, `run.status` counts them.
+        The run. `run.records` has a record for each question, in the order of the questions. `run.status` counts
+        the records by their state.
 
     Raises:
-        InputError: An argument does not fit, or the folder has another run.
+        InputError: An argument is not valid, or the folder has a run with other arguments.
         ModelNotFoundError: The model is not on this machine.
         LLMUnavailableError: The model can no longer be reached.
-        RunError: The run cannot continue: the disk is full, too many questions failed, or its budget is spent.
-            Finished work is kept. If the run has a folder, call `answer` again to resume the run. Otherwise the
-            error's `records` have the answers.
+        RunError: The run cannot continue: the disk is full, too many questions failed, or the run has used its
+            budget. No finished work is lost. If the run has a folder, call `answer` again to resume it. Otherwise
+            the error's `records` have the answers.
 
     Example:
         >>> import pyfast
@@ -245,9 +253,9 @@ def job_of(
 ) -> tuple[Job, OpenedModels]:
     """Make the `Job` that `answer` carries out, with its models. The arguments are those of `answer`.
 
-    The function checks the run's folder and writes the questions into it. With `joins`, another process has
-    started the run, and the function only reads the folder. Raises `InputError`, as `answer` does. If workers of a
-    cluster have started the run, it raises `InputError` unless `by_workers` is set.
+    The function checks the run's folder and writes the questions into it. `joins` means that another process has
+    started the run: the function then only reads the folder. `by_workers` allows a run that workers of a cluster
+    have started. Raises `InputError`, as `answer` does.
     """
     # Check all arguments before anything is created.
     configured = configure(
@@ -320,7 +328,7 @@ def job_of(
 
 
 def read_in(questions: ManyQuestions, limit: int | None) -> Questions:
-    """Read all questions, at most `limit`, and check them. Raises `InputError`."""
+    """Read at most `limit` questions and check them. Raises `InputError` if a question is not valid."""
     if isinstance(questions, str):
         questions = as_path(questions) or [questions]
     if isinstance(questions, Path):
@@ -340,9 +348,9 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
 
 
 def begin(job: Job, restart: bool = False) -> None:
-    """Check that the job's folder is free or has the same job, before a model is loaded. Raises `InputError`.
+    """Check that the job's folder is new or has the same job. Do it before a model is loaded. Raises `InputError`.
 
-    With `restart`, an old folder is first renamed.
+    If the job has `restart`, an old folder is renamed first.
     """
     assert job.folder is not None
     if restart and (aside := set_aside(job.folder)) is not None:
@@ -358,7 +366,7 @@ def carry_out(
     on_step: OnStep | None = None,
     stop: threading.Event | None = None,
 ) -> Run:
-    """Carry out a job in the event loop of blocking calls. Models that the user opened stay loaded."""
+    """Answer the questions of a job, in the event loop for blocking calls. The user's own models stay loaded."""
     result = run_blocking(_carry_out(job, models, on_event, on_step, stop))
     return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
@@ -391,28 +399,30 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
-    """The number of questions in progress at once: `given`, or a default for the models. Raises `InputError`."""
+    """How many questions should be in progress at once: `given`, or a default for these models. Raises
+    `InputError`.
+    """
     if concurrency is not None:
         return at_least_one("concurrency", concurrency)
     return max([64, *(one.questions_at_once for one in map(collecting, models.values()) if one is not None)])
 
 
 def at_least_one(name: str, value: int) -> int:
-    """Return the number. Raises `InputError` if it is below 1."""
+    """Return the number `value`. Raises `InputError` if it is below 1."""
     if value < 1:
         raise InputError(f"{name}: expected a number of at least 1, got {value}")
     return value
 
 
 def not_negative(name: str, value: float) -> float:
-    """Return the number. Raises `InputError` if it is below 0, infinite or NaN."""
+    """Return the number `value`. Raises `InputError` if it is below 0, infinite or NaN."""
     if not value >= 0 or value == math.inf:
         raise InputError(f"{name}: expected a number of at least 0, got {value}")
     return value
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """How many of `total` questions may fail. `given` is a number or a share. None: all. Raises `InputError`."""
+    """How many of `total` questions may fail. `given` is a number, a share or None (all). Raises `InputError`."""
     if given is None:
         return None
     text = str(given)

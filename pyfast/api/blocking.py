@@ -1,7 +1,7 @@
-"""Blocking calls over asynchronous code. All of them share one event loop in its own thread.
+"""Functions that run asynchronous code and wait for its result. They share one event loop, in its own thread.
 
-So a call works in a script, in a notebook whose thread already runs an event loop, and from several threads. If
-one call starts a model, it stays loaded for the next call.
+So a call works in a script, from several threads, and in a notebook, which already runs an event loop of its own.
+A model that one call has started can stay loaded for the next call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the library's event loop and return its result. A `KeyboardInterrupt` cancels it.
 
     Raises:
-        InputError: A callback of that loop is the caller. It would wait for itself.
+        InputError: The caller runs in this event loop itself, for example in a callback. It would wait for itself.
     """
     loop = blocking_loop()
     assert _running is not None
@@ -62,7 +62,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def blocking_loop() -> asyncio.AbstractEventLoop:
-    """The event loop. It starts when it is first used. A forked process gets its own loop."""
+    """The event loop that `run_blocking` uses. It starts when it is first used. A forked process gets its own."""
     global _running
     with _lock:
         if _running is None or _running[0] != os.getpid() or not _running[2].is_alive():

@@ -1,4 +1,4 @@
-"""Add, update and delete documents of an index; see docs/changing.md."""
+"""Add, update and delete the documents of an index. docs/changing.md explains how."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def add_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Add documents to an index, in one commit: all of them or none.
+    """Add documents to an index. Either all of them are added, in one commit, or none.
 
-    An open index stays at its commit. Later searches give the same results and scores, bit for bit, as an index
-    that was built from all documents. While another process changes the index, this call waits.
+    An index that is already open keeps its old documents. An index that you open later gives exactly the same
+    results and scores as an index that was built from all documents at once. If another process changes the index,
+    this call waits for it.
 
     Args:
         index: The folder of the index.
@@ -61,9 +62,10 @@ def update_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Replace documents of an index by new versions with the same uri, and add new documents, in one commit.
+    """Replace documents of an index by new versions, and add new documents, in one commit.
 
-    An unchanged document keeps its place. A changed document moves to the end.
+    A document replaces the document with the same uri. A replaced document moves to the end of the index. An
+    unchanged document keeps its place.
 
     Args:
         index: The folder of the index.
@@ -94,8 +96,8 @@ def update_documents(
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
     """Delete documents of an index, in one commit.
 
-    Searches no longer return them, and scores no longer count them. Their bytes stay, for earlier commits, until
-    `compact_index(..., erase=True)`.
+    Later searches do not return these documents, and scores do not count them. Their text stays in the index's
+    files until `compact_index(..., erase=True)`, because earlier commits still need it.
 
     Args:
         index: The folder of the index.
@@ -105,7 +107,7 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
         The number of the new commit, and the number of deleted documents.
 
     Raises:
-        InputError: There is no such document.
+        InputError: The index has no document with this uri.
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
@@ -119,16 +121,16 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
 
 
 def compact_index(index: str | Path, *, erase: bool = False) -> Change:
-    """Merge all parts of an index into one, without the deleted documents.
+    """Merge all parts of an index into one part, and leave out the deleted documents.
 
     Args:
         index: The folder of the index.
-        erase: Remove earlier commits and the files that only they need. Then no byte of a deleted document is left
-            in the parts, and runs that started with an earlier commit cannot be resumed. Knowledge graphs and runs
-            can still contain text of a deleted document: see docs/changing.md.
+        erase: Remove earlier commits and the files that only they need. Then no text of a deleted document is left
+            in the parts. Runs that started with an earlier commit cannot be resumed. Knowledge graphs and runs can
+            still contain text of a deleted document: see docs/changing.md.
 
     Returns:
-        The number of the commit.
+        The number of the new commit.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
@@ -145,13 +147,13 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
 
 
 def describe_index(index: str | Path) -> IndexInfo:
-    """Describe an index: its commit, documents, parts, and bytes.
+    """Describe an index: its commit, its documents, its parts, and its size in bytes.
 
     Args:
         index: The folder of the index.
 
     Returns:
-        The description. It comes from the manifest; no large file is read.
+        The description. Only the index's manifest is read, and no large file.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged or of another version.

@@ -1,4 +1,4 @@
-"""`pyfast.compare`: which of several runs is better, and at what cost."""
+"""`pyfast.compare`: find out which of several runs is better, and what each costs."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ def compare(
 
     Args:
         runs: Two runs or more, or their folders. Each run is compared with each later run.
-        gold: As for `pyfast.evaluate`; None: the questions of the first run.
-        metrics: As for `pyfast.evaluate`.
-        prices: A price list, or its file (see `pyfast.evaluation.read_prices`); None: costs without money.
+        gold: As in `pyfast.evaluate`. None: the gold answers beside, or in, the questions of the first run.
+        metrics: As in `pyfast.evaluate`.
+        prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no money.
 
     Returns:
-        For each pair of runs and each figure: the difference, its 95 % interval (paired bootstrap), its p-value,
-        and the p-value after Holm's correction. The p-value comes from McNemar's exact test or from the bootstrap.
-        With fewer than `least` independent questions, no difference can be significant; p-values of the bootstrap
-        are then too small. The result also lists the questions that only one run gets right. For each run it has
-        calls, tokens, seconds and money, per question and per right answer.
+        For each pair of runs and each figure (such as F1): the difference between the runs, its 95 % interval
+        (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from McNemar's
+        exact test or from the bootstrap. If there are fewer than `least` independent questions, no difference can
+        be significant, and p-values of the bootstrap are too small. The result also lists the questions that only
+        one of the two runs gets right. For each run it has the calls, tokens, seconds and money, per question and
+        per right answer.
 
     Raises:
-        InputError: There are fewer than two runs, they share no question, the gold does not fit, or the price list
-            lacks a model.
+        InputError: There are fewer than two runs, the runs share no question, the gold has none of these
+            questions, or the price list does not have one of the models.
 
     Example:
         >>> import pyfast

@@ -1,4 +1,4 @@
-"""Turn the arguments of API calls into the values that the engine takes."""
+"""Check the arguments of API calls, and make from them what the engine needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyfast.systems.system import Settings
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSystem:
-    """A system with its settings."""
+    """A system with its settings, its prompts and the index that it searches."""
 
     system: System
     settings: Settings
@@ -47,16 +47,16 @@ class ConfiguredSystem:
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
-        """Open everything that the system needs except the index.
+        """Open what the system needs besides the index and the LLM.
 
-        `run` is the folder of a run that may be resumed.
+        `run` is the folder of the run, which may be resumed. None: the run stays in memory.
         """
         if self.index is None or self.system.opens is None:
             return None
         return self.system.opens(self.index, self.settings, run)
 
     def ask(self, session: Any) -> Ask:
-        """The function that answers a question."""
+        """Make the function that answers one question."""
         ask = self.system.ask(self.settings, session)
         return (
             ask
@@ -79,9 +79,9 @@ def configure(
     follow_ups: FollowUps = "off",
     run: Path | None = None,
 ) -> ConfiguredSystem:
-    """Configure a system and open its index. A resumed `run` gets the commit of the index with which it started.
+    """Configure a system and open its index. A resumed `run` gets the commit with which it started.
 
-    Raises `InputError` if an argument does not fit.
+    Raises `InputError` if an argument is not valid.
     """
     chosen = system if isinstance(system, System) else load_system(system)
     configured = chosen.configure(settings or {})

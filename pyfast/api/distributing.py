@@ -1,4 +1,4 @@
-"""`pyfast.answer` by the workers of a cluster."""
+"""`pyfast.answer` with the argument `ray`: the workers of a cluster answer the questions."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def answer_by_workers(
     on_event: OnEvent,
     stop: threading.Event,
 ) -> Run:
-    """Answer questions by the workers of a cluster, or resume a run.
+    """Let the workers of a cluster answer questions. If the run's folder exists, the run resumes.
 
     Args:
         questions: As in `answer`.
         given: The arguments of `answer` that each worker needs too.
-        of_run: The arguments that only this process needs.
-        cluster: Where the workers are.
-        on_event: Called with each event.
-        stop: Once set, no question starts.
+        of_run: The arguments of `answer` that only this process needs.
+        cluster: The Ray cluster, with the number and resources of its workers.
+        on_event: A function that is called with each event.
+        stop: After this event is set, no new question starts.
 
     Raises:
-        InputError: An argument cannot be handed to another process.
+        InputError: An argument is not valid, or cannot be sent to another process.
         MissingPackageError: Ray is not installed.
     """
     import ray  # noqa: F401
@@ -91,7 +91,7 @@ def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Answering:
-    """The work of a worker: it answers blocks of a run of `answer`."""
+    """A worker of a run of `answer`. It answers one block of questions after the other."""
 
     run: str
     given: Mapping[str, Any]
@@ -99,7 +99,7 @@ class Answering:
     models: OpenedModels | None = None
 
     def start(self) -> Configuration:
-        """Open index, system and models as the run has them, and load the models."""
+        """Open the index and the system of the run, and load its models."""
         if self.job is None or self.models is None:
             given = dict(self.given)
             if given["index"] is not None:
@@ -125,7 +125,7 @@ class Answering:
         return self.job.concurrency
 
     def turn(self) -> Future[None]:
-        """A future that is done at the event loop's next turn."""
+        """A future that is done as soon as the event loop answers. A blocked event loop does not answer."""
         return asyncio.run_coroutine_threadsafe(asyncio.sleep(0), blocking_loop())
 
 

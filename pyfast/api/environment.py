@@ -1,4 +1,4 @@
-"""How pyfast was built, what this machine has, and where each op would run."""
+"""Report how pyfast was built, what this machine has, and on which device each op runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that pyfast may use."""
+    """A Python package that pyfast can use."""
 
     name: str
     version: str | None
@@ -41,24 +41,24 @@ class Environment:
     python: str
     machine: str
     cores: int
-    """The cores that this process may use"""
+    """The number of processor cores that this process may use"""
     instructions: str
-    """The processor instructions that `maxsim` uses: portable, avx2, avx512 or avx512_vnni"""
+    """The processor instructions that the op `maxsim` uses: `portable`, `avx2`, `avx512` or `avx512_vnni`"""
     has_gpu_ops: bool
     """Whether this pyfast was built with GPU ops"""
     gpus: tuple[str, ...]
     gpu_problem: str | None
-    """Why no GPU can be used; None if one can"""
+    """Why pyfast cannot use a GPU. None: it can use one"""
     packages: tuple[Package, ...]
     ops: dict[str, bool]
-    """For each op, whether it runs on a GPU if its arrays are there"""
+    """For each op, by its name: whether it runs on a GPU if its arrays are on the GPU"""
 
 
 def describe_environment() -> Environment:
     """Describe this machine and the packages on it.
 
     Returns:
-        Versions, cores, GPUs, and where each op would run.
+        Versions, cores, GPUs, and for each op whether it can run on a GPU.
 
     Example:
         >>> from pyfast.api.environment import describe_environment

@@ -1,4 +1,4 @@
-"""`pyfast.estimate`: what a run will cost, before it starts."""
+"""`pyfast.estimate`: estimate what a run will cost, before it starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DRAWS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """An expected total, with its 95 % interval over the draw of the questions."""
+    """An expected total with its 95 % interval. The interval covers the random choice of questions."""
 
     value: float
     low: float
@@ -35,32 +35,34 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The expected use of a whole run."""
+    """The expected LLM calls, tokens, price and time of a whole run."""
 
     questions: int
     basis: str
-    """The source of the estimate: a run, or a sample"""
+    """What the estimate comes from: an earlier run, or a sample of the questions"""
     llm_calls: Expected
     prompt_tokens: Expected
     completion_tokens: Expected
     money: Expected | None
-    """The price of the run. None without a price list"""
+    """The price of the run. None: there is no price list"""
     seconds: Expected | None
-    """The sum over all questions, if the estimate comes from a run. A run works on several questions at once"""
+    """The seconds of all questions together. None: the estimate does not come from a run. A run takes less time,
+    because it works on several questions at once"""
     currency: str | None = None
     """The currency of `money`"""
     hours: Expected | None = None
-    """The hours until all questions are answered, if the estimate comes from a run. The start of models and
-    workers is not included
+    """The hours until all questions are answered. None: the estimate does not come from a run. The time to start
+    models and workers is not included
     """
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Where a question of the earlier run spends its time: `llm`, `waiting for the llm` (no place was free),
-    `search`, `engine` (this process). The sum can be above 1 if a question makes several calls at once
+    """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for the llm`
+    (all places were taken), `search`, `engine` (this process). The sum can be above 1 if a question makes several
+    calls at once
     """
 
     @property
     def bottleneck(self) -> str:
-        """The share with the most time of a question; empty if it was not measured."""
+        """The name of the largest of the `shares`. Empty if they were not measured."""
         return max(self.shares, key=lambda name: self.shares[name], default="")
 
 
@@ -85,11 +87,12 @@ def estimate(
     Without it, a uniform sample of the questions goes through the system with the LLM `instant`. This LLM replies
     at once with text that fits the schema.
 
-    So retrieval and prompts are real, but replies are not. Plans can have more or fewer hops than those of a
-    language model, and four bytes count as a token. For a budget, use a small real run.
+    So retrieval and prompts are real, but replies are not. Plans can have more or fewer hops than those of a real
+    language model, and four bytes count as one token. For a reliable figure, make a small real run and give it as
+    `based_on`.
 
     Args:
-        questions: As in `pyfast.answer`; or, with `based_on`, the number of questions.
+        questions: As in `pyfast.answer`. With `based_on`, you can also give the number of questions.
         index: As in `pyfast.answer`.
         llm: The text that names the model of the run, or a mapping of roles to such texts. It sets the price.
         system: As in `pyfast.answer`.
@@ -97,19 +100,19 @@ def estimate(
         budget: Limits of each question, as in `pyfast.answer`.
         limit: Count only the first `limit` questions.
         based_on: An earlier run of the system, or its folder.
-        sample: The number of questions to try, without `based_on`.
-        context_window: Tokens of the LLM's context window, without `based_on`.
+        sample: How many questions to try. Only used without `based_on`.
+        context_window: The size of the LLM's context window in tokens. Only used without `based_on`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
-        workers: How many workers of a cluster answer, for `hours`. The estimate assumes that each worker is as
-            fast as a worker or the process of the earlier run. This is true if each worker has its own model, or
-            if the shared server is not at its limit.
+        workers: How many workers of a cluster will answer the questions. Only `hours` depends on it. The estimate
+            assumes that each worker is as fast as one worker (or the only process) of the earlier run. This is
+            true if each worker has its own model, or if the server that they share is not at its limit.
 
     Returns:
         The expected totals with intervals.
 
     Raises:
-        InputError: An argument does not fit, `based_on` is a run of another system or has no answers, or the price
-            list lacks the model.
+        InputError: An argument is not valid, `based_on` is a run of another system or has no answers, or the price
+            list does not have the model.
 
     Example:
         >>> import pyfast

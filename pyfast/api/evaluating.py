@@ -25,20 +25,20 @@ def evaluate(
     """Score the answers of a run.
 
     pyfast scores only the questions that the run has finished. A failed question counts as wrong. `report.not_run`
-    names the questions that it has not finished. A run with a limit is scored over the questions that were asked.
+    names the questions that the run has not finished. Questions beyond the run's `limit` do not count.
 
     Args:
         run: A run, or its folder.
         gold: A file of JSON lines, or mappings with the same keys: `id`, `answers` (accepted forms of one answer),
             and optionally `type` and `supporting` (the uris of the gold evidence). With `"answer_mode": "all"`,
-            `answers` is a set, and a correct answer names all of it. Mappings with `turns` are conversations.
-            None: gold.jsonl beside the questions of the run, or else the questions themselves.
+            `answers` is a set, and a correct answer names every member. Mappings with `turns` are conversations.
+            None: the file gold.jsonl in the folder of the questions, or else the questions themselves.
         metrics: Metrics, as functions or by name (`pyfast.plugins.names("metrics")`, or `MODULE:NAME`). None: the
-            metrics that the gold names. If it names none, `em_f1` and `evidence`, or `hits` for conversations.
+            metrics that the gold names. If it names none: `em_f1` and `evidence`, or `hits` for conversations.
 
     Returns:
-        Figures with 95 % intervals: for all questions, then by type. For conversations also by domain, source,
-        type of answer and turn. `report.questions` has the figures of each question.
+        Figures with 95 % intervals: first for all questions, then for each type of question. For conversations
+        also for each domain, source, type of answer and turn. `report.questions` has the figures of each question.
 
     Raises:
         InputError: The gold cannot be read, or shares no question with the run; or there is no such metric.
@@ -54,7 +54,7 @@ def evaluate(
 
 
 def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
-    """Return (the answers, the run's name for messages). Raises `InputError` if there is no run."""
+    """Return the answers of a run, and the run's name for messages. Raises `InputError` if there is no run."""
     path = run.path if isinstance(run, Run) else Path(run)
     if path is None:
         assert isinstance(run, Run)
@@ -66,7 +66,7 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
 
 
 def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
-    """Return the gold, or else the questions of the run. Raises `InputError` if the run records none."""
+    """Return the gold. None: gold.jsonl beside the questions of the run, or the questions. Raises `InputError`."""
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)
     path = run.path if isinstance(run, Run) else Path(run)

@@ -1,4 +1,4 @@
-"""`pyfast.evaluate_retrieval`: how much of the gold evidence retrieval finds."""
+"""`pyfast.evaluate_retrieval`: measure how much of the gold evidence a retriever finds."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _AT_ONCE = 64  # questions in a batch
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSetting:
-    """One way to retrieve."""
+    """One way to retrieve passages, to be compared with others."""
 
     retriever: str = "bm25"
     """The retriever, as in `pyfast.open_index`"""
     ranking: Ranking = "list"
-    """The order of the list: as the retriever gives it, by `graph_rank`, or by `bridge_rank`"""
+    """What orders the passages: the retriever itself, `graph_rank` or `bridge_rank`"""
     expand: bool | str = False
-    """Whether to add passages that share terms with the best ones. The name of a retriever, such as `dense`, adds
-    those that it finds nearest to the best ones. Only with `bridge_rank`
+    """Whether to add passages that share terms with the best passages. The name of a retriever, such as `dense`: add
+    the passages that this retriever finds nearest to the best passages. Only with `bridge_rank`
     """
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""
     pool: int = 100
-    """The number of passages in a list"""
+    """The number of passages to retrieve for a question"""
 
     @staticmethod
     def parse(text: str) -> RetrievalSetting:
@@ -60,7 +60,7 @@ class RetrievalSetting:
         return setting
 
     def check(self) -> None:
-        """Raise `InputError` for a value that does not fit."""
+        """Raise `InputError` if a value is not valid."""
         if self.ranking not in get_args(Ranking):
             raise InputError(f"ranking: expected one of {', '.join(get_args(Ranking))}, got {self.ranking!r}")
         if not isinstance(self.expand, bool | str):
@@ -79,11 +79,11 @@ class RetrievalSetting:
 
 @dataclass(frozen=True, slots=True)
 class SettingReport:
-    """The figures of one setting."""
+    """The figures of one `RetrievalSetting`."""
 
     setting: RetrievalSetting
     rows: list[Row]
-    """For all questions first, then by type"""
+    """The figures for all questions first, then for each type of question"""
     questions: list[Scored]
 
 
@@ -94,12 +94,12 @@ class RetrievalReport:
     settings: dict[str, SettingReport]
     """The report of each setting, by its name"""
     differences: list[Difference]
-    """The differences between each setting and each later one"""
+    """The differences between each setting and each setting after it"""
     without_gold: tuple[str, ...]
-    """Ids of questions that name no gold evidence; they are not scored"""
+    """The ids of the questions that name no gold evidence. They are not scored"""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything except the figures of single questions, in JSON types."""
+        """The report as JSON types, without the figures of single questions."""
         reports = {
             name: {"setting": asdict(one.setting), "rows": [asdict(row) for row in one.rows]}
             for name, one in self.settings.items()
@@ -119,25 +119,27 @@ def evaluate_retrieval(
 ) -> RetrievalReport:
     """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
 
-    A passage counts for its document. Each document counts once, at the rank of its first passage.
+    Gold evidence is a set of documents. A document is found if one of its passages is. It counts once, at the rank
+    of its first passage.
 
     Args:
         index: An index, or its folder. The call ignores the index's own retriever and rerankers.
         questions: A file of JSON lines, or mappings with the same keys: `id`, `question`, `supporting` (the uris
-            of the gold documents) and optionally `type`. If a line has a `table_id`, that table is its gold.
-        settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. A mapping
-            gives them names. An empty text is BM25. Each setting is compared with each later one.
-        gold: Lines with `id` and `supporting`, if the questions have none. None: gold.jsonl beside them, as
-            `pyfast data convert` writes it.
-        at: The ranks at which the lists are cut.
-        scores: A folder that keeps the scores of rerankers for the next call.
+            of the gold documents) and optionally `type`. If a question has a `table_id`, this table is its gold.
+        settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
+            mapping to give them names. An empty text stands for BM25. Each setting is compared with those after
+            it.
+        gold: Lines with `id` and `supporting`, if the questions have no `supporting`. None: the file gold.jsonl in
+            the folder of the questions, where `pyfast data convert` writes it.
+        at: The values of k for `recall@k` and `ndcg@k`.
+        scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
 
     Returns:
-        For each setting `recall@k`, `ndcg@k` and `mrr` with 95 % intervals; for each pair of settings the paired
-        differences, with Holm's correction.
+        For each setting: `recall@k`, `ndcg@k` and `mrr` (mean reciprocal rank) with 95 % intervals. For each pair
+        of settings: the differences on the same questions, with p-values after Holm's correction.
 
     Raises:
-        InputError: A setting or a file does not fit, or no question names gold evidence.
+        InputError: A setting or a file is not valid, or no question names gold evidence.
         ModelNotFoundError: The model of a reranker or retriever is not on this machine.
 
     Example:

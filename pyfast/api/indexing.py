@@ -45,49 +45,49 @@ def build_index(
     memory: int = MEMORY,
     on_progress: Callable[[BuildProgress], object] | None = None,
 ) -> Index:
-    """Build the index of a corpus in a folder, and open it.
+    """Build an index of documents in a folder, and open it.
 
     Args:
         documents: Paths of files and folders, or documents. A document is a value of `pyfast.corpus`, or a mapping
             with the fields of a `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`. You can give one
             document, or an iterable of documents.
-        out: The folder to make. It appears when it is complete, or not at all.
-        overwrite: Replace an existing index. Its knowledge graph stays.
-        readers: Readers of file formats, `pyfast.corpus.Reader`s or `MODULE:NAME`. They come before the installed
-            ones.
-        columns: The maximum number of columns of a table. A wider table is cut into several tables, each with the
-            first column and the column names.
+        out: The folder to make. The folder appears only when the index is complete.
+        overwrite: Replace an existing index. The knowledge graph in its folder stays.
+        readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. If two
+            readers can read a file, these come before the installed ones.
+        columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of them
+            has the first column and its column names.
         passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
             sentence ends. The index keeps this size for documents that are added later.
-        passage_overlap: If a paragraph is cut, two neighbouring passages share up to this number of characters, in
-            whole sentences. The shared text is searched and read with both, and stored once.
+        passage_overlap: If a paragraph is cut, neighbouring passages share whole sentences, up to this number of
+            characters. The shared sentences belong to both passages, but are stored once.
         tokenizer: `words`: words of two characters or more. `characters`: words of any length, and each Chinese or
-            Japanese character. Use it for these languages, or if words of one character matter.
-        stemmer: A language of Snowball, such as `"english"` or `"german"`: all forms of a word are one term.
-            Empty: words stay unchanged.
-        stop_words: `english`, or `none` for texts in other languages.
-        vectors: One or several encoders of the passages, for retrievers other than BM25. `"dense"` or
+            Japanese character as a word. Use it for these languages, or if words of one character matter.
+        stemmer: A language that the Snowball stemmer knows, such as `"english"` or `"german"`. Then all forms of a
+            word count as the same term. Empty: each form is its own term.
+        stop_words: Frequent words that a search ignores: `english`, or `none` for texts in other languages.
+        vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
             `"dense:MODEL"`: sentence embeddings. `"sparse:MODEL"`: learned sparse vectors. `"late"` or
-            `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` sets the number of dimensions (by default
-            128). A model is a folder or a name of the Hugging Face hub. The index keeps the encoders for documents
-            that are added later.
-        strict: Stop at the first file that cannot be read. Then no index is made.
-        on_unread: Called at the end with each file that was left out, and the reason. None: a warning is logged
-            for each.
-        memory: How many MB the process can take, without the page cache, the vectors and their model; at least
-            600. A larger corpus is indexed part by part. The parts lie beside `out` and are merged at the end. If
-            the build is killed, call `build_index` again with the same arguments: it continues after the finished
-            parts, and does not read their files again. If a file has changed since, this file and all files after
-            it are read again.
-        on_progress: Called now and then, and after each part.
+            `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` also sets the number of dimensions (by
+            default 128). `MODEL` is a folder or a name on the Hugging Face hub. Documents that you add later are
+            encoded with the same models.
+        strict: Stop at the first file that cannot be read, and make no index.
+        on_unread: A function that is called at the end, once for each file that could not be read, with the
+            reason. None: pyfast logs a warning for each file.
+        memory: How many MB of memory the process may use, at least 600. The page cache, the vectors and their
+            model do not count. A corpus that needs more memory is indexed part by part. The parts are stored next
+            to `out` and merged at the end. If the build is killed, call `build_index` again with the same
+            arguments. It then continues after the finished parts, and does not read their files again. If a file
+            has changed in the meantime, this file and all files after it are read again.
+        on_progress: A function that is called with the progress from time to time, and after each part.
 
     Returns:
         The index.
 
     Raises:
-        InputError: A source does not exist, `out` exists already, there is nothing to retrieve, or a number is out
-            of range.
-        ModelNotFoundError: The model of vectors is not on this machine.
+        InputError: A source does not exist, `out` exists already, the documents have no passages, or a number is
+            out of range.
+        ModelNotFoundError: A model for the vectors is not on this machine.
 
     Example:
         >>> import pyfast
@@ -113,25 +113,29 @@ def open_index(
 
     Args:
         path: A folder that `build_index` made.
-        retriever: What `search` uses. `bm25`; `dense`, `sparse` or `late`, if the index has such vectors. `late`
-            scores BM25's best passages token by token, and `late:dense` scores the best passages of `dense`.
-            `hybrid`: BM25 and dense, fused by reciprocal ranks. `hybrid:bm25+sparse` fuses others, and
-            `hybrid:bm25*0.3+dense*0.7` fuses weighted scores. Or `MODULE:NAME`, or a function of the index that
-            returns a retriever.
-        rerank: The reranker, which reads the best passages of a list again. `off`; `cross` (a cross-encoder;
-            `cross:MODEL` uses another one); `late` (late interaction); `both`; `MODULE:NAME`; or a function of the
-            index that returns a reranker. Every system uses it. `rag` then also expands its list and ranks it by
-            `bridge_rank`.
+        retriever: The retriever that `search` uses. `bm25`. `dense`, `sparse` or `late`, if the index has such
+            vectors. `late` scores the best passages of BM25 again, token by token. `late:dense` does that for the
+            best passages of `dense`. `hybrid` joins the lists of BM25 and `dense` by reciprocal ranks.
+            `hybrid:bm25+sparse` joins the lists of other retrievers. `hybrid:bm25*0.3+dense*0.7` joins them by
+            weighted scores. You can also give `MODULE:NAME`, or a function that takes the index and returns a
+            retriever.
+        rerank: The reranker, a model that scores the best passages of a list again. `off`: none. `cross`: a
+            cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and `late`.
+            You can also give `MODULE:NAME`, or a function that takes the index and returns a reranker. Every
+            system uses the reranker. With a reranker, `rag` also expands its list and ranks it by `bridge_rank`.
         filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (for triples)
-            or `meta.author=Sagan|Drake`. Documents that do not fit all conditions are left out, as if they were
-            deleted. Operators: `=` and `!=`, with `*`, `?`, and `|` between several values; `<`, `<=`, `>`, `>=`.
+            or `meta.author=Sagan|Drake`. Documents that do not meet all conditions are left out, as if they were
+            deleted. The operators are `=`, `!=`, `<`, `<=`, `>` and `>=`. After `=` and `!=`, `*` and `?` are
+            wildcards, and `|` separates several values.
 
     Returns:
-        The index. Its large files are memory-mapped. With a filter, the fitting documents are copied into memory.
+        The index. Its large files are memory-mapped. With a filter, the documents that meet the conditions are
+        copied into memory.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
-        InputError: There is no such retriever or reranker, a condition cannot be read, or no document fits.
+        InputError: There is no such retriever or reranker, a condition cannot be read, or no document meets the
+            conditions.
         ModelNotFoundError: The model of the retriever or reranker is not on this machine.
 
     Example:
@@ -151,9 +155,9 @@ def sources_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
-    """What a caller gave, not read yet, and the list for unreadable files.
+    """The sources that a caller gave, before they are read, and a list for the files that cannot be read.
 
-    At the end, unreadable files are reported or logged.
+    At the end, each file in the list is passed to `on_unread`, or logged.
     """
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
@@ -181,13 +185,15 @@ def documents_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[Iterator[Document]]:
-    """The documents that a caller gave. At the end, unreadable files are reported or logged."""
+    """The documents that a caller gave. At the end, unreadable files are passed to `on_unread`, or logged."""
     with sources_of(given, readers, columns, strict, on_unread) as (sources, _):
         yield (document for source in sources for document in source.documents())
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
-    """The index that a caller gave. A folder is opened. A resumed run gets the commit with which it started."""
+    """The index that a caller gave, opened if it is a folder. A resumed `run` gets the commit with which it
+    started.
+    """
     folder = Path(given) if isinstance(given, str | Path) else given.folder
     commit = None if run is None else recorded_value(run, "index", "commit")
     # The commit is not there: the run is new, or the commit was erased. Then the difference is shown.

@@ -1,4 +1,4 @@
-"""Which of two runs answers better: a language model compares their answers."""
+"""Let a language model compare the answers of two runs, and count which run answers better."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Judgement:
     """The result of judging two runs."""
 
     run: Run
-    """The run of the judge, a run like any other"""
+    """The run in which the judge compared the answers. It is like any other run"""
     rows: list[Row]
-    """The result for each dimension"""
+    """The result for each dimension, such as comprehensiveness"""
     failed: int
-    """The pairs that could not be judged"""
+    """The number of pairs that could not be judged"""
 
 
 def judge_runs(
@@ -49,24 +49,26 @@ def judge_runs(
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
 ) -> Judgement:
-    """Have a language model compare the answers of two runs, each pair in both orders.
+    """Let a language model compare the answers of two runs. It sees each pair of answers in both orders.
 
     Args:
         run_a: The folder of a finished run.
         run_b: The folder of another run over the same questions.
         run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
             arguments.
-        questions: The file of the questions, if it is no longer where the first run found it.
-        ties: Whether the judge may call two answers equally good. In MTQA's paper it may not. Without ties, a pair
-            still counts as tied if the judge's choice depends on the order, or if the answers are the same.
-        llm: The judge, whose role is `judge`; `llm` and all that follows are as in `pyfast.answer`.
+        questions: The file of questions. You need it only if the file is no longer where the first run found it.
+        ties: Whether the judge may say that two answers are equally good. In MTQA's paper it may not. Without
+            `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order, or the two
+            answers are the same.
+        llm: The model that judges, in the role `judge`. `llm` and all that follows are as in `pyfast.answer`.
 
     Returns:
-        For each dimension: how often each run wins, and the win rate of `run_a` with its bootstrap interval.
+        For each dimension: how often each run wins, and the share of pairs that `run_a` wins, with its bootstrap
+        interval.
 
     Raises:
-        InputError: The runs do not answer the same questions, or are not finished. Also for the reasons of
-            `pyfast.answer`.
+        InputError: The runs do not answer the same questions, or are not finished, or one of the reasons in
+            `pyfast.answer` applies.
 
     Example:
         >>> from pyfast.api.judging import judge_runs

@@ -52,40 +52,42 @@ def build_knowledge(
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
 ) -> Knowledge:
-    """Extract the knowledge graph of an index from its documents, or resume. No document is paid for twice.
+    """Extract a knowledge graph from the documents of an index, or resume an extraction that was stopped.
 
     Args:
         index: An index, or its folder.
-        llm: The model that reads the texts, in the role `read`, or the text that names one. None: rules read them,
-            by the form of their sentences. Rules always read triples and tables.
-        llm_options: Options of a model that is given as text.
-        embedder: A model of sentence-transformers, by name or folder. Its vectors find facts, entities and
-            relations.
-        chunk_tokens: How many tokens of a text the LLM reads at once. None: as in an earlier extraction, or else
-            1200.
+        llm: The model that reads the texts, in the role `read`, or a text that names it. None: pyfast reads texts
+            by rules about the form of sentences, without an LLM. It always reads triples and tables by rules.
+        llm_options: Options of a model that you pass as a text.
+        embedder: A model of sentence-transformers, by name or folder. Searches for facts, entities and relations
+            use its vectors.
+        chunk_tokens: How many tokens of a text the LLM reads at once. None: as in an earlier extraction, or 1200
+            if there was none.
         packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. A larger model then
             needs fewer calls. Deleting a document still removes only its own triples.
         passes: How often the LLM reads each chunk. From the second time on, it looks for missing triples. More
             passes give more triples, and cost more calls.
-        limit: The maximum number of new chunks to read in this call.
-        budget: Limits of each chunk (with `packed`, of each call), as for a question in `pyfast.answer`.
-        max_failures: Stop if more chunks than this fail: a number, or a share such as "5%".
+        limit: The maximum number of new chunks that the LLM reads in this call.
+        budget: Limits for each chunk, or with `packed` for each call. They are those of `pyfast.answer`.
+        max_failures: Stop if more than this many chunks fail. Give a number, or a share such as "5%".
         concurrency: How many chunks the LLM reads at once. None: as in `pyfast.answer`.
-        outage: How many minutes to wait for a model that does not answer.
-        restart: Keep a stopped extraction under another name, and start again. The existing graph stays.
+        outage: How many minutes to wait if the model does not answer.
+        restart: Start again from the beginning. The existing graph stays, and the old extraction gets another
+            name.
         retry_failed: Try again the chunks that failed.
-        on_event: Called with each `pyfast.engine.Event` of the extraction, from another thread.
-        stop: Once it is set, no new chunk starts, and `RunError` is raised. Call the function again with the same
-            arguments to resume the extraction.
+        on_event: A function that pyfast calls with each `pyfast.engine.Event` of the extraction, from another
+            thread.
+        stop: After you set this event, no new chunk starts, and `RunError` is raised. Call the function again with
+            the same arguments to resume the extraction.
 
     Returns:
-        The graph. `len` of it is the number of triples.
+        The graph. `len(graph)` is the number of triples.
 
     Raises:
         CallError: Every chunk failed.
-        InputError: `chunk_tokens` differs from an earlier extraction, or another process works on it.
+        InputError: `chunk_tokens` differs from that of an earlier extraction, or another process is working on it.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
-        RunError: The extraction cannot continue, or was stopped. Finished work is kept.
+        RunError: The extraction cannot continue, or was stopped. No finished work is lost.
 
     Example:
         >>> import pyfast
@@ -142,17 +144,17 @@ def build_knowledge(
 def prune_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
     """Remove the triples of deleted documents from the knowledge graph.
 
-    Triples that another document also states stay.
+    If another document states the same triple, the triple stays.
 
     Args:
         index: An index, or its folder.
-        embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
+        embedder: A model of sentence-transformers, by name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
         The graph after the change.
 
     Raises:
-        IndexFormatError: There is no graph, or a damaged one.
+        IndexFormatError: The index has no graph, or the graph is damaged.
         ModelNotFoundError: The embedding model is not on this machine.
 
     Example:
@@ -171,12 +173,12 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
         index: An index, or its folder.
 
     Returns:
-        The graph. `len` of it is the number of triples. `.failed_chunks()` lists the chunks that the LLM could not
-        extract. `.extractions` describe each extraction by an LLM: the model, date, prompts, cost, and the dropped
-        triples with their reasons.
+        The graph. `len(graph)` is the number of triples. `graph.failed_chunks()` lists the chunks for which the
+        LLM gave no usable reply. `graph.extractions` describes each extraction by an LLM: the model, the date, the
+        prompts, the cost, and which triples were dropped and why.
 
     Raises:
-        IndexFormatError: There is no graph, one of another version, or a damaged one.
+        IndexFormatError: The index has no graph, or the graph is damaged or of another version.
 
     Example:
         >>> from pyfast.api.knowledge import open_knowledge
@@ -197,7 +199,7 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
         `out`.
 
     Raises:
-        IndexFormatError: The index has no graph, or a damaged one.
+        IndexFormatError: The index has no graph, or the graph is damaged.
         InputError: `out` has another suffix, or cannot be written.
 
     Example:
@@ -212,17 +214,18 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 def merge_knowledge(
     index: Index | str | Path, source: Index | str | Path, *, embedder: str = DEFAULT
 ) -> Knowledge:
-    """Add triples to the knowledge graph of an index: from another index, or from a run that has learned some.
+    """Add triples to the knowledge graph of an index. They come from another index, or from a run of `subqrag`.
 
-    A run of `subqrag` learns triples from the documents that it reads. The run itself does not change an index.
+    A run of `subqrag` extracts triples from the documents that it reads. It stores them in its own folder and does
+    not change an index.
 
     Args:
         index: An index, or its folder.
-        source: Another index, which has a graph; or the folder of a run.
-        embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
+        source: Another index with a knowledge graph, or the folder of a run.
+        embedder: A model of sentence-transformers, by name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
-        The graph of `index` after the merge. Merging the same source twice adds nothing.
+        The graph of `index` after the merge. If you merge the same source again, nothing changes.
 
     Raises:
         IndexFormatError: `source` has no graph, or a graph is damaged.
@@ -242,17 +245,17 @@ def merge_knowledge(
 
 
 def reset_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
-    """Remove from the knowledge graph of an index what `merge_knowledge` added.
+    """Remove all triples that `merge_knowledge` added to the knowledge graph of an index.
 
     Args:
         index: An index, or its folder.
-        embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
+        embedder: A model of sentence-transformers, by name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
-        The graph as it was extracted from the index's own documents.
+        The graph with only the triples from the index's own documents.
 
     Raises:
-        IndexFormatError: There is no graph, or a damaged one.
+        IndexFormatError: The index has no graph, or the graph is damaged.
         ModelNotFoundError: The embedding model is not on this machine.
 
     Example:

@@ -1,4 +1,4 @@
-"""Language models in use: which caller started a model, in which event loop, and when it is closed."""
+"""Start language models, share them between callers, and close them when nobody uses them any more."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _CLOSING_S = 5.0  # seconds; a model that takes longer ends with the process
 
 
 GivenLLM = LLM | str | Mapping[str, LLM | str] | Mapping[Role, LLM]
-"""A model, the text that names one, or one of these for each role"""
+"""A model, a text that names one, or a mapping from roles to models or texts"""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedModels:
-    """The models of one call of the API, and whether they stay loaded after this call."""
+    """The models of one call of the API. It also says which of them stay loaded after this call."""
 
     by_role: Mapping[Role, LLM]
     kept: frozenset[Role]
-    """Models that the caller gave as objects. They stay loaded"""
+    """The roles whose model the caller gave as an object. These models stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """Wrap the models in the form that the engine needs. Roles that share a model also share its wrapper.
+        """Add to each model what the engine needs. Roles that share a model also share the result.
 
         Args:
-            response_cache: A folder for reusable replies. None: no cache.
+            response_cache: A folder for replies that later runs can use again. None: replies are not stored.
         """
         made: dict[int, FullLLM] = {}
         for llm in self.by_role.values():
@@ -48,7 +48,9 @@ class OpenedModels:
 
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator[None]:
-        """Start all models, one after the other, while the block runs. Raises what `started` raises."""
+        """Start all models, one after the other, and keep them started while the `with` block runs. Raises the
+        errors of `started`.
+        """
         async with contextlib.AsyncExitStack() as stack:
             for role, llm in self.by_role.items():
                 await stack.enter_async_context(started(llm, role in self.kept))
@@ -56,12 +58,12 @@ class OpenedModels:
 
 
 def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedModels:
-    """Open the models that a caller gave, by role. Roles with the same text and options share one model.
+    """Open the models that a caller gave. Roles with the same text and options share one model.
 
     Args:
-        given: One model for all roles, or one for each.
-        options: Options of models that are given as text: `NAME` for the default model, `ROLE.NAME` for a role's
-            model.
+        given: One model for all roles, or a mapping from roles to models.
+        options: Options of models that are given as text. A name `NAME` is an option of the default model, and
+            `ROLE.NAME` an option of the model of this role.
 
     Raises:
         InputError: There is no such role, or an option belongs to a model that is not given as text.
@@ -125,22 +127,22 @@ class _Use:
 
 
 _uses: dict[int, _Use] = {}
-"""The use of each model, by the model's `id()`. The entry is deleted when no object refers to the model any more
+"""Who uses each model, by the model's `id()`. An entry is deleted when nothing refers to its model any more
 """
 
 
 @contextlib.asynccontextmanager
 async def started(llm: LLM, keep: bool = False) -> AsyncIterator[FullLLM]:
-    """Start a model once for all its current users, and close it when the last one leaves.
+    """Start a model if nobody uses it yet. When the last of its users leaves the `with` block, close it.
 
     Args:
         llm: The model.
-        keep: Keep the model loaded when its last user leaves. It is then closed when the process ends, or before
-            another event loop starts it.
+        keep: Keep the model loaded when its last user leaves. The model is then closed when the process ends, or
+            before another event loop starts it.
 
     Raises:
         InputError: Another event loop is using the model.
-        LLMUnavailableError: Its `start` failed.
+        LLMUnavailableError: The model's `start` failed.
     """
     full = with_defaults(llm)
     use = await _use_of(llm, full)

@@ -1,4 +1,4 @@
-"""Questions about a corpus as a whole, for comparing long answers."""
+"""Write questions about a corpus as a whole, with which the long answers of two systems can be compared."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ def write_questions(
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
 ) -> list[dict[str, str]]:
-    """Have a language model write questions about a corpus as a whole, as MTQA's paper does for its long answers.
+    """Let a language model write questions about a corpus as a whole. MTQA's paper compares long answers this way.
 
     The model sees a sample of passages from the whole corpus. It invents users, tasks for each user, and questions
     for each task. The questions have no gold answers: use `judge_runs` to compare the answers of two systems.
 
     Args:
         index: An index of the corpus, or its folder.
-        out: The file of questions to write, in JSON lines: `id`, `question`, `user`, `task`.
+        out: The file to write. Each line is a JSON object with `id`, `question`, `user` and `task`.
         run: The folder of the run that writes the questions. A stopped run resumes if you call the function again
             with the same arguments.
-        users: How many users.
+        users: How many users the model invents.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
-        llm: The model that writes the questions, in the role `plan`; `llm` and all that follows are as in
+        llm: The model that writes the questions, in the role `plan`. `llm` and all that follows are as in
             `pyfast.answer`.
 
     Returns:
-        The questions. They are fewer than `users * tasks * questions` if the model wrote fewer.
+        The questions. The model may write fewer than `users * tasks * questions`.
 
     Raises:
-        InputError: A number is out of range. Also for the reasons of `pyfast.answer`.
+        InputError: A number is out of range, or one of the reasons in `pyfast.answer` applies.
         RunError: The model wrote no readable questions, or the run was stopped.
 
     Example:

@@ -1,4 +1,4 @@
-"""`rerank_texts`: `bridge_rank` for texts that are in no index."""
+"""`rerank_texts`: rank texts that are in no index, by `bridge_rank`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from pyfast.retrieval.tokenization import term_ids
 def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | None = None) -> list[float]:
     """Score texts for a query with `pyfast.ops.bridge_rank`.
 
-    Texts that share words with the best ones rank higher.
+    A text that shares words with the best texts gets a higher score.
 
     Args:
         query: The question.
-        texts: The texts, such as passages that a vector store found. Term weights come from these texts alone.
-        scores: Earlier scores of the texts; higher is better. None: the TF-IDF weights of the query's terms.
+        texts: The texts, such as passages that a vector store found. The weights of words come from these texts
+            alone.
+        scores: Scores that the texts already have, where higher is better. None: the TF-IDF weights of the query's
+            terms in the texts.
 
     Returns:
         A score in [0, 1] for each text, in the order of the texts.
 
     Raises:
-        InputError: There are more or fewer scores than texts, or a score is not finite.
+        InputError: The number of scores is not the number of texts, or a score is not finite.
 
     Example:
         >>> from pyfast.api.reranking import rerank_texts

@@ -1,4 +1,4 @@
-"""`retrieve`: the best passages for queries, without an LLM."""
+"""`retrieve`: find the best passages for queries, without an LLM."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def retrieve(queries: Sequence[str], index: Index | str | Path, k: int = 20) -> 
         k: The maximum number of passages for each query.
 
     Returns:
-        For each query, its passages, best first, with uris, offsets and scores.
+        For each query a list of passages, best first, with their uris, offsets and scores.
 
     Raises:
         InputError: `k` is below 1.
-        IndexFormatError: The folder holds no index, or a damaged one.
+        IndexFormatError: The folder has no index, or the index is damaged.
 
     Example:
         >>> import pyfast

@@ -1,4 +1,4 @@
-"""A run as a value: its records, its progress, its folder."""
+"""`pyfast.Run`: the records, the progress and the prompts of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyfast.errors import InputError
 
 
 class Run:
-    """The answers to a set of questions: what `pyfast.answer` returns, or a folder that it made.
+    """A run: the answers to a set of questions. `pyfast.answer` returns one, and `Run(path)` opens a run's folder.
 
     Example:
         >>> import pyfast
@@ -39,10 +39,10 @@ class Run:
             InputError: The folder has no run.
         """
         self.path: Path | None = Path(path)
-        """Its folder; None for a run in memory"""
+        """The folder of the run. None: the run is in memory"""
         self.session: Summary | None = None
-        """The counts of the session that returned this run: states, LLM calls, tokens, seconds. None if the run
-        was only opened
+        """What the session that returned this run did: how questions ended, LLM calls, tokens, seconds. None: the
+        run was only opened
         """
         self._records: Sequence[Record] = ()
         self._lines: tuple[tuple[int, int, int], _Lines] | None = None
@@ -51,7 +51,7 @@ class Run:
 
     @classmethod
     def finished(cls, path: Path | None, total: int, session: Summary, records: Sequence[Record]) -> Run:
-        """The run that `pyfast.answer` returns when it has finished."""
+        """Make the run that `pyfast.answer` returns."""
         run = cls.__new__(cls)
         run.path, run.session = path, session
         run._records, run._lines = records, None
@@ -60,9 +60,9 @@ class Run:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records, in the order of the questions. For a folder, they are read when you access them.
+        """The records of the questions, in the order of the questions. They are read from the run's folder.
 
-        A record reads its `evidence` and its `trace` when you first access them, because they are in another file.
+        A record reads its `evidence` and its `trace` from another file, when you first access them.
 
         Raises:
             InputError: The folder's answers cannot be read.
@@ -80,20 +80,20 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """Progress of the run: states, failures by reason, LLM calls, tokens, times by stage."""
+        """The progress of the run: states of questions, failures by reason, LLM calls, tokens, times by stage."""
         if self._status is not None:
             return self._status
         assert self.path is not None
         return read_status(self.path)
 
     def prompts(self, id: str) -> list[LLMCall]:
-        """The LLM calls that answered one question, each with its prompt and its reply.
+        """The LLM calls of one question, each with its prompt and its reply.
 
         Args:
             id: The id of the question.
 
         Returns:
-            The calls in the order in which they ended. `messages` is None if prompts were not kept.
+            The calls in the order in which they ended. `messages` is None if the run does not store prompts.
 
         Raises:
             InputError: The run is in memory, no question with this id has ended, or its journal is damaged.

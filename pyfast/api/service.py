@@ -1,4 +1,4 @@
-"""`pyfast.Engine`: questions from many callers of a service, in the same batches."""
+"""`pyfast.Engine`: answer the questions of many callers of a service, in common batches."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ from pyfast.systems.conversations import FollowUps
 class Engine:
     """Answer questions inside a service. Use it with `async with`.
 
-    An engine belongs to the event loop that entered it. The questions of all callers join the same batches, even
-    if they use different systems. If one caller is cancelled, the others are not affected. Without
-    `journal`, the engine writes nothing to the disk.
+    Use an engine only in the event loop in which its `async with` block started. The questions of all callers
+    share batches, even if they use different systems. If you cancel one caller, the others are not affected.
+    Without `journal`, the engine writes nothing to the disk.
 
     Example:
         >>> import asyncio, pyfast
@@ -81,24 +81,25 @@ class Engine:
         """Configure the engine. `async with` starts it.
 
         Args:
-            index: An index, or its folder; None for systems that need none.
+            index: An index, or its folder. None: only systems that need no index can answer.
             llm: A model, or the text that names one (see `pyfast.open_llm`). The model starts with the `async
                 with` block, and closes when the last engine that uses it ends. You can also pass a mapping of
-                roles to models, as in `pyfast.answer`. It may name roles that only some systems have.
-            concurrency: How many questions of all callers are in progress at once; the others wait.
+                roles to models, as in `pyfast.answer`. The mapping may contain roles that only some systems have.
+            concurrency: How many questions of all callers together are in progress at once. Further questions
+                wait.
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
                 `attempts`.
-            outage: How many minutes calls wait for a model that cannot be reached, is overloaded or has internal
+            outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
                 errors. 0: `LLMUnavailableError` is raised at once.
-            prompts: A TOML file with prompts in place of the systems' own.
-            follow_ups: How systems that answer single questions get a question with a `history`: see
-                `pyfast.answer`. It does not affect systems that read the history themselves.
+            prompts: A TOML file with prompts that replace prompts of the systems.
+            follow_ups: How a system that answers single questions gets a question with a `history`. The values are
+                those of `pyfast.answer`. It has no effect on systems that read the history themselves.
             journal: A new folder. The engine writes completions, answers, traces and times into it, as a run does.
-                A question then continues only when its completion is stored. You cannot resume this folder.
+                A question then continues only after its completion is stored. You cannot resume from this folder.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
-            IndexFormatError: The folder holds no index, or a damaged one.
+            IndexFormatError: The folder has no index, or the index is damaged.
         """
         self._index = None if index is None else index_of(index)
         self._llm = replace(opened(llm), kept=frozenset())
@@ -158,19 +159,21 @@ class Engine:
 
         Args:
             question: A string, a mapping with `id` and `question`, or a `Question`.
-            system: The name of an installed system, or a `System`.
+            system: The name of an installed system, or a `System` object.
             settings: Settings of the system, by name.
-            history: The earlier (question, answer) pairs, if it continues a conversation.
-            on_step: Called in this event loop with each `pyfast.engine.Step`. A step is one call of the question,
-                to the model or to a batched function such as a search. Each step comes twice: when it begins and
-                when it ends.
-            ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's use of each stage into it.
+            history: The earlier (question, answer) pairs, if the question continues a conversation.
+            on_step: A function that is called in this event loop with each `pyfast.engine.Step`. A step is one
+                call that the question makes: to the model, or to a batched function such as a search. The function
+                is called twice for each step: when the step begins and when it ends.
+            ledger: A new `pyfast.engine.Ledger`. `answer` writes into it what the question used: calls, tokens,
+                and the time of each stage.
 
         Returns:
-            The record. If the question cannot be answered, it has the state `failed` and a reason.
+            The record of the question. If the question could not be answered, its state is `failed`, with a
+            reason.
 
         Raises:
-            InputError: The system, a setting or the question does not fit.
+            InputError: The system, a setting or the question is not valid.
             LLMUnavailableError: The model can no longer be reached.
         """
         past = tuple(
@@ -190,22 +193,23 @@ class Engine:
         system: str | System = "n2n",
         settings: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Record, None]:
-        """Answer questions, and yield the records in the order of the questions, each as soon as possible.
+        """Answer questions, and yield their records in the order of the questions.
 
-        The engine reads only a few more questions than are in progress, so an iterator may be endless. To leave
-        early, call `aclose()` (`contextlib.aclosing` does). This cancels the questions in progress.
+        The engine reads only a few questions ahead, so an iterator may be endless. To stop early, call `aclose()`
+        of the generator, or use `contextlib.aclosing`. This cancels the questions in progress.
 
         Args:
             questions: As in `pyfast.answer`, including asynchronous iterators. The turns of a conversation are
-                answered one after the other. So are consecutive `Question`s that name the same conversation.
+                answered one after the other. Consecutive `Question` objects with the same conversation are its
+                turns.
             system: As in `answer`.
             settings: As in `answer`.
 
         Yields:
-            A record for each question or turn.
+            One record for each question or turn.
 
         Raises:
-            InputError: The system, a setting or a question does not fit. The records of earlier questions come
+            InputError: The system, a setting or a question is not valid. The records of earlier questions come
                 first.
             LLMUnavailableError: The model can no longer be reached.
         """
@@ -255,28 +259,28 @@ class Engine:
     ) -> Run:
         """Answer a set of questions as `pyfast.answer` does, with the models of this engine.
 
-        The run's questions share batches with each other, and share the models with all other callers. If you
-        cancel `answer_run`, it ends like a killed process: call it again with the same arguments to resume the
-        run.
+        The questions of the run share batches with each other. They share the models with all other callers. If
+        you cancel `answer_run`, you can call it again with the same arguments to resume the run.
 
         Args:
             questions: As in `pyfast.answer`.
             run: The folder of the run. If it exists, the run resumes.
             system: As in `answer`.
             settings: As in `answer`.
-            outage: How many minutes to wait for a model that answers no call.
+            outage: How many minutes to wait if a model answers no call.
             keep_prompts: As in `pyfast.answer`.
             retry_failed: As in `pyfast.answer`.
-            on_event: Called in this event loop with each `pyfast.engine.Event`.
-            stop: Once it is set, no new question starts. Questions in progress finish, and the run can be resumed.
+            on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
+            stop: After you set this event, no new question starts. Questions in progress finish, and you can
+                resume the run.
 
         Returns:
             The run.
 
         Raises:
-            InputError: An argument does not fit, or the folder has another run.
+            InputError: An argument is not valid, or the folder has a run with other arguments.
             LLMUnavailableError: A model can no longer be reached.
-            RunError: The run cannot continue. Its work is kept.
+            RunError: The run cannot continue. No finished work is lost.
         """
         self._entered()
         _refuse_module(system)

@@ -1,4 +1,4 @@
-"""`export_spans`: send OpenTelemetry's spans of this process to Phoenix, Langfuse or any collector."""
+"""`export_spans`: send the OpenTelemetry spans of this process to Phoenix, Langfuse or another collector."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LOG = logging.getLogger("pyfast")
 
 
 def export_spans() -> bool:
-    """Export the spans of this process. OpenTelemetry's environment variables set where.
+    """Send the OpenTelemetry spans of this process to the collector that environment variables name.
 
-    Call it before `pyfast.answer` or `pyfast.serve`; the commands `answer` and `serve` do. The function sets the
-    process's tracer provider. If the program already has a provider, this provider stays and gets the spans. The
-    last spans are sent when the process ends.
+    Call it before `pyfast.answer` or `pyfast.serve`. The commands `answer` and `serve` call it themselves. The
+    function sets OpenTelemetry's tracer provider for the process. If the program already has a provider, that
+    provider stays and gets the spans. The last spans are sent when the process ends.
 
     The variables are those of OpenTelemetry's SDK. To export spans, set `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`,
     `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_TRACES_EXPORTER` (`otlp`, `console`). `OTEL_TRACES_EXPORTER=none` and
@@ -32,7 +32,7 @@ def export_spans() -> bool:
     `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
 
     Returns:
-        Whether spans are made from now on.
+        True if the process records spans from now on. False if the variables turn the export off.
 
     Raises:
         InputError: A variable names an exporter or a protocol that does not exist.

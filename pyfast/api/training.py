@@ -1,4 +1,4 @@
-"""Training for two systems: the encoder and model of graph_convqa, and HSEQ's iterator."""
+"""Train the models of two systems: the encoder and language model of graph_convqa, and the iterator of hseq."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from pyfast.training.weak_positives import Gold
 
 OnStep = Callable[["Point", int], None]
-"""Called after each step of a training, with its point of the curve and the number of steps"""
+"""A function that is called after each step of a training, with the step's point of the curve and the number of
+steps"""
 OnEstimate = Callable[["Estimate"], None]
-"""Called with an estimate of the rest of a training"""
+"""A function that is called with an estimate of the remaining training"""
 _LAST = 10
 
 
@@ -41,7 +42,7 @@ class Training:
     path: Path
     """The trained weights"""
     curve: list[Point]
-    """For each step: its loss, the norm of its gradient, its seconds"""
+    """For each step: its loss, the norm of its gradient, and how many seconds it took"""
 
     @property
     def loss(self) -> float:
@@ -76,7 +77,7 @@ def train_graph_convqa(
     minutes: float | None = None,
     on_step: OnStep | None = None,
 ) -> Training:
-    """Train graph_convqa's encoder and language model on conversations (sections 4.6 and 5, table 4).
+    """Train graph_convqa's encoder and language model on conversations (sections 4.6 and 5, table 4 of its paper).
 
     Args:
         conversations: A file of JSON lines with `id` and `turns`. Each turn has `answers`.
@@ -84,32 +85,35 @@ def train_graph_convqa(
         model: The folder of a language model in safetensors.
         out: The folder of the training. To resume an interrupted training, call the function again with the same
             arguments.
-        graph: Whether the LLM gets a graph. False: train on text only, as in the paper's comparison.
+        graph: Whether the LLM gets the evidence graph in addition to the text. False: text only, as one row of the
+            paper's comparison.
         layers: The number of layers of the encoder.
-        heads: The number of heads in each layer. They share the model's hidden size.
+        heads: The number of attention heads in each layer. The hidden size is divided among them.
         dropout: The dropout of the encoder's attention.
-        residual: Add the graph's output to the embeddings of the tokens. False: as in the paper, the output alone.
-        memory: Which evidence of earlier turns replaces the lowest part of the evidence.
-        memory_share: The share of the evidence that memory may replace.
-        passages: The number of passages that a search finds. Their evidence items are then ranked.
+        residual: Add the encoder's output to the embeddings of the tokens. False: the output replaces the
+            embeddings, as in the paper.
+        memory: Which evidence of earlier turns replaces the worst-ranked evidence of a turn.
+        memory_share: The share of a turn's evidence that `memory` may replace.
+        passages: The number of passages that a search finds. The evidence items in these passages are then ranked.
         k: The number of evidence items for a turn.
         max_prompt_tokens: The maximum number of tokens in a prompt. A warning names evidence that does not fit.
         epochs: How often the training goes through all examples.
         learning_rate: The learning rate of Adam.
-        accumulation: The number of examples in a step.
+        accumulation: The number of examples for each step of the optimizer.
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
-        seed: The seed of the order of examples, of the first weights and of dropout.
-        minutes: Stop after this time. To continue, call the function again with the same arguments.
-        on_step: Called with each point of the curve, and the number of steps.
+        seed: The seed for the order of examples, the initial weights and the dropout.
+        minutes: Stop after this many minutes. To continue, call the function again with the same arguments.
+        on_step: A function that is called after each step, with the step's point of the curve and the number of
+            steps.
 
     Returns:
-        The curve. `out` has `model` (the language model with the updates merged in) and the encoder. Give this
-        folder to the system as its setting `trained`.
+        The training, with its curve. The folder `out` has the encoder, and in `model` the language model with
+        LoRA's updates merged into it. Give `out` to the system as its setting `trained`.
 
     Raises:
         InputError: The conversations or the model cannot be read, or `out` has another training.
-        RunError: The loss is not finite.
+        RunError: The loss became infinite or NaN.
 
     Example:
         >>> from pyfast.api.training import train_graph_convqa
@@ -167,46 +171,46 @@ def train_hseq_iterator(
     on_step: OnStep | None = None,
     on_estimate: OnEstimate | None = None,
 ) -> Training:
-    """Train HSEQ's iterator on questions with gold answers (section 4.1, appendix A.3).
+    """Train the iterator of hseq on questions with gold answers (section 4.1 and appendix A.3 of its paper).
 
     It trains on a GPU if there is one, otherwise on the CPU. To train on several devices, start the program
-    several times with `accelerate launch`. Each process does its share of every step, and the first one writes
-    `out`.
+    several times with `accelerate launch`. Each process does its share of every step, and the first writes `out`.
 
     Args:
-        sources: Files of questions with gold answers, each with its index (or the index's folder).
+        sources: Pairs of a file of questions with gold answers, and its index or the index's folder.
         model: The folder of a language model in safetensors.
         out: The folder of the training. To resume an interrupted training, call the function again
             with the same arguments.
-        settings: Settings of hseq by name, for the later run. Without `guidance`, it is `template`.
-        head: The model that plans, if `guidance` is `head`: as `llm` of `pyfast.answer`. Its plans are a run in
-            the folder `guidance` of `out`, which resumes like any other.
-        weights: The weight of each source in the mixture. Empty: all equal.
-        size: The number of steps in the mixture.
-        max_positives: The maximum number of positives for a question.
-        lexical_weight: The weight of a positive that only shares words with the question. 0 leaves such positives
-            out.
+        settings: Settings of hseq by name, the same as in later runs. `guidance` is `template` if it is not given.
+        head: The model that makes plans if `guidance` is `head`, given like `llm` in `pyfast.answer`. A run in the
+            folder `guidance` of `out` makes the plans, and resumes like any other run.
+        weights: The weight of each source, which decides how many examples it gives. Empty: all are equal.
+        size: The number of examples from all sources together. An example is one step of hseq.
+        max_positives: The maximum number of positives for a question: segments that the iterator learns to choose.
+        lexical_weight: The weight of a positive that only shares words with the question. 0: these are not used.
         verdict_weight: The weight of the tokens that say whether the evidence is sufficient.
         epochs: How often the training goes through all examples.
-        learning_rate: The highest learning rate of Adam. It rises for 3 % of the steps and then falls along a
-            cosine.
-        accumulation: The number of examples in a step, in all processes together.
+        learning_rate: The highest learning rate of Adam. The rate rises during the first 3 % of the steps and then
+            falls along a cosine.
+        accumulation: The number of examples for each step of the optimizer, in all processes together.
         batch: The maximum number of examples that go through the model together. They have similar lengths.
-        precision: The precision of the model's own weights. The trained weights are in float32.
-        checkpointing: Compute the layers' outputs again for the gradient: less memory, about a third more time.
+        precision: The precision of the model's own weights. The trained updates are always in float32.
+        checkpointing: Do not store the layers' outputs, but compute them again for the gradient. This needs less
+            memory and about a third more time.
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
-        seed: The seed of the order of examples, of the first weights and of dropout.
-        minutes: Stop after this time. To continue, call the function again with the same arguments.
-        on_step: Called with each point of the curve, and the number of steps.
+        seed: The seed for the order of examples, the initial weights and the dropout.
+        minutes: Stop after this many minutes. To continue, call the function again with the same arguments.
+        on_step: A function that is called after each step, with the step's point of the curve and the number of
+            steps.
         on_estimate: Called before the first step with an estimate of the remaining steps, from two trial steps.
 
     Returns:
-        The curve of losses. Its path is the folder of the adapter, in peft's format.
+        The training, with its curve. Its `path` is the folder of the trained adapter, in peft's format.
 
     Raises:
         InputError: A source or the model cannot be read, a setting is unknown, or `out` has another training.
-        RunError: The loss is not finite.
+        RunError: The loss became infinite or NaN.
 
     Example:
         >>> from pyfast.api.training import train_hseq_iterator
@@ -253,28 +257,28 @@ def estimate_hseq_iterator(
     lora_rank: int = 16,
     seed: int = 0,
 ) -> Estimate:
-    """Estimate what `train_hseq_iterator` needs here, from trials with the largest and with a usual batch.
+    """Estimate the time and memory of `train_hseq_iterator` on this machine. It tries two batches.
 
     Args:
-        sources: Files of questions with gold answers, each with its index (or the index's folder).
+        sources: Pairs of a file of questions with gold answers, and its index or the index's folder.
         model: The folder of a language model in safetensors.
-        settings: Settings of hseq by name, for the later run. Without `guidance`, it is `template`. The function
-            does not call the head. It assumes that the head's plans are as long as the template's.
-        weights: The weight of each source in the mixture. Empty: all equal.
-        size: The number of steps in the mixture.
-        max_positives: The maximum number of positives for a question.
-        lexical_weight: The weight of a positive that only shares words with the question. 0 leaves such positives
-            out.
+        settings: Settings of hseq by name, the same as in later runs. `guidance` is `template` if it is not given.
+            With `head`, the function does not ask the head for plans: it assumes that they are as long as the
+            template's.
+        weights: The weight of each source, which decides how many examples it gives. Empty: all are equal.
+        size: The number of examples from all sources together. An example is one step of hseq.
+        max_positives: The maximum number of positives for a question: segments that the iterator learns to choose.
+        lexical_weight: The weight of a positive that only shares words with the question. 0: these are not used.
         epochs: How often the training goes through all examples.
-        accumulation: The number of examples in a step.
+        accumulation: The number of examples for each step of the optimizer.
         batch: The maximum number of examples that go through the model together.
         precision: The precision of the model's own weights.
-        checkpointing: Compute the layers' outputs again for the gradient.
+        checkpointing: As in `train_hseq_iterator`.
         lora_rank: The rank of LoRA's updates.
-        seed: The seed of the order of examples, of the first weights and of dropout.
+        seed: The seed for the order of examples, the initial weights and the dropout.
 
     Returns:
-        The steps, tokens, bytes of memory and seconds of the whole training.
+        The number of steps and tokens, the memory in bytes and the time in seconds of the whole training.
 
     Raises:
         InputError: A source or the model cannot be read, or a setting is unknown.
@@ -351,11 +355,11 @@ def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
 
 @explained()
 def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Path:
-    """Merge a trained adapter into its model, for programs that cannot load an adapter beside a model.
+    """Merge a trained adapter into its model, for programs that cannot load an adapter separately.
 
     Args:
         model: The folder of the model that was trained.
-        adapter: The trained updates, in peft's format.
+        adapter: The folder of the trained adapter, in peft's format.
         out: The folder to write.
 
     Returns:

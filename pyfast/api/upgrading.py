@@ -20,7 +20,7 @@ def upgrade(path: str | Path) -> str:
         path: The folder of an index or a run.
 
     Returns:
-        One line about the conversion.
+        One line that says what was converted.
 
     Raises:
         InputError: The folder is neither an index nor a run, or a process is working on the run.

@@ -1,4 +1,4 @@
-"""`pyfast.verify`: whether a run or an index is complete and undamaged."""
+"""`pyfast.verify`: check that a run or an index is complete and undamaged."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Check:
     name: str
     passed: bool
     detail: str
-    """The result, or what is wrong, on one line"""
+    """What was found, or what is wrong, in one line"""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of `verify`."""
+    """All checks of a run or an index that `verify` made."""
 
     path: Path
     kind: str
@@ -52,17 +52,17 @@ class Verification:
 
     @property
     def summary(self) -> str:
-        """One line: the folder, the number of checks, and the failed ones."""
+        """One line with the folder, the number of checks, and the names of those that failed."""
         failed = [check.name for check in self.checks if not check.passed]
         result = f"damaged: {', '.join(failed)}" if failed else "whole"
         return f"{self.path}: {self.kind}, {len(self.checks)} checks: {result}"
 
 
 def verify(path: str | Path) -> Verification:
-    """Check a run or an index: its checksums, and whether each answer is the one in its journal.
+    """Check the checksums of a run or an index. For a run, compare each answer with the journal.
 
-    A run that was stopped or killed passes if it can be resumed. `verify` changes and repairs nothing. It can
-    check a run while another process works on it.
+    A run that was stopped or killed passes if it can be resumed. `verify` only reads: it changes and repairs
+    nothing. It can check a run while another process works on it.
 
     Args:
         path: The folder of a run or an index.

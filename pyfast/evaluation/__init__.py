@@ -1,4 +1,4 @@
-"""Scores of a run against gold answers."""
+"""Score the answers of a run against gold answers, and compare runs."""
 
 from pyfast.evaluation.bootstrap import bootstrap_interval
 from pyfast.evaluation.evaluate import Figure, Report, Row, Scored, evaluate

@@ -12,10 +12,10 @@ DRAWS = 2_000
 
 
 def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: float = 0.95) -> tuple[float, float]:
-    """A percentile bootstrap of the mean of `values`, by 2,000 draws of whole `groups`.
+    """Compute a percentile bootstrap interval of the mean of `values`, by 2,000 draws.
 
-    Values that depend on each other form a group, such as the turns of a conversation. A group is drawn as a
-    whole. The same input gives the same draws.
+    Values that depend on each other form a group, such as the turns of a conversation. Each draw takes whole
+    groups. The same input always gives the same draws.
 
     Args:
         values: One number for each question.
@@ -41,8 +41,9 @@ def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: fl
 def ratio_intervals(
     numerators: Float64, denominators: Float64, groups: Sequence[str], level: float = 0.95
 ) -> tuple[Float64, Float64]:
-    """Intervals (low, high) of sum(numerators) / sum(denominators) for each column; float64
-    [questions, columns].
+    """Compute for each column the interval (low, high) of sum(numerators) / sum(denominators).
+
+    Both arguments are float64 [questions, columns].
     """
     ratios = ratio_draws(numerators, denominators, groups)
     low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)
@@ -50,7 +51,9 @@ def ratio_intervals(
 
 
 def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str]) -> Float64:
-    """Bootstrap draws of a ratio, by whole groups: float64 [draws, columns]. A draw that divides by 0 is NaN."""
+    """Draw whole groups, and compute the ratio of each draw: float64 [draws, columns]. A draw that divides by 0 is
+    NaN.
+    """
     if not len(numerators):
         raise ValueError("an interval needs at least one value")
     _, place = np.unique(np.asarray(groups), return_inverse=True)

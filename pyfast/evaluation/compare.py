@@ -1,4 +1,4 @@
-"""Compare runs over the same questions: which differences are significant, and the cost of each run."""
+"""Compare runs over the same questions: find which differences are significant, and what each run costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Test = Literal["mcnemar", "bootstrap"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of two runs in one figure, over the questions of both."""
+    """The difference between two runs in one figure, over the questions that both have."""
 
     a: str
     b: str
@@ -35,9 +35,9 @@ class Difference:
     high: float
     """The bounds of the difference's 95 % interval, by a paired bootstrap"""
     test: Test
-    """McNemar's exact test, if all values are 0 or 1 and no two questions belong to the same conversation.
+    """The test that gives the p-value: McNemar's exact test, or the bootstrap.
 
-    Otherwise the bootstrap
+    McNemar's test needs values that are all 0 or 1, and no two questions of the same conversation
     """
     p: float
     p_holm: float
@@ -47,7 +47,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Questions that only one of two runs gets right, by a figure of 0 or 1."""
+    """Questions that only one of two runs gets right. The figure must be 0 or 1 for each question."""
 
     a: str
     b: str
@@ -65,7 +65,7 @@ class Comparison:
     questions: int
     """The number of questions that all runs have finished"""
     left_out: tuple[str, ...]
-    """Ids of questions that some run has not finished"""
+    """Ids of questions that at least one run has not finished"""
     differences: list[Difference]
     flips: list[Flips]
     costs: list[Cost]
@@ -80,7 +80,7 @@ class Comparison:
 
 
 def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:
-    """The differences and flips of each pair of runs, in order. All runs have the same questions."""
+    """Compute the differences and flips of each pair of runs, in order. All runs must have the same questions."""
     differences, flips = list[Difference](), list[Flips]()
     for a, b in combinations(scored, 2):
         both = [name for name in names_of(scored[a]) if name in names_of(scored[b])]
@@ -123,15 +123,19 @@ def _differences(
 
 
 def mcnemar(a: Float64, b: Float64) -> float:
-    """McNemar's exact test of two columns of 0 and 1: a binomial test over the rows in which the two columns
-    differ.
+    """Compute the p-value of McNemar's exact test of two columns of 0 and 1.
+
+    It is a binomial test over the rows in which the two columns differ.
     """
     gained, lost = int((b > a).sum()), int((a > b).sum())
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def bootstrap_p(apart: Float64) -> float:
-    """The two-sided bootstrap p-value: twice the smaller share of draws above or below 0, at least one draw."""
+    """Compute the two-sided bootstrap p-value: twice the share of draws above 0, or below 0 if that is smaller.
+
+    The share is at least that of one draw.
+    """
     apart = apart[~np.isnan(apart)]
     rarer = min((apart <= 0).sum(), (apart >= 0).sum())
     return float(min(1.0, 2 * (rarer + 1) / (DRAWS + 1)))
@@ -152,7 +156,10 @@ def least_to_differ(differences: int) -> int:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the k-th smallest of n p-values times n - k + 1, made monotone."""
+    """Correct p-values by Holm's step-down method: the k-th smallest of n is multiplied by n - k + 1.
+
+    A larger p-value never gets a smaller corrected value, and no corrected value is above 1.
+    """
     values = np.asarray(p, np.float64)
     order = np.argsort(values, kind="stable")
     steps = np.maximum.accumulate(values[order] * (len(values) - np.arange(len(values))))

@@ -17,40 +17,40 @@ _RIGHT = ("em", "h@1")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of a run: means over some of its questions."""
+    """What a run costs for one question, as means over some of its questions."""
 
     run: str
     llm_calls: float
     prompt_tokens: float
     cached_tokens: float
-    """How many of the prompt tokens were in the LLM's prefix cache"""
+    """How many of the prompt tokens the LLM took from its prefix cache"""
     completion_tokens: float
     seconds: float | None
     """The seconds from the start of a question to its end. None if the run did not record them"""
     money: float | None = None
-    """The price of the calls. None without a price list"""
+    """The price of the calls. None: there is no price list"""
     currency: str | None = None
     """The currency of `money`"""
     right: float | None = None
     """The share of right answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
-    """The means divided by `right`: the cost of a right answer. None if no answer is right"""
+    """The cost of one right answer: each mean divided by `right`. None if no answer is right"""
 
 
 def cost_of(
     run: str, folder: Path | None, records: Mapping[str, Record], scored: Sequence[Scored], prices: Prices | None
 ) -> Cost:
-    """The cost of the scored questions of a run.
+    """Compute the cost of the scored questions of a run.
 
     Args:
         run: The run's name.
         folder: The run's folder. None for a run in memory, which has no times and no cached tokens.
         records: The run's records by id.
         scored: The questions that count.
-        prices: A price list. None: costs without money.
+        prices: A price list. None: the cost has no money.
 
     Raises:
-        InputError: The price list lacks a model of the run.
+        InputError: The price list does not have one of the run's models.
     """
     journal = {} if folder is None else used_by(folder)
     used = [journal.get(one.id) or _of(records[one.id]) for one in scored]
@@ -80,9 +80,9 @@ def _of(record: Record) -> Used:
 
 
 def prices_of(folder: Path, roles: Iterable[str], prices: Prices) -> tuple[Price, dict[str, Price]]:
-    """The price of a run's default model, and of the model of each role.
+    """Find the prices of a run's default model and of the model of each role.
 
-    Raises `InputError` if the price list lacks a model.
+    Raises `InputError` if the price list does not have one of them.
     """
     default = recorded_value(folder, "places", "llm")
     specs = {role: recorded_value(folder, "places", f"{role}_llm") or default for role in roles}
@@ -96,7 +96,9 @@ def _money(folder: Path, used: Sequence[Used], prices: Prices) -> float:
 
 
 def money_of(used: Used, default: Price, of_role: Mapping[str, Price]) -> float:
-    """The money for a question. If the roles have several models, each gets the same share of cached tokens."""
+    """Compute the money for a question. If the roles have several models, the same share of cached tokens is
+    assumed for each.
+    """
     if len({*of_role.values(), default}) == 1:
         return default.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
     cached = used.cached_tokens / used.prompt_tokens if used.prompt_tokens else 0.0

@@ -1,4 +1,6 @@
-"""Score answers against gold: figures with intervals, by group of questions."""
+"""Score answers against gold answers. The result has figures with intervals, for all questions and for groups of
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,16 @@ from pyfast.evaluation.jsonl_records import Lines, name_of
 from pyfast.evaluation.protocol import Metric, Share, measured, open_metric
 
 Answers = Path | Iterable[Record]
-"""answers.jsonl of a run, or its records"""
+"""The file answers.jsonl of a run, or the run's records"""
 AT_ONCE = 1_024  # the number of questions that a metric gets at once
 CONVERSATIONS, QUESTIONS = ("hits",), ("em_f1", "evidence")
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value over some questions, with its 95 % interval: the bootstrap over questions or conversations."""
+    """A value over some questions, with its 95 % interval. The interval comes from a bootstrap over questions or
+    conversations.
+    """
 
     value: float
     low: float
@@ -42,11 +46,12 @@ class Row:
     """The figures of a group of questions."""
 
     by: str
-    """`all`, or the value that the questions have in common: type, domain, source, answer type, turn"""
+    """What the questions have in common: `type`, `domain`, `source`, `answer type` or `turn`. `all`: all
+    questions"""
     value: str
     questions: int
     figures: Mapping[str, Figure]
-    """The figures by name, without figures that no question has"""
+    """The figures by name. A figure that no question has is left out"""
 
     def __getitem__(self, name: str) -> Figure:
         return self.figures[name]
@@ -62,22 +67,22 @@ class Scored:
     groups: Mapping[str, str]
     conversation: str | None
     shares: Mapping[str, Share] = field(repr=False)
-    """Each figure as (numerator, denominator)"""
+    """For each figure, by name: (numerator, denominator)"""
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """Each figure of this question alone. None if there is nothing to divide by."""
+        """The value of each figure for this question alone. None if the denominator is 0."""
         return {name: above / below if below else None for name, (above, below) in self.shares.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The scores of a run: first a row for all questions, then a row for each group."""
+    """The scores of a run. The first row is for all questions, and each further row for a group of questions."""
 
     rows: list[Row]
     questions: Sequence[Scored] = field(repr=False)
     states: dict[str, int]
-    """How many questions ended in each state"""
+    """How many questions are in each state"""
     not_run: tuple[str, ...]
     """Ids of gold questions without an answer in the run. They are not scored"""
 
@@ -92,7 +97,7 @@ def evaluate(
     """Score answers. A failed question counts as wrong. Questions that the run has not finished are only listed.
 
     Args:
-        answers: answers.jsonl, with its traces beside it, or records.
+        answers: The file answers.jsonl of a run, with the file of traces in the same folder. Or records.
         gold: Lines with `id` and `answers`. A conversation has `id` and `turns`, each with `answers`. `Gold` lists
             the other keys.
         metrics: Metrics by name or as functions. None: the metrics that the gold names. If it names none, `em_f1`
@@ -100,10 +105,10 @@ def evaluate(
         where: The name of the run, for messages.
 
     Returns:
-        Figures with 95 % intervals: for all questions, then by group.
+        Figures with 95 % intervals, for all questions and then for each group.
 
     Raises:
-        InputError: A file does not fit, or there is no metric with a name.
+        InputError: A file cannot be read, or there is no such metric.
     """
     records = _by_id(answers)
     asked, not_run = list[tuple[Record, Gold]](), list[str]()
@@ -122,7 +127,9 @@ def evaluate(
 
 
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
-    """The row for all questions, then a row for each value of each key. Keys with only one value are left out."""
+    """Make the row for all questions, then a row for each value of each key. Keys with only one value are left
+    out.
+    """
     rows = [_row("all", "", scored)]
     for key in dict.fromkeys(chain.from_iterable(one.groups for one in scored)):
         groups: dict[str, list[Scored]] = defaultdict(list)
@@ -134,7 +141,9 @@ def rows_of(scored: Sequence[Scored]) -> list[Row]:
 
 
 def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, Float64]:
-    """(numerators, denominators): float64 [questions, names]; 0 and 0 if a question has no such figure."""
+    """Make two arrays, numerators and denominators: float64 [questions, names]. If a question does not have a
+    figure, both are 0.
+    """
     nothing = (0.0, 0.0)
     shares = [[one.shares.get(name, nothing) for name in names] for one in scored]
     table = np.array(shares, np.float64).reshape(len(scored), len(names), 2)
@@ -142,7 +151,7 @@ def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, F
 
 
 def groups_of(scored: Sequence[Scored]) -> list[str]:
-    """The groups of the bootstrap: the turns of a conversation, or a single question."""
+    """The group of each question for the bootstrap. The turns of a conversation share one group."""
     return [f"c{one.conversation}" if one.conversation is not None else f"q{one.id}" for one in scored]
 
 
@@ -217,9 +226,9 @@ def name_of_answers(answers: Answers) -> str:
 
 
 def read_answers(path: Path) -> Iterator[Record]:
-    """The records of answers.jsonl; evidence and traces are read only if a metric uses them.
+    """Read the records of answers.jsonl. Evidence and traces are read only if a metric uses them.
 
-    Raises `InputError`, which names the line.
+    Raises `InputError` with the line that cannot be read.
     """
     beside = path.with_name(TRACES)
     traces = Traces(beside) if beside.exists() else None

@@ -1,4 +1,4 @@
-"""Metrics of evidence and of abstention."""
+"""Metrics that measure evidence and abstention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.evaluation.selection_metrics import counts
 
 @of_each
 def evidence(record: Record, gold: Gold) -> Values | None:
-    """Precision and recall of the gold documents, as means over the questions that have gold documents."""
+    """Compute precision and recall of the gold documents, as means over the questions that have gold documents."""
     if not gold.supporting:
         return None
     both, picked, wanted = counts([item.uri for item in record.evidence], gold.supporting)
@@ -20,7 +20,7 @@ def evidence(record: Record, gold: Gold) -> Values | None:
 
 @of_each
 def selection(record: Record, gold: Gold) -> Values | None:
-    """Micro precision, recall and F1 of the selected documents (HSEQ, A.2): sums over all questions."""
+    """Compute micro precision, recall and F1 of the selected documents, by sums over all questions (HSEQ, A.2)."""
     if not gold.supporting:
         return None
     both, picked, wanted = counts([item.uri for item in record.evidence], gold.supporting)
@@ -33,8 +33,10 @@ def selection(record: Record, gold: Gold) -> Values | None:
 
 @of_each
 def abstention(record: Record, gold: Gold) -> Values:
-    """Coverage: the share of questions that were answered. Risk: the share of wrong answers among them, by exact
-    match.
+    """Compute coverage (the share of questions that were answered) and risk (the share of wrong answers among
+    them).
+
+    An answer is right if it is an exact match.
     """
     answered = record.answer is not None
     wrong = answered and not any(exact_match(record.answer or "", answer) for answer in gold.answers)

@@ -1,4 +1,4 @@
-"""Gold answers and evidence of each question, from JSON lines."""
+"""Read the gold answers and the gold evidence of questions from JSON lines."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from pyfast.evaluation.jsonl_records import Lines, Named, read_records
 
 
 class Gold(Named):
-    """The gold of one question. Other keys of its line are in `model_extra`."""
+    """The gold answers and gold evidence of one question. Other keys of its line are in `model_extra`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     answers: tuple[str, ...]
-    """Accepted forms of one answer. With `answer_mode` "all": a set, and a correct answer names all of it"""
+    """Accepted forms of one answer. With `answer_mode` "all": a set of answers, and a correct answer names all of
+    them"""
     answer_mode: str = ""
     type: str | None = None
     supporting: tuple[str, ...] | None = None
-    """The uris of the documents of the gold evidence"""
+    """The uris of the gold documents"""
     supporting_facts: tuple[tuple[str, int], ...] | None = None
-    """Pairs (uri, number of the sentence from 0)"""
+    """The gold sentences, as pairs (uri, number of the sentence from 0)"""
     sentence_starts: Mapping[str, tuple[int, ...]] | None = None
-    """Where each sentence of the question's documents begins, in characters, by uri"""
+    """For each document of the question, by uri: the character at which each sentence begins"""
     scale: str | None = None
-    """The scale of a number: thousand, million, billion, percent or nothing"""
+    """The scale of a numeric answer: thousand, million, billion, percent or empty"""
     metrics: tuple[str, ...] = ()
-    """The names of the metrics that belong to the data set"""
+    """The names of the metrics that the data set uses"""
     domain: str | None = None
     answer_src: str | None = None
     conversation: str | None = None
@@ -40,7 +41,7 @@ class Gold(Named):
 
     @property
     def answer_type(self) -> str:
-        """date, number or string, by the form of the first answer."""
+        """`date`, `number` or `string`, by the form of the first answer."""
         return answer_type(self.answers[0]) if self.answers else "string"
 
     def sentences(self, uri: str, first: int, end: int) -> list[int] | None:
@@ -52,7 +53,7 @@ class Gold(Named):
         return [n for n, (a, b) in enumerate(zip(starts, ends, strict=True)) if a < end and first < b]
 
     def groups(self) -> dict[str, str]:
-        """The groups in which this question counts: a value for each key."""
+        """The groups to which this question belongs, as a value for each key."""
         groups = {"type": self.type}
         if self.conversation is not None or self.domain is not None:
             groups |= {
@@ -75,7 +76,9 @@ _NUMBER = re.compile(r"[-+$€£]?\s*[\d.,]*\d\s*%?")
 
 
 def answer_type(answer: str) -> str:
-    """date, number or string. Dates are a month with a day or a year, an ISO date, or a year from 1000 to 2099."""
+    """Return `date`, `number` or `string`. A date is a month with a day or year, an ISO date, or a year from 1000
+    to 2099.
+    """
     text = answer.strip()
     if _DATE.fullmatch(text):
         return "date"
@@ -85,7 +88,7 @@ def answer_type(answer: str) -> str:
 def read_gold(source: Lines) -> Iterator[Gold]:
     """Read the gold of each question. For a conversation, each turn is one question.
 
-    Raises `InputError`, which names the line, if a line is not gold or repeats an id.
+    Raises `InputError` with the line if a line is not valid or repeats an id.
     """
     if isinstance(source, Path):
         refuse_published(source)

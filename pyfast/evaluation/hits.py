@@ -1,4 +1,6 @@
-"""Metrics of ConvMix, H@1, H@5 and MRR: the rank of the correct answer among the entities of the evidence."""
+"""The metrics of ConvMix: H@1, H@5 and MRR. They use the rank of the correct answer among the entities of the
+evidence.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,14 @@ class Hits:
 def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
     """Compute H@1, H@5 and the reciprocal rank (graph_convqa's paper, section 5.2).
 
-    If the answer itself is correct, its rank is 1. Otherwise `entities`, the entities of the turn's evidence, are
-    sorted by the Levenshtein distance of their names to the answer. The rank of the first correct entity then
-    counts. If distances are equal, the entities keep their order.
+    If the answer is correct, the rank is 1. Otherwise the entities are sorted by the Levenshtein distance between
+    their names and the answer. The rank is then that of the first correct entity. Entities with equal distances
+    keep their order.
 
     Args:
         prediction: The answer. None: there is no answer.
         answers: Accepted forms of the correct answer.
-        entities: The names of the evidence's entities.
+        entities: The names of the entities in the evidence of this turn.
 
     Returns:
         H@1, H@5 and the reciprocal rank.
@@ -68,7 +70,7 @@ def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
 
 @of_each
 def hits_at(record: Record, gold: Gold) -> Values:
-    """H@1, H@5 and MRR over the `entities` in the trace of the answer."""
+    """Compute H@1, H@5 and MRR from the `entities` in the trace of the answer."""
     entities = record.trace.get("entities", [])
     if not isinstance(entities, list) or not all(isinstance(entity, str) for entity in entities):
         raise InputError(f"the record of {record.id!r}: `entities` of its trace is not a list of strings")

@@ -19,7 +19,7 @@ Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
 
 
 def placed(source: Lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (place, object) for each line."""
+    """Yield (the place of the line for messages, its object) for each line."""
     if isinstance(source, Path):
         return ((place, tidy(line)) for place, line in read_question_records(source))
     return ((f"record {number}", tidy(line)) for number, line in enumerate(source, start=1))
@@ -35,9 +35,9 @@ L = TypeVar("L", bound=Named)
 
 
 def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (line,)) -> Iterator[L]:
-    """Read the records. `unfold` turns one line into several records.
+    """Read the records of a file. `unfold` turns one line into several records.
 
-    Raises `InputError`, which names the line, for a record of another kind or a repeated id.
+    Raises `InputError` with the line if a record is not valid or repeats an id.
     """
     seen: set[str] = set()
     for place, line in placed(source):

@@ -1,4 +1,4 @@
-"""An LLM compares the answers of two runs in four dimensions, each pair in both orders."""
+"""Let an LLM compare the answers of two runs in four dimensions. It sees each pair of answers in both orders."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ JUDGE_WITHOUT_TIES = Prompt(
 class Turn:
     """An earlier turn of a conversation.
 
-    If the gold answer of the turn is known, it replaces the answers of both runs.
+    If its gold answer is known, the LLM sees the gold answer and not the answers of the runs.
     """
 
     question: str
@@ -144,7 +144,8 @@ class Pairs:
 
 
 def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs:
-    """Open two finished runs over the same questions. `questions` None: the file of the first run.
+    """Open two finished runs over the same questions. If `questions` is None, they are read from the file of the
+    first run.
 
     Raises `InputError` if a folder is not a run, or the questions differ.
     """
@@ -179,7 +180,8 @@ def _answers(run: Path) -> Iterator[tuple[str, str | None]]:
 async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
     """Compare a pair in both orders.
 
-    Equal answers are a tie, without a call. Without `ties` the LLM must choose.
+    If the answers are equal, the result is a tie and the LLM is not called. Without `ties`, the LLM must choose
+    one.
     """
     assert isinstance(question, Pair)
     if question.a == question.b:
@@ -224,22 +226,22 @@ def quoted(answer: str | None) -> str:
 
 
 def agreed(forward: Winner, backward: Winner) -> Winner:
-    """Return the winner if it is the same in both orders. Otherwise the result is a tie."""
+    """Return the winner if it is the same in both orders. Otherwise return a tie."""
     return forward if forward == backward else "tie"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result in one dimension, in numbers of questions."""
+    """How many questions each run wins in one dimension."""
 
     dimension: str
     a: int
     ties: int
     b: int
     swayed: int
-    """How many of the ties have different winners in the two orders"""
+    """How many of the ties had different winners in the two orders"""
     rate: float
-    """The win rate of the first run; a tie counts as half a win"""
+    """The win rate of the first run. A tie counts as half a win"""
     low: float
     """The bounds of the win rate's 95 % interval"""
     high: float
@@ -257,7 +259,7 @@ class _Line(BaseModel):
 
 
 def win_rates(run: Path) -> tuple[list[Row], int]:
-    """Return (a row for each dimension, how many pairs could not be judged)."""
+    """Return a row for each dimension, and how many pairs could not be judged."""
     lines = [_Line.model_validate(line) for _, line in records_of(run / "answers.jsonl")]
     judged = [line.trace.verdicts for line in lines if line.state == "answered"]
     rows = [_row(name, [verdicts[name] for verdicts in judged]) for name in DIMENSIONS] if judged else []
@@ -273,9 +275,9 @@ def _row(dimension: str, verdicts: Iterable[tuple[Winner, Winner]]) -> Row:
 
 
 def win_rate(wins: int, ties: int, losses: int, resamples: int = 10_000) -> tuple[float, float, float]:
-    """Return (the rate, its 95 % interval), by a seeded percentile bootstrap over questions.
+    """Return the rate and its 95 % interval, by a percentile bootstrap over questions with a fixed seed.
 
-    A question is won, lost or tied, so the counts of a resample are one multinomial draw.
+    Each question is won, lost or tied. So the counts of a resample are one draw from a multinomial distribution.
     """
     counts, worth = np.array([wins, ties, losses]), np.array([1.0, 0.5, 0.0])
     total = counts.sum()

@@ -38,7 +38,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Tokens that an answer shares with gold, each in [0, 1]."""
+    """Precision, recall and F1 of the tokens that an answer shares with a gold answer, each in [0, 1]."""
 
     f1: float
     precision: float
@@ -66,7 +66,7 @@ def normalise(answer: str) -> str:
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """Compare two answers after normalising.
+    """Compare two answers after normalising both.
 
     Args:
         prediction: An answer.
@@ -84,13 +84,13 @@ def exact_match(prediction: str, gold: str) -> float:
 
 
 def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is_right: bool = True) -> Overlap:
-    """Precision, recall and F1 of the normalised tokens.
+    """Compute precision, recall and F1 of the tokens of two normalised answers.
 
     Args:
         prediction: An answer.
         gold: The right one.
-        verdicts_whole: `yes`, `no` and `noanswer` count only if both answers are equal.
-        empty_is_right: Two answers are equal if both are empty after normalising.
+        verdicts_whole: If one answer is `yes`, `no` or `noanswer`, the result is 0 unless both answers are equal.
+        empty_is_right: If both answers are empty after normalising, they count as equal.
     """
     p, g = normalise(prediction), normalise(gold)
     if verdicts_whole and p != g and (p in _VERDICTS or g in _VERDICTS):
@@ -103,7 +103,7 @@ def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is
 
 
 def f1(prediction: str, gold: str) -> float:
-    """Harmonic mean of token precision and recall; `yes` and `no` must match exactly.
+    """Compute F1, the harmonic mean of token precision and recall. `yes` and `no` must match exactly.
 
     Args:
         prediction: An answer.
@@ -121,23 +121,25 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def score(prediction: str | None, answers: Sequence[str]) -> Score:
-    """The best score over the aliases of one answer; 0 if there is no prediction."""
+    """Compute the best score over the accepted forms of one answer. It is 0 if there is no prediction."""
     if prediction is None or not answers:
         return Score(0.0, 0.0)
     return Score(max(exact_match(prediction, a) for a in answers), max(f1(prediction, a) for a in answers))
 
 
 def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
-    """EM and F1 of items, for a set of answers.
+    """Compute EM and F1 for a set of answers, by its items.
 
-    A correct answer names all of them, with commas or semicolons between.
+    A correct answer names all of them, separated by commas or semicolons.
     """
     em, overlap = set_overlap(prediction, answers)
     return Score(em, overlap.f1)
 
 
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
-    """Return (exact match, overlap of items) for a set of answers that must all be given."""
+    """Return the exact match and the overlap of items, for a set of answers of which a correct answer names
+    all.
+    """
     if prediction is None or not answers:
         return 0.0, NOTHING
     given = set(items(prediction))
@@ -159,7 +161,7 @@ def items(answer: str) -> list[str]:
 
 
 def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str, str], Overlap]) -> Overlap:
-    """Return the overlap with the alias that gives the best F1."""
+    """Return the overlap with the accepted form that gives the best F1."""
     if prediction is None:
         return NOTHING
     return max(
@@ -175,7 +177,7 @@ def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) 
 
 @of_each
 def em_f1(record: Record, gold: Gold) -> Values:
-    """Exact match and token F1 by one rule for all data sets. Answers that are sets are scored by their items."""
+    """Compute exact match and token F1 by one rule for all data sets. A set of answers is scored by its items."""
     if gold.answer_mode == "all":
         em, of_set = set_overlap(record.answer, gold.answers)
         return {"em": em, "f1": of_set.f1, "precision": of_set.precision, "recall": of_set.recall}
@@ -184,7 +186,7 @@ def em_f1(record: Record, gold: Gold) -> Values:
 
 @of_each
 def squad(record: Record, gold: Gold) -> Values:
-    """EM and F1 by SQuAD 1.1's script."""
+    """Compute EM and F1 as the script of SQuAD 1.1 does."""
     return _values(record, gold, lambda p, g: overlap(p, g, verdicts_whole=False, empty_is_right=False))
 
 
@@ -194,13 +196,13 @@ def _squad_2(prediction: str, gold: str) -> Overlap:
 
 @of_each
 def hybridqa(record: Record, gold: Gold) -> Values:
-    """EM and F1 by HybridQA's script, which is SQuAD 2's: `yes` and `no` are ordinary words."""
+    """Compute EM and F1 as HybridQA's script does, which is that of SQuAD 2. `yes` and `no` are ordinary words."""
     return _values(record, gold, _squad_2)
 
 
 @of_each
 def musique(record: Record, gold: Gold) -> Values:
-    """EM and F1 of the answer, the best over its accepted forms, and F1 of the supporting paragraphs."""
+    """Compute EM and F1 of the answer, the best over its accepted forms, and F1 of the supporting paragraphs."""
     values = _values(record, gold, _squad_2)
     if gold.supporting is None:
         return values
@@ -211,11 +213,12 @@ def musique(record: Record, gold: Gold) -> Values:
 
 @of_each
 def hotpotqa(record: Record, gold: Gold) -> Values:
-    """EM, F1, precision and recall: of the answer, of supporting facts (sentences), and of both together.
+    """Compute EM, F1, precision and recall of the answer, of the supporting facts (sentences), and of both
+    together.
 
-    A piece of evidence cites each sentence that it overlaps. A piece from outside the question's own documents
-    counts as one wrong sentence. Supporting facts need `supporting_facts` and `sentence_starts` in the gold:
-    `pyfast data convert` writes them.
+    A piece of evidence counts for each sentence that it overlaps. A piece that is not from the question's own
+    documents counts as one wrong sentence. The figures of supporting facts need `supporting_facts` and
+    `sentence_starts` in the gold, which `pyfast data convert` writes.
     """
     values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False))
     if gold.supporting_facts is None or gold.sentence_starts is None:
@@ -245,7 +248,7 @@ def _harmonic(a: float, b: float) -> float:
 
 @of_each
 def metaqa(record: Record, gold: Gold) -> Values:
-    """Hits@1, and EM, F1, precision and recall of the set of answers.
+    """Compute Hits@1, and EM, F1, precision and recall of the set of answers.
 
     Hits@1 is 1 if the first item of the answer is right.
     """

@@ -75,8 +75,9 @@ OPEN_QUESTIONS = Prompt(
 
 
 async def open_questions(question: Question, ctx: Context, *, users: int, tasks: int, questions: int) -> Answer:
-    """A JSON array of questions, each with its user and task. If the questions of a task cannot be read, they are
-    left out.
+    """Let an LLM write questions, and return them as a JSON array. Each has its user and task.
+
+    If the questions of a task cannot be read, they are left out.
     """
     sample = "\n".join(fit(_sample(ctx.index), ctx.text_budget(OPEN_QUESTIONS) // 2, first="cut"))
     fields = await ctx.generate(OPEN_USERS, sample=sample, users=str(users), tasks=str(tasks))

@@ -1,4 +1,4 @@
-"""The price of tokens: a price list by model."""
+"""Price lists: what the tokens of each model cost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _MILLION = 1e6
 
 
 class Price(BaseModel):
-    """The price of a model's tokens, per million."""
+    """What a million tokens of a model cost."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     input: float = Field(ge=0, allow_inf_nan=False)
     cached_input: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """The price of input tokens in the prefix cache. None: the same as other input tokens"""
+    """The price of input tokens that the model takes from its prefix cache. None: the same as other input
+    tokens"""
     output: float = Field(ge=0, allow_inf_nan=False)
 
     def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
@@ -83,5 +84,5 @@ def read_prices(path: str | Path) -> Prices:
 
 
 def listed(prices: str | Path | Prices | None) -> Prices | None:
-    """Return a price list that is given as an object or as its file. Raises what `read_prices` raises."""
+    """Return a price list that is given as an object or as its file. Raises the errors of `read_prices`."""
     return read_prices(prices) if isinstance(prices, str | Path) else prices

@@ -2,8 +2,9 @@
 
 A metric is a function of questions. Each question comes as a record with its gold. The metric returns values by
 name for each question. A value is a number in [0, 1], or a pair (numerator, denominator) for micro averages: the
-sum of all numerators is divided by the sum of all denominators. None leaves a question out. Packages register
-metrics as entry points of the group `pyfast.metrics`. Any other metric is named as `MODULE:NAME`.
+sum of all numerators is divided by the sum of all denominators. None in place of the values leaves the question
+out. Packages register metrics as entry points of the group `pyfast.metrics`. Use `MODULE:NAME` to name any other
+metric.
 
     >>> from pyfast.evaluation import of_each
     >>> @of_each
@@ -54,7 +55,7 @@ def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
 
 
 def open_metric(name: str) -> Metric:
-    """The metric with this name, or `MODULE:NAME`. Raises `InputError` if there is none."""
+    """Find the metric with this name, or `MODULE:NAME`. Raises `InputError` if there is none."""
     metric: object = plugins.load("metrics", name)
     if not callable(metric):
         raise InputError(f"the metric {name!r} is not a function")
@@ -62,9 +63,9 @@ def open_metric(name: str) -> Metric:
 
 
 def measured(name: str, metric: Metric, questions: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
-    """The shares of each question, by name.
+    """Apply metrics, and return the shares of each question by name.
 
-    If a metric returns anything else, raises `InputError` with its name.
+    If a metric returns anything else, an `InputError` names the metric.
     """
     results = metric(questions)
     if len(results) != len(questions):

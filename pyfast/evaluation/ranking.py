@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 
 def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[int]) -> dict[str, float]:
-    """`recall@k` and `ndcg@k` for each k, and `mrr`, of one question.
+    """Compute `recall@k` and `ndcg@k` for each k, and `mrr`, for one question.
 
     All gold documents are equally relevant. DCG is the sum of 1 / log2(1 + rank) over the gold documents. nDCG
     divides it by the DCG of the best order. `mrr` is 1 over the rank of the first gold document, or 0.
@@ -15,7 +15,7 @@ def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[i
     Args:
         ranked: The documents, best first, without duplicates.
         gold: The gold documents, at least one.
-        at: The ranks at which to cut.
+        at: The values of k.
 
     Example:
         >>> from pyfast.evaluation.ranking import ranking_figures

@@ -14,9 +14,9 @@ class RetrievalQuestion(Named):
 
     question: str = ""
     supporting: tuple[str, ...] | None = None
-    """The uris of the documents of the gold evidence"""
+    """The uris of the gold documents"""
     table_id: str | None = None
-    """The uri of the table of a HybridQA question. Its `supporting` are only string matches"""
+    """The uri of the table, for a question of HybridQA. There, `supporting` comes only from matching strings"""
     type: str | None = None
 
     @property

@@ -1,4 +1,6 @@
-"""HSEQ's proxy metric of selection (A.2). It compares the ids of picked and gold segments."""
+"""HSEQ's metric of the selection of evidence (A.2). It compares the ids of selected segments with those of gold
+segments.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,18 @@ def counts(picked: Collection[Hashable], wanted: Collection[Hashable]) -> Counts
 
 
 def selection(questions: Sequence[Counts]) -> Selection:
-    """The micro averages over all questions; 0 if the denominator is 0."""
+    """Compute the micro averages over all questions. An average is 0 if its denominator is 0."""
     return Selection(*_averages(_table(questions).sum(axis=0)).tolist())
 
 
 def f1_interval(
     questions: Sequence[Counts], before: Sequence[Counts] | None = None, level: float = 0.95
 ) -> tuple[float, float]:
-    """The percentile-bootstrap interval of F1, by 2,000 draws of questions.
+    """Compute the percentile bootstrap interval of F1, by 2,000 draws of questions.
 
     `before` can have the counts of the same questions in another run. Then the result is the interval of the
-    difference, and both runs use the same draws. Equal numbers of questions give equal draws. Raises `ValueError`
-    if there is no question, or if the two have different numbers of questions.
+    difference between the runs, and both use the same draws. The draws depend only on the number of questions.
+    Raises `ValueError` if there is no question, or if the two runs have different numbers of questions.
     """
     table = _table(questions)
     if not len(table) or (before is not None and len(before) != len(table)):

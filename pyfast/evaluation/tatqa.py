@@ -1,4 +1,4 @@
-"""TAT-QA's exact match and F1: numbers are compared as numbers, with their scale.
+"""TAT-QA's exact match and F1, which compare numbers by their value and scale.
 
 These metrics follow the data set's own script, which expects a scale with each answer. In pyfast an answer is one
 text. So pyfast scores an answer twice: unchanged, and with its last word as the scale ("58.2 million"). The better
@@ -33,18 +33,18 @@ Number = int | float
 
 @of_each
 def tatqa(record: Record, gold: Gold) -> Values:
-    """EM and F1 with scale and arithmetic. F1 equals EM if the answer is a count or a calculation."""
+    """Compute EM and F1 with scales. If the gold answer is a count or a calculation, F1 equals EM."""
     em, f1 = tatqa_score(record.answer, gold.answers, gold.scale or "", gold.type or "")
     return {"em": em, "f1": f1}
 
 
 def tatqa_score(prediction: str | None, answers: Sequence[str], scale: str, kind: str) -> tuple[float, float]:
-    """(exact match, F1) of an answer.
+    """Compute (exact match, F1) of an answer.
 
     Args:
         prediction: The answer.
         answers: All spans of a `multi-span` question, otherwise accepted forms of one answer.
-        scale: The scale of the gold answer: thousand, million, billion, percent or nothing.
+        scale: The scale of the gold answer: thousand, million, billion, percent or empty.
         kind: `span`, `multi-span`, `arithmetic` or `count`.
     """
     if not prediction or not prediction.strip() or not answers:
@@ -114,7 +114,7 @@ def is_number(text: str) -> bool:
 
 
 def to_number(text: str) -> Number:
-    """The value of a number that `is_number` accepts. A number in brackets is negative."""
+    """Convert a text that `is_number` accepts to a number. A number in brackets is negative."""
     match = _FIGURE.search(text.translate(_NO_FIGURE))
     assert match is not None
     number: Number = float(match[0]) if "." in match[0] else int(match[0])

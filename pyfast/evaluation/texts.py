@@ -1,4 +1,4 @@
-"""Metrics that compare long answers with reference texts. The libraries of their authors compute them."""
+"""Metrics that compare long answers with reference texts. Other libraries compute them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Questions = Sequence[tuple[Record, Gold]]
 
 
 def rouge_l(questions: Questions, /) -> Sequence[Values | None]:
-    """ROUGE-L of `rouge-score` without stemming: F1 of the longest common subsequence, best over the answers."""
+    """Compute ROUGE-L by `rouge-score`, without stemming: F1 of the longest common subsequence, the best over the
+    answers.
+    """
     scorer = _library("rouge_score.rouge_scorer").RougeScorer(["rougeL"])
     return [
         {"rouge_l": scorer.score_multi(gold.answers, record.answer)["rougeL"].fmeasure}
@@ -27,12 +29,14 @@ def rouge_l(questions: Questions, /) -> Sequence[Values | None]:
 
 
 def bertscore(questions: Questions, /) -> Sequence[Values | None]:
-    """BERTScore's F1 with the library's model for English, from the hub's cache; best over the answers."""
+    """Compute BERTScore's F1, the best over the answers. The model is the library's default for English, from the
+    hub's cache.
+    """
     return bertscore_of(None)(questions)
 
 
 def bertscore_of(model: str | Path | None) -> Metric:
-    """BERTScore with another model: a folder, or a name that bert-score knows.
+    """Make the metric BERTScore with another model: a folder, or a name that bert-score knows.
 
     Example:
         >>> from pyfast.evaluation.texts import bertscore_of

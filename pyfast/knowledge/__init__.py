@@ -1,7 +1,7 @@
 """The knowledge graph of an index: its extraction, its storage and its search.
 
-An LLM or rules read chunks of documents and extract triples. `build` writes them as a snapshot, a version that
-never changes. A `Session` is the knowledge as one run sees it.
+An LLM, or rules without an LLM, read chunks of documents and extract triples. `build` writes the triples as a
+snapshot, a version that never changes. A `Session` gives one run access to the knowledge.
 """
 
 from pyfast.knowledge.build import build_knowledge, prune_knowledge, update_knowledge

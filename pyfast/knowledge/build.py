@@ -1,6 +1,6 @@
 """Build the knowledge of an index: extract triples from new documents, and add them to the store.
 
-A store keeps its chunk size, because with another size an LLM would have to read all chunks again.
+The chunk size of a store never changes. With another size, an LLM would have to read all chunks again.
 """
 
 from __future__ import annotations
@@ -53,33 +53,35 @@ def build_knowledge(
     restart: bool = False,
     retry_failed: bool = False,
 ) -> Knowledge:
-    """Extract knowledge from an index's documents, or resume an extraction. Nothing is extracted twice.
+    """Extract knowledge from an index's documents, or resume an extraction. No chunk is extracted twice.
 
     If the knowledge has an older format or its snapshot is damaged, it is first upgraded or repaired.
 
     Args:
         index: The index.
-        llm: The LLM that reads the texts. None: rules read them.
+        llm: The LLM that reads the texts. None: pyfast reads them by rules.
         embedder: The embedding model.
         run_job: A function that carries out a job to its end, or raises.
-        chunk_tokens: The size of a chunk. None: as in an earlier extraction, or else `chunks.TOKENS`.
+        chunk_tokens: The size of a chunk in tokens. None: as in an earlier extraction, or `chunks.TOKENS`.
         packed: Let the LLM read several chunks in one call, as many as fit into the size of one chunk. Each chunk
             is still stored as a chunk of its own document.
         passes: How often the LLM reads a chunk. After the first time, it looks for missing triples.
         limit: Maximum number of new chunks to read.
         budget: Limits of each call.
-        failures: A function of the number of chunks: how many may fail before the extraction stops. None: all.
+        failures: A function that takes the number of chunks, and returns how many of them may fail before the
+            extraction stops. None: all may fail.
         concurrency: How many chunks the LLM reads at once.
-        restart: Keep a stopped extraction under another name, and start again. The existing store stays.
+        restart: Start again from the beginning. A stopped extraction gets another name, and the existing store
+            stays.
         retry_failed: Extract the chunks that failed again.
 
     Returns:
-        The store as it is now.
+        The current store.
 
     Raises:
         CallError: Every chunk failed.
         InputError: `chunk_tokens` differs from an earlier extraction, or another process works on it.
-        IndexFormatError: No snapshot is undamaged.
+        IndexFormatError: All snapshots are damaged.
     """
     upgrade_knowledge(index.folder / KNOWLEDGE)
     repair(index)
@@ -93,7 +95,7 @@ def build_knowledge(
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
         """Resume or start an extraction.
 
-        Returns a list with the reason if all chunks failed; an empty list if nothing is new.
+        Returns a list with the reason if all chunks failed. The list is empty if there is nothing new to extract.
         """
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
@@ -141,7 +143,7 @@ def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def by_llm_too(store: Knowledge) -> bool:
-    """Whether some of the graph comes from an LLM."""
+    """Whether an LLM has extracted a part of the graph."""
     return (BY_LLM,) in store.rows("SELECT DISTINCT method FROM chunks")
 
 
@@ -150,13 +152,14 @@ def update_knowledge(
 ) -> Knowledge:
     """Update the knowledge of an index without an LLM.
 
-    The function adds the finished chunks of an unfinished extraction, and what rules read from new documents. It
-    removes the triples of deleted documents, and keeps merged triples.
+    The function adds the chunks that an unfinished extraction has finished, and the triples that rules find in new
+    documents. It removes the triples of deleted documents. Triples that were merged from runs or other indexes
+    stay.
 
     Args:
         index: The index.
         embedder: The embedding model.
-        chunk_tokens: The size of a chunk. None: the size of an earlier extraction, or else `chunks.TOKENS`.
+        chunk_tokens: The size of a chunk in tokens. None: as in an earlier extraction, or `chunks.TOKENS`.
         texts_by_rules: Let rules read texts too, if no LLM has read any text yet.
 
     Returns:
@@ -190,10 +193,10 @@ def update_knowledge(
 
 
 def chunk_size(index: Index, tokens: int | None = None) -> int:
-    """The size of chunks, in tokens: the size of an earlier extraction by an LLM, else the given size, else
-    `TOKENS`.
+    """The size of chunks in tokens.
 
-    Raises `InputError` if the given size differs from the earlier one.
+    If there was an extraction by an LLM, it is the size of that extraction. Otherwise it is the given size, or
+    `TOKENS`. Raises `InputError` if the given size differs from that of an earlier extraction.
     """
     before = begun_chunk_tokens(extraction_folder(index.folder))
     if before is None and has_knowledge(index):

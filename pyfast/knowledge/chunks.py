@@ -1,4 +1,6 @@
-"""Chunks: paragraphs of one text that an LLM reads in one call. A new text costs only its own chunks."""
+"""Chunks: consecutive paragraphs of one text, which an LLM reads in one call. For a new text, an LLM reads only
+the chunks of this text.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Chunk:
 
     title: str
     passages: tuple[tuple[int, str], ...]
-    """(id of the paragraph's segment, text). A paragraph that is too long gives several entries"""
+    """(the paragraph's segment id, its text) for each passage. A paragraph that is too long gives several
+    passages"""
 
     @property
     def text(self) -> str:
@@ -34,7 +37,8 @@ class Chunk:
     def digest(self) -> str:
         """A digest of the text and the segments.
 
-        The digest does not depend on the LLM. So a second LLM does not read the same chunk again.
+        The digest does not depend on the LLM. So if a chunk has been read by one LLM, another LLM does not read it
+        again.
         """
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:

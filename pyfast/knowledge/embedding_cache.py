@@ -25,8 +25,9 @@ _log = logging.getLogger("pyfast")
 def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
     """Return `embedder.encode` with a file as cache: known vectors are read from it, and new ones are appended.
 
-    A row is a text's hash, its vector, and a checksum of both and of the model. Rows after a torn, damaged or
-    foreign row are computed again. One process at a time.
+    A row has the hash of a text, its vector, and a checksum over both and the model. If a row is incomplete,
+    damaged or of another model, it and all later rows are computed again. Only one process at a time may use the
+    file.
     """
     model = blake2b(embedder.fingerprint.encode()).digest()
 

@@ -1,4 +1,5 @@
-"""Extraction by an LLM: a run of the engine, with one question for each chunk, or for several packed chunks.
+"""Extraction by an LLM. It is a run, in which each question asks for the triples of one chunk, or of several
+packed chunks.
 
 The run's folder is next to the snapshots and contains the chunks. So the run can resume even if the index has
 changed. This module does not change the store.
@@ -62,14 +63,14 @@ class ExtractionResults:
     """The results of an extraction so far."""
 
     extracts: list[Extract] = field(default_factory=list)
-    """The extracts, in the order of the chunks"""
+    """The extracts of finished chunks, in the order of the chunks"""
     dropped: list[Dropped] = field(default_factory=list)
     waiting: int = 0
     """How many questions still wait for an LLM"""
 
 
 def extraction_folder(index: Path) -> Path:
-    """The folder of an extraction in its index. It exists until the store has all results."""
+    """The folder of an extraction, inside its index. It exists until all results are in the store."""
     return index / KNOWLEDGE / FOLDER
 
 
@@ -79,7 +80,7 @@ def is_begun(folder: Path) -> bool:
 
 
 def begun_chunk_tokens(folder: Path) -> int | None:
-    """The chunk size of an existing extraction; None if there is none."""
+    """The chunk size of an unfinished extraction, in tokens. None if there is no such extraction."""
     tokens: int | None = recorded_value(folder, "system", "set_chunk_tokens")
     return tokens
 
@@ -87,10 +88,10 @@ def begun_chunk_tokens(folder: Path) -> int | None:
 def plan_extraction(
     folder: Path, chunks: Iterable[Chunk], chunk_tokens: int, packed: bool = False, passes: int = 1
 ) -> Extraction | None:
-    """Plan the rest of a stopped extraction, or else an extraction of `chunks`. None if there is nothing to do.
+    """Plan the rest of a stopped extraction. If there is none, plan an extraction of `chunks`.
 
-    With `packed`, a question has several chunks, up to the size of one chunk. `passes` is how often each chunk is
-    read.
+    Returns None if there is nothing to do. With `packed`, one question has several short chunks, up to the size of
+    one chunk. `passes` is how often the LLM reads each chunk.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # The documents may have changed.
@@ -131,7 +132,7 @@ def extraction_job(
     concurrency: int,
     failures: int | None = None,
 ) -> Job:
-    """Make the run that asks the LLM for the graph of each chunk."""
+    """Make the job whose run asks the LLM for the graph of each chunk."""
     return Job(
         folder=extraction.folder,
         questions=extraction.chunks,
@@ -160,14 +161,14 @@ async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
 
 
 def why_all_failed(extraction: Extraction) -> tuple[str, int] | None:
-    """The most frequent reason and its count, if every chunk of an extraction failed; else None."""
+    """If every chunk of an extraction failed: the most frequent reason and its count. Otherwise None."""
     records = (record for _, record in read_lines(extraction.folder / ANSWERS))
     reasons = Counter[str](record.get("reason", "") for record in records)
     return None if "" in reasons else reasons.most_common(1)[0]
 
 
 def extraction_results(folder: Path) -> ExtractionResults:
-    """Read the results of an extraction so far; empty if there is none."""
+    """Read the results that an extraction has so far. They are empty if there is no extraction."""
     results = ExtractionResults()
     if not (folder / CHUNKS).is_file():
         return results

@@ -110,13 +110,15 @@ EXTRACT_TRIPLES = Prompt(
 
 
 async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) -> list[GraphFields]:
-    """Extract the graphs of a text, in as many parts as the context window requires, each with the title.
+    """Extract the graph of a text. If the text is too long for the context window, the LLM reads it in parts, each
+    with the title.
 
     If the reply for a part is cut off, the LLM reads the two halves of the part separately. Each pass after the
-    first asks for missing triples. If a pass finds none, it is the last one. If the reply of a later pass has the
-    wrong form, it is left out.
+    first asks for missing triples. If a pass finds none, it is the last pass. If a later pass gives a reply of the
+    wrong form, the reply is ignored.
 
-    Raises what `Context.generate` raises, and `CutOffError` if a part of `_SHORTEST` characters is still cut off.
+    Raises the errors of `Context.generate`. Raises `CutOffError` if even the reply for a part of `_SHORTEST`
+    characters is cut off.
     """
     share = 1 + (passes > 1)  # A second pass needs a part of the window for the triples of the first.
     if len(text) > max(ctx.text_budget_to_repeat(EXTRACT_GRAPH) // share - len(title), _SHORTEST):
@@ -154,7 +156,7 @@ async def _halves(title: str, text: str, ctx: Context, passes: int) -> list[Grap
 
 
 def halves(text: str) -> tuple[str, str]:
-    """Split a text near its middle: between paragraphs, else between sentences, else between words."""
+    """Split a text near its middle: between paragraphs if possible, otherwise between sentences or words."""
     middle = len(text) // 2
     for gap in ("\n\n", ". ", " "):
         ends = [at + len(gap) for at in (text.rfind(gap, 0, middle), text.find(gap, middle)) if at > 0]

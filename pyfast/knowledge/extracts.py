@@ -1,11 +1,12 @@
-"""Extracts: the results of one chunk, as plain values. Every extraction method returns them."""
+"""Extracts. An extract has what was extracted from one chunk. Every extraction method returns extracts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 RULE_BASED, BY_LLM, LEARNED, MERGED = "rule_based", "llm", "learned", "merged"
-"""The values of `Extract.method`: rules, an LLM, a run that answered questions, or another index made it"""
+"""The values of `Extract.method`: the extract comes from rules, from an LLM, from a run that answered questions,
+or from another index"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +17,18 @@ class Statement:
     relation: str
     tail: str
     segment: int
-    """the id of the segment in the corpus"""
+    """The id of the segment in the corpus"""
     time: str = ""
     description: str = ""
     keys: tuple[str, ...] = ()
-    """Phrases by which a search finds the relation, besides its own name"""
+    """Additional phrases by which a search can find the relation"""
     strength: int = 0
     """How closely the text connects head and tail, from 1 to 10. 0 if this is not known"""
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An entity that a segment describes."""
+    """A segment's description of an entity."""
 
     entity: str
     segment: int

@@ -1,4 +1,4 @@
-"""Retrieve facts for a sub-question, from the store and from statements that the run has learned."""
+"""Retrieve facts for a sub-question, from the store and from statements that the run has learned so far."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ class RetrievedFact:
 
     triples: tuple[tuple[str, str, str], ...]
     places: tuple[int, ...] = ()
-    """the numbers of the triples in the store. Empty for a learned fact"""
+    """The numbers of the triples in the store. Empty for a fact that the run has learned"""
     segment: int | None = None
-    """the id of the segment from which it was learned"""
+    """The id of the segment from which the fact was learned"""
 
     @classmethod
     def of_statement(cls, statement: Statement) -> RetrievedFact:
-        """Make a fact of a learned statement."""
+        """Make a fact from a learned statement."""
         triple = statement.head, relation_name(statement.relation), statement.tail
         return cls((triple,), (), statement.segment)
 
     def line(self, budget: int | None = None) -> str:
-        """``head | relation | tail; tail`` in about `budget` characters. It says how many tails are left out."""
+        """Write the fact as ``head | relation | tail; tail`` in about `budget` characters. The line says how many
+        tails are left out.
+        """
         heads, tails = (list(dict.fromkeys(escape_name(triple[end]) for triple in self.triples)) for end in (0, 2))
         relation = escape_name(self.triples[0][1])
         if len(heads) > 1:
@@ -46,10 +48,11 @@ class RetrievedFact:
         return start + join(tails, budget and budget - len(start))
 
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
-        """The fact with only the triples whose head or tail is an answer.
+        """Reduce the fact to the triples whose head or tail is an answer.
 
-        If there are none, the fact with the triples whose head or tail contains an answer ("Paris" in "Paris,
-        France"). If there are none either, a few triples with `or_some`, otherwise None.
+        If there are none, it is reduced to the triples whose head or tail contains an answer ("Paris" in "Paris,
+        France"). If there are none of these either, the result is None. With `or_some`, it then has a few of the
+        triples.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
@@ -73,13 +76,14 @@ class RetrievedFact:
 def retrieve_facts(
     items: Sequence[tuple[str, Learned, Int32 | None]], store: Knowledge, k: int, named: int
 ) -> list[list[RetrievedFact]]:
-    """Find the `k` facts of the highest cosine for each (sub-question, learned statements, allowed triples).
+    """Find the `k` facts with the highest cosine to each sub-question (SubQRAG's equation 3).
 
-    This is SubQRAG's equation 3. If the allowed triples are not None, facts have no other triples.
+    A search is (sub-question, learned statements, allowed triples). If the allowed triples are not None, facts
+    have only these triples.
 
-    The `named` best facts about entities in the sub-question come first. The reason: vectors hardly distinguish
-    names, so facts of other entities can be nearer. Among these facts, facts with a relation of the sub-question
-    come first, because a fact with many values has a vague vector.
+    The `named` best facts about entities that the sub-question names come first. Vectors hardly distinguish names,
+    so facts about other entities can have a higher cosine. Among these facts, those whose relation is in the
+    sub-question come first, because a fact with many values has a vague vector.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)

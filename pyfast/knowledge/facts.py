@@ -1,4 +1,6 @@
-"""Facts, the search units of a knowledge graph: all entities with the same relation to one entity."""
+"""Facts, which are what a search in a knowledge graph finds. A fact has all entities with the same relation to one
+entity.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,18 @@ import numpy.typing as npt
 from pyfast.ops.arrays import Int32, Int64
 
 IN_TEXT = 3
-"""How many values of a fact go into its vector. More values would hide their common subject"""
+"""How many values of a fact are part of the text that is encoded. With more values, the vector would say too
+little about the entity"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """Groups of triples with the same head and relation.
+    """The facts of a knowledge graph: groups of triples with the same head and relation.
 
-    Several triples with the same relation and tail are also a group.
+    Several triples with the same relation and tail are also a fact.
 
-    A question is often about several triples. The five nearest triples could be five of an actor's twenty films.
-    One fact holds all twenty, so a search finds them together.
+    A question is often about several triples. For example, the five triples nearest to a question could be five of
+    an actor's twenty films. One fact has all twenty films, so a search finds them together.
     """
 
     offsets: Int64
@@ -29,11 +32,11 @@ class Facts:
     triples: Int32
     """the numbers of the triples, fact by fact"""
     by_tail: npt.NDArray[np.bool_]
-    """[facts] whether the triples of a fact share the tail, and not the head"""
+    """[facts] True if the triples of a fact share the tail, False if they share the head"""
     about_offsets: Int64
     """[entities + 1]: the position in `about` at which the facts of each entity start"""
     about: Int32
-    """The facts about each entity. Together they have all triples of the entity"""
+    """The facts about each entity, entity by entity. Together they have all triples of the entity"""
 
     def __len__(self) -> int:
         return len(self.by_tail)
@@ -49,7 +52,7 @@ class Facts:
         return facts
 
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
-        """Return (the facts about these entities, for each fact the position of its entity)."""
+        """Return the facts about these entities, and for each fact the position of its entity in `entities`."""
         begin = self.about_offsets[entities]
         sizes = self.about_offsets[entities + 1] - begin
         which = np.repeat(np.arange(len(entities)), sizes)
@@ -89,6 +92,6 @@ def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
 
 
 def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
-    """The text that is encoded for a fact: its triples as a sentence that begins with the fact's entity."""
+    """Write the text that is encoded for a fact: its triples as a sentence that begins with the fact's entity."""
     listed = ", ".join(values[:IN_TEXT])
     return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"

@@ -1,4 +1,4 @@
-"""Add extracts to the store. Each function makes one snapshot, or changes nothing."""
+"""Add extracts to the store, or remove them. Each function makes one snapshot, or changes nothing."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def ingest(
         index: The index of the store.
         embedder: The embedding model of the store.
         extracts: The extracts of the index's documents.
-        current: The digests of all chunks of the index, extracted or not.
-        chunk_tokens: The chunk size of the LLM's extraction, for the manifest; None if there is none.
+        current: The digests of all chunks of the index, whether they are extracted or not.
+        chunk_tokens: The chunk size of the LLM's extraction, for the manifest. None: there is no such extraction.
         extraction: The description of a finished extraction (`describe_extraction`), for the manifest.
 
     Returns:
-        The store as it is now.
+        The current store.
     """
 
     def write(database: sqlite3.Connection) -> None:

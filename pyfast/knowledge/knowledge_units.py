@@ -1,4 +1,6 @@
-"""Knowledge units: triples that match keywords, each with its source text."""
+"""Knowledge units. A knowledge unit is a source text with those of its triples that match the keywords of a
+search.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32
 
 DECAY = 0.8
-"""The factor by which the search multiplies the score of a fact at the second hop"""
+"""The factor by which the search multiplies the score of a fact that is two hops away"""
 # the maximum number of neighbours whose facts are examined: those with the fewest facts first, which say most
 MAX_NEIGHBOURS = 1000
 MAX_TRIPLES = 100  # the maximum number of triples of a fact or relation key
@@ -35,12 +37,12 @@ class KnowledgeUnit:
     """A source text with the triples and entities of it that a search found."""
 
     passage: int
-    """the segment in the index"""
+    """The passage of the text in the index"""
     triples: tuple[tuple[str, str, str], ...]
     score: float
     """The score of the best fact that led to this source text"""
     descriptions: tuple[str, ...] = ()
-    """A sentence about each triple. Empty if none was extracted"""
+    """For each triple, a sentence about it. Empty if the LLM gave none"""
     entities: tuple[tuple[str, str, str], ...] = ()
     """(name, kind, description) of entities that the text describes"""
 
@@ -69,11 +71,12 @@ def knowledge_units(
 ) -> list[list[KnowledgeUnit]]:
     """Search the knowledge graph for knowledge units (MTQA, step 2).
 
-    Detailed keywords match entities, and general keywords match relation keys. The search takes the facts about
-    the matched entities (the first hop) and about their neighbours (the second hop), and the facts of the keys.
-    The score of a fact is a product of two cosines: of the fact with all keywords, and of the entity or key with
-    its keyword. At the second hop the score is also multiplied by `DECAY`. An entity without triples leads to the
-    texts that describe it. A key leads to the texts that have it as a theme.
+    Detailed keywords match entities, and general keywords match relation keys. The search takes three kinds of
+    facts: about the matched entities (the first hop), about their neighbours (the second hop), and those with the
+    matched keys. The score of a fact is the product of two cosines. The first compares the fact with all keywords,
+    and the second compares the entity or key with its keyword. At the second hop the score is also multiplied by
+    `DECAY`. The units are the texts that state these facts. If an entity has no triples, the texts that describe
+    it are units. Texts that have a matched key as a theme are units too.
 
     Args:
         items: The keywords of each search.

@@ -1,4 +1,6 @@
-"""Statements that a run learns from documents, before they are merged into the store."""
+"""Statements (triples) that a run extracts from documents while it answers questions. They are not in the
+store.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from pyfast.retrieval.vectors import Vectors
 
 @dataclass(slots=True, eq=False)
 class Learned:
-    """Statements that are not in the store, in the order in which they were learned.
+    """Statements that a run has learned, in this order. They are not in the store.
 
     One thread adds statements. Others may search at the same time.
     """
@@ -29,9 +31,10 @@ class Learned:
     statements: list[Statement] = field(default_factory=list)
     _keys: set[tuple[str, str, str]] = field(default_factory=set)
     _matrix: Float32 = field(default_factory=lambda: np.empty((0, 0), np.float32))
-    """[room, dimensions]: the vector of each statement, from `encode_statements`"""
+    """[rows, dimensions]: the vector of each statement, from `encode_statements`. There may be more rows than
+    statements"""
     _by_words: dict[str, list[int]] = field(default_factory=dict)
-    """The positions of the statements, by the words of their heads and tails"""
+    """For the words of each head and tail, the positions of the statements that have it"""
 
     def add(self, statement: Statement, vector: Float32) -> bool:
         """Add a statement. Returns whether it is new."""
@@ -62,7 +65,9 @@ class Learned:
 
 
 def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:
-    """The vector of each statement, [dimensions], from the same text as a fact's vector. For `Context.call`."""
+    """Compute the vector of each statement, [dimensions], from the same text as a fact's vector. Use it with
+    `Context.call`.
+    """
     texts = [fact_text(one.head, one.relation, [one.tail], backward=False) for one in statements]
     return list(store.encode(texts))
 

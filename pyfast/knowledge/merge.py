@@ -1,4 +1,4 @@
-"""Merge the graph of another index, or the triples of a run, into a store. Remove merged triples."""
+"""Add the graph of another index, or the triples of a run, to a store (merge). Remove merged triples again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pyfast.retrieval.embeddings import Embedder
 def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
     """Add all triples of another index to the knowledge of an index.
 
-    Two entities become one if their names differ only in case and spaces. The sources of the added triples are
-    segments of the other index. Answers cite such a segment only if this index has it too.
+    Two entities become one if their names differ only in case and spaces. The source of an added triple is a
+    segment of the other index. An answer cites this segment only if this index has it too.
 
     Args:
         index: The index. If it has no knowledge yet, the new snapshot holds only the added triples.
@@ -72,8 +72,8 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
     """Map the entity names of another store to the names in this database.
 
-    A name maps to the same name, or to the first name that differs only in case or spaces. If the other store has
-    two such names, they stay distinct.
+    A name maps to the same name if it exists. Otherwise it maps to the first name that differs only in case or
+    spaces. Two names of the other store that differ only in this way stay distinct.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())
@@ -92,7 +92,7 @@ def _renamed(extract: Extract, names: Mapping[str, str]) -> Extract:
 
 
 def extracts_of(store: Knowledge) -> Iterator[Extract]:
-    """The extracts of a store's chunks, in order, without failed ones."""
+    """Read the extracts of a store's chunks, in order. Failed chunks are left out."""
     statements_of = (
         "SELECT triple, h.name, r.name, t.name, segment, time, description, strength FROM statements"
         " JOIN triples ON triples.id = triple"

@@ -1,4 +1,4 @@
-"""Names of entities and relations: equality, search in a text, and escaping for prompts."""
+"""Names of entities and relations: compare them, find them in a text, and escape them for prompts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ def tidy(name: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return the form of a name for comparison: without case, one encoding of accents, no spaces at the ends."""
+    """Return the form of a name that is used to compare it: lower case, accents in one encoding, no spaces at the
+    ends.
+    """
     return tidy(unicodedata.normalize("NFKC", name)).casefold()
 
 
 def is_named_in(key: str, text: str) -> bool:
     """Whether a text contains a name.
 
-    Both come from `name_key`. Only whole words count, if the script has words.
+    Pass name and text through `name_key` first. Only whole words count, if the script separates words.
     """
     at = text.find(key)
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
@@ -33,7 +35,7 @@ def is_named_in(key: str, text: str) -> bool:
 
 
 def words_of(name: str) -> str:
-    """The words of a name or text made by `name_key`, without punctuation and possessive endings."""
+    """The words of a name or text without punctuation and possessive endings. Pass it through `name_key` first."""
     return " ".join(filter(None, map(_bare, name_key(name).split())))
 
 

@@ -1,4 +1,4 @@
-"""The origin of a graph: model, prompts and cost of each extraction, and the triples that were dropped."""
+"""Where a graph comes from: the model, prompts and cost of each extraction, and the triples that were dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACE = "places"
 
 
 def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, Any]:
-    """Describe a finished extraction for a snapshot's manifest, in JSON types."""
+    """Describe a finished extraction in JSON types, for the manifest of a snapshot."""
     configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
     reasons: dict[str, dict[str, Any]] = {}
     for one in dropped:
@@ -51,7 +51,7 @@ def keep_extraction(folder: Path) -> None:
 
 
 def in_words(extraction: dict[str, Any]) -> list[str]:
-    """Describe an extraction in words, as lines."""
+    """Describe an extraction in words, as lines of text."""
     count = "{calls} calls, {prompt_tokens} tokens in, {completion_tokens} out".format_map(extraction)
     lines = [
         f"extracted by {extraction['model']} on {extraction['date']}: {extraction['chunks']} chunks,"

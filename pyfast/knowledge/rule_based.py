@@ -1,8 +1,8 @@
 """Extract triples by rules, without an LLM.
 
-Triples of knowledge graphs stay unchanged, and each table cell gives a triple. In texts, a sequence of capitalised
-words or a year counts as a name. The text between two names in a sentence becomes their relation. This is fast and
-often wrong; `extraction` asks an LLM instead.
+Triples in knowledge graphs are taken unchanged, and each table cell gives a triple. In texts, a sequence of
+capitalised words or a year counts as a name. The text between two names in a sentence becomes their relation. This
+is fast and often wrong; `extraction` asks an LLM instead.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
 
     Args:
         index: The index.
-        text: Also read texts. False: read only tables and knowledge graphs.
+        text: Whether to read texts too. False: read only tables and knowledge graphs.
 
     Yields:
         One extract for each document that has passages.
@@ -125,10 +125,10 @@ def _of_paragraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 
 
 def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, str]]:
-    """Triples of a sentence. The head is the name that begins the sentence, or the title; each later name is a
-    tail.
+    """Extract the triples of a sentence.
 
-    The relation is the text between them. Members of an enumeration share the relation of the first.
+    The head is the name with which the sentence begins, or the title. Each later name is a tail. The relation is
+    the text between head and tail. All names of an enumeration get the relation of its first name.
     """
     subject, relation, end = title, "", 0
     for begin, stop in name_spans(sentence):

@@ -1,4 +1,4 @@
-"""The knowledge as it was when a run started. Triples that the run learns are only in its answers."""
+"""The knowledge as it was when a run started. Triples that the run learns are stored only in its answers."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Session:
     index: Index
     store: Knowledge
     shared: Learned = field(default_factory=Learned)
-    """The statements that all questions have learned, in runs with `shared_updates`"""
+    """The statements that all questions together have learned, in runs with the setting `shared_updates`"""
     scratch: TemporaryDirectory[str] | None = None
-    """The folder of a store that was made only for this run. It is deleted at the end of the session"""
+    """The folder of a store that was made only for this run. Deleted when the session ends"""
 
     def within(self, index: Index) -> Session:
-        """The session for an index of only some documents, with their triples.
+        """A session with only the triples of some documents: those of `index`.
 
         It does not share learned triples.
         """
@@ -48,9 +48,9 @@ class Session:
 
     @cached_property
     def allowed(self) -> Int32 | None:
-        """The triples that the documents of a restricted index state, ascending.
+        """The numbers of the triples that a question may use, ascending.
 
-        None: all triples of the store.
+        They are the triples of its documents. None: all triples of the store.
         """
         if not self.index.is_restricted:
             return None
@@ -58,12 +58,12 @@ class Session:
         return self.store.stated_in(ids.tolist())
 
     def knows(self, head: str, relation: str, tail: str) -> bool:
-        """Whether the store has the triple, from the documents that may be used."""
+        """Whether the store has the triple, and a question may use it."""
         known = self.store.find_triples(head, relation, tail)
         return bool(known) if self.allowed is None else not set(known).isdisjoint(self.allowed.tolist())
 
     def describe(self) -> dict[str, Any]:
-        """The values that answers depend on, for run.toml."""
+        """The values on which answers depend, for run.toml."""
         used = {
             name: version(name) for name in ("faiss-cpu", "sentence-transformers", "torch") if _installed(name)
         }
@@ -89,13 +89,13 @@ class Session:
         return ids[order], self.index.passages[order]
 
     def kept(self, run: Path) -> Session:
-        """The session with a copy of the store in the run's folder, so the run can resume even if the index's
-        store changes.
+        """A session whose store is a copy in the run's folder. So the run can resume even if the index's store
+        changes.
         """
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
 
     def share_again(self, answers: Path) -> None:
-        """Put the triples of finished questions into `shared` again, in order."""
+        """When a run resumes, add the triples that its finished questions learned to `shared`, in order."""
         statements = [statement for extract in learned_extracts(answers) for statement in extract.statements]
         vectors = encode_statements(statements, self.store)
         for statement, vector in zip(statements, vectors, strict=True):
@@ -106,7 +106,7 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     """Open the knowledge of an index for a run, as it was when the run started. The index does not change.
 
     Args:
-        index: The index. If it has no knowledge, rules extract some for this run alone.
+        index: The index. If it has no knowledge, pyfast extracts knowledge by rules for this run alone.
         model: The embedding model: its name or folder.
         run: The folder of a run that may have started before. None: the run is new.
 

@@ -1,8 +1,9 @@
 """The snapshots in an index: open and repair the current snapshot, and make new ones.
 
-A snapshot never changes. A change builds a complete new snapshot in another folder, with the checksums of its
-files. Then one rename makes it current. So after a kill or a power cut, the store is in the old or in the new
-state. The previous snapshot stays for processes that have it open. A run keeps its own snapshot.
+A snapshot never changes. To change the store, pyfast builds a complete new snapshot in another folder, with
+checksums of its files. Then one rename makes it current. So after a kill or a power cut, the store is in the old
+or in the new state. The previous snapshot stays for processes that have it open. A run has its own link to the
+snapshot that it uses.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from pyfast.retrieval.manifest import read_manifest, write_manifest
 
 CURRENT, CACHE = "current", "embeddings.cache"
 _NOTES = ("corpus", "chunk_tokens", "extractions")
-"""The entries of a manifest: the documents that were extracted last, the size of an LLM's chunks (None if there
-are none), and each extraction, from `provenance.describe_extraction`
+"""The entries of a manifest: the documents that were extracted last, the size of an LLM's chunks (None: there are
+none), and the descriptions of extractions from `provenance.describe_extraction`
 """
 _log = logging.getLogger("pyfast")
 
@@ -56,7 +57,7 @@ def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
 
     Args:
         index: The index.
-        embedder: The embedding model that encodes searches. None: the store cannot search.
+        embedder: The embedding model that encodes queries. None: the store cannot search.
 
     Returns:
         The knowledge.
@@ -69,9 +70,9 @@ def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
 
 
 def repair(index: Index) -> None:
-    """If the current snapshot is damaged, rename it, return to the previous snapshot, and log a warning.
+    """If the current snapshot is damaged, make the newest undamaged one current, and log a warning.
 
-    Raises `IndexFormatError` if the previous snapshot is damaged too.
+    Damaged snapshots get another name. Raises `IndexFormatError` if all snapshots are damaged.
     """
     home = index.folder / KNOWLEDGE
     if not has_knowledge(index):
@@ -111,10 +112,10 @@ def make_snapshot(
     write: Callable[[sqlite3.Connection], None],
     notes: Mapping[str, Any] | None = None,
 ) -> Knowledge:
-    """Make and open the next snapshot: the database after `write`, and its vectors.
+    """Make and open the next snapshot: `write` changes the database, then new vectors are computed.
 
-    If `write` changes nothing, no snapshot is made. Vectors of a stopped change are used again. Only one process
-    at a time may call this function. `notes` are new values for the manifest (see `_NOTES`).
+    If `write` changes nothing, no snapshot is made. Vectors that a stopped change has computed are used again.
+    Only one process at a time may call this function. `notes` are new values for the manifest (see `_NOTES`).
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
@@ -148,7 +149,9 @@ def make_snapshot(
 def make_apart(
     folder: Path, index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection], None]
 ) -> Knowledge:
-    """Make a snapshot of this index's documents in a separate folder, new or empty. The index does not change."""
+    """Make a snapshot of this index's documents in a separate folder, which must be new or empty. The index does
+    not change.
+    """
     folder.mkdir(exist_ok=True)
     contents = _write_database(folder, None, embedder, write)
     notes = {"corpus": index.manifest["corpus"], "chunk_tokens": None}
@@ -228,7 +231,7 @@ def snapshot_numbers(home: Path) -> list[int]:
 
 
 def current_number(home: Path) -> int:
-    """The number of the current snapshot. Raises `IndexFormatError` if it is not known."""
+    """The number of the current snapshot. Raises `IndexFormatError` if it cannot be read."""
     try:
         return int((home / CURRENT).read_text())
     except FileNotFoundError:
@@ -243,7 +246,7 @@ def current_number(home: Path) -> int:
 
 @contextlib.contextmanager
 def lock(home: Path) -> Iterator[None]:
-    """Lock the folder: one process at a time changes it."""
+    """Lock the folder, so that only one process at a time changes it."""
     file = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

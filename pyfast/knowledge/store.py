@@ -1,4 +1,4 @@
-"""The opened store, read only: the graph in memory, texts in SQLite, and vectors for search."""
+"""An opened store. The graph is in memory, texts are read from SQLite, and vectors serve the search."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ SEARCHED = ("facts", "entities", "keys")
 
 
 class Knowledge:
-    """An opened snapshot. It never changes, and several threads can call all methods.
+    """The knowledge graph of an index, as one snapshot. It never changes, and several threads can use it at once.
 
     Entities, relations, relation keys and triples are numbered from 0, in the order in which they were added.
     """
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], embedder: Embedder | None = None) -> None:
-        """Called by `open` after it has read the manifest."""
+        """Use `open`: it reads the manifest and then calls this."""
         self.folder, self.manifest, self.embedder = folder, manifest, embedder
         self._database = database.open_read_only(folder / database.FILE)
         self.entities, self._entity_ids = self._named("entities", "name")
         """the name of each entity"""
         self.relations, relation_ids = self._named("relations", "name")
         self.keys, self._key_ids = self._named("keys", "text")
-        """the text of each key: a relation's name, a phrase that a model gave it, or a text's theme"""
+        """The text of each key: the name of a relation, a phrase that an LLM gave it, or the theme of a text"""
         rows = database.integer_rows(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
         self._triple_ids = rows[:, 0]
         self.head: Int32 = np.searchsorted(self._entity_ids, rows[:, 1]).astype(np.int32)
@@ -50,9 +50,10 @@ class Knowledge:
 
     @classmethod
     def open(cls, folder: Path, embedder: Embedder | None = None) -> Knowledge:
-        """Open the snapshot in `folder`. Without an embedding model, it has no search by text.
+        """Open the snapshot in `folder`. Without an embedding model, it cannot be searched by text.
 
-        Raises `IndexFormatError` if it is damaged, and `InputError` if its vectors are from another model.
+        Raises `IndexFormatError` if the snapshot is damaged, and `InputError` if its vectors are from another
+        model.
         """
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
@@ -74,7 +75,7 @@ class Knowledge:
 
     @property
     def extractions(self) -> list[dict[str, Any]]:
-        """The description of each extraction by an LLM, in order; see `provenance.describe_extraction`."""
+        """The description of each extraction by an LLM, in order. `provenance.describe_extraction` makes it."""
         return list(self.manifest.get("extractions") or ())
 
     @cached_property
@@ -97,13 +98,13 @@ class Knowledge:
 
     @cached_property
     def adjacency(self) -> csr_array:
-        """CSR, entities x entities: the number of triples between two entities, in either direction."""
+        """How many triples join two entities, in either direction: a sparse CSR matrix, entities x entities."""
         ones = np.ones(2 * len(self), np.int32)
         ends = (np.concatenate([self.head, self.tail]), np.concatenate([self.tail, self.head]))
         return csr_array((ones, ends), shape=(len(self.entities),) * 2)
 
     def neighbours(self, entities: Int32, hops: int = 1) -> list[Int32]:
-        """For each entity, the entities that are 1 to `hops` triples away, ascending, without itself."""
+        """For each entity, the other entities that are at most `hops` triples away, ascending."""
         start = csr_array(
             (np.ones(len(entities), np.int32), entities, np.arange(len(entities) + 1)),
             shape=(len(entities), len(self.entities)),
@@ -119,7 +120,7 @@ class Knowledge:
 
     @cached_property
     def incident(self) -> tuple[Int64, Int32]:
-        """(offsets [entities + 1], triples): the triples of each entity, as head or tail, ascending."""
+        """For each entity, the triples with it as head or tail, ascending: (offsets [entities + 1], triples)."""
         triples = np.arange(len(self), dtype=np.int32)
         loops = self.head == self.tail
         entity = np.concatenate([self.head, self.tail[~loops]])
@@ -128,7 +129,9 @@ class Knowledge:
         return np.searchsorted(entity[order], np.arange(len(self.entities) + 1)), triple[order]
 
     def search(self, kind: str, queries: Float32, k: int) -> tuple[Int64, Float32]:
-        """(places [queries, k], cosines) of the nearest "facts", "entities" or "keys" to query vectors."""
+        """Find the `k` "facts", "entities" or "keys" nearest to each query vector. Returns (numbers [queries, k],
+        cosines).
+        """
         return self._vectors[kind].search(queries, k)
 
     def matrix(self, kind: str) -> Float32:
@@ -141,7 +144,7 @@ class Knowledge:
         return self._vectors[kind].cosines(np.asarray(places, np.int32), query)
 
     def entities_named_in(self, text: str) -> list[int]:
-        """The entities that a text names, ascending: the longest names, none inside another."""
+        """The entities that a text names, ascending. A name inside a longer name does not count."""
         return named_in(text, self._by_words)
 
     @cached_property
@@ -153,7 +156,7 @@ class Knowledge:
         return by_words
 
     def find_triples(self, head: str, relation: str, tail: str) -> list[int]:
-        """The triples with these names, ignoring case and spaces. If there are several, their times differ."""
+        """Find the triples with these names, ignoring case and spaces. There are several if their times differ."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
             return []
@@ -163,7 +166,9 @@ class Knowledge:
         return [i for i in triples.tolist() if name_key(self.relations[self.relation[i]]) == name]
 
     def encode(self, texts: Sequence[str]) -> Float32:
-        """Vectors of texts. Raises `InputError` if the store was opened without its embedding model."""
+        """Compute the vectors of texts. Raises `InputError` if the store was opened without its embedding
+        model.
+        """
         if self.embedder is None:
             raise InputError("the knowledge was opened without an embedding model")
         return self.embedder.encode(texts)
@@ -187,17 +192,17 @@ class Knowledge:
         return ((named[head], relations[relation], named[tail]) for head, relation, tail in zip(*ids, strict=True))
 
     def times(self, triples: Sequence[int]) -> list[str]:
-        """The time for which each triple is true, as text; empty if it is not known."""
+        """The time for which each triple is true, as text. Empty if it is not known."""
         query = "SELECT time FROM triples WHERE id = ?"
         return [self._database.execute(query, (int(self._triple_ids[i]),)).fetchone()[0] for i in triples]
 
     def sources(self, triples: Sequence[int]) -> list[list[int]]:
-        """For each triple the ids (uint64, as in the corpus) of the segments that state it, ascending."""
+        """For each triple, the ids of the segments that state it, ascending. Ids are uint64, as in the corpus."""
         query = "SELECT DISTINCT segment FROM statements WHERE triple = ? ORDER BY segment"
         return [self._segments(query, int(self._triple_ids[i])) for i in triples]
 
     def stated_in(self, segments: Sequence[int]) -> Int32:
-        """The triples that these segments (ids, as in the corpus) state, ascending."""
+        """The triples that these segments state, ascending. Segments are given by their ids in the corpus."""
         rows = self._statements
         stated = np.isin(rows[:, 1], np.asarray(segments, np.uint64).view(np.int64))
         return np.unique(np.searchsorted(self._triple_ids, rows[stated, 0])).astype(np.int32)
@@ -209,19 +214,19 @@ class Knowledge:
         return np.array(rows, np.int64).reshape(-1, 2)
 
     def mentions(self, entities: Sequence[int]) -> list[list[int]]:
-        """For each entity the ids of the segments that describe it."""
+        """For each entity, the ids of the segments that describe it."""
         query = "SELECT DISTINCT segment FROM mentions WHERE entity = ? ORDER BY segment"
         return [self._segments(query, int(self._entity_ids[i])) for i in entities]
 
     def descriptions(self, entities: Sequence[int]) -> list[list[str]]:
-        """The descriptions of each entity in order, with the kind first if known."""
+        """The descriptions of each entity, in order. The first is the entity's kind, if it is known."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? ORDER BY chunk, segment"
         rows = [self._database.execute(query, (int(self._entity_ids[i]),)).fetchall() for i in entities]
         texts = [[": ".join(filter(None, row)) for row in of_one] for of_one in rows]
         return [list(dict.fromkeys(filter(None, of_one))) for of_one in texts]
 
     def relation_descriptions(self, triples: Sequence[int], segment: int) -> list[str]:
-        """A sentence from a segment about each triple; empty if none was extracted."""
+        """For each triple, a sentence from a segment about it. Empty if none was extracted."""
         query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
         at = database.signed(segment)
         rows = (self._database.execute(query, (int(self._triple_ids[i]), at)).fetchone() for i in triples)
@@ -235,13 +240,13 @@ class Knowledge:
         return [(self.entities[i], *row) for i, row in rows if row is not None and any(row)]
 
     def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
-        """For each key the ids of the segments that have it as a theme."""
+        """For each key, the ids of the segments that have it as a theme."""
         query = "SELECT DISTINCT segment FROM themes WHERE key = ?"
         return [self._segments(query, int(self._key_ids[i])) for i in keys]
 
     @cached_property
     def strength(self) -> Int32:
-        """[triples] How closely a text connects the two ends, from 1 to 10. 0 if that is not known."""
+        """[triples] How closely a text connects head and tail, from 1 to 10. 0 if this is not known."""
         rows = database.integer_rows(
             self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"
         )
@@ -257,9 +262,10 @@ class Knowledge:
         return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
 
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
-        """The `limit` triples of a relation key that are nearest to a query's vector, ascending.
+        """Find the `limit` triples of a relation key that are nearest to a query's vector. Returns them in
+        ascending order.
 
-        A triple counts as near as its fact.
+        The vector of a triple is that of its fact.
         """
         offsets, triples = self._by_key
         every = triples[offsets[key] : offsets[key + 1]]
@@ -278,7 +284,7 @@ class Knowledge:
         return offsets, np.searchsorted(self._triple_ids, triples).astype(np.int32)
 
     def failed_chunks(self) -> list[tuple[str, str]]:
-        """(digest, reason) of the chunks that could not be extracted."""
+        """The chunks that could not be extracted, each as (digest, reason)."""
         return self._database.execute("SELECT digest, failed FROM chunks WHERE failed IS NOT NULL").fetchall()
 
     def extracted_chunks(self) -> set[str]:
@@ -301,7 +307,7 @@ class Knowledge:
         return [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
-        """Return fingerprints of the texts, int64[texts, columns].
+        """Return a fingerprint of each text, as rows of int64[texts, columns].
 
         Equal texts have equal rows, also in another store of the same process.
         """

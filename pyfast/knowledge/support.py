@@ -1,7 +1,7 @@
-"""Which triples a text supports: head and tail must be names, and the text must contain them.
+"""Check which triples of an LLM a text supports: head and tail must be names, and the text must contain them.
 
 All other triples are dropped, for example triples that a model invents. Triples with a pronoun as a name are
-dropped too, because the pronoun would be one entity for many people. Dropped triples are counted by reason.
+dropped too: in a graph, "he" would be one entity for many people. pyfast counts the dropped triples by reason.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ class Dropped(NamedTuple):
 
 @dataclass(slots=True)
 class Supported:
-    """The supported and the dropped triples of a model."""
+    """The triples of an LLM, divided into supported and dropped ones."""
 
     statements: list[Statement] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
 
 
 def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int, str]]) -> Supported:
-    """The triples that one of the texts supports, without duplicates. One text must support the whole triple.
+    """Find the triples that one of the texts supports, without duplicates. One text must support the whole triple.
 
     Args:
         triples: The triples of an LLM.
-        texts: Each text as its segments, (id, text). A triple gets the first segment that names both head and
-            tail. If no segment names both, it gets the first that names the head.
+        texts: Each text as a list of segments, (id, text). The source of a triple is the first segment that names
+            both head and tail. If no segment names both, it is the first segment that names the head.
     """
     read = [[(segment, _Text(text)) for segment, text in segments] for segments in texts]
     supported, seen = Supported(), set()
@@ -125,7 +125,7 @@ def _naming(head: str, tail: str, segments: Sequence[tuple[int, _Text]]) -> int 
 
 
 def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int, str]]) -> list[Mention]:
-    """The entities that the texts name, without duplicates, each with the first segment that names it."""
+    """Find the entities that the texts name, without duplicates, each with the first segment that names it."""
     texts = [(segment, _Text(text)) for segment, text in segments]
     mentions: dict[str, Mention] = {}
     for entity in entities:
@@ -153,7 +153,7 @@ def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bo
 
 
 def is_pronoun(name: str) -> bool:
-    """Whether a text is no name: a pronoun, or a description such as "the film" or "his wife"."""
+    """Whether a text is not a name but a pronoun, or a description such as "the film" or "his wife"."""
     return _is_bare(name) or bool(_DESCRIPTION.fullmatch(name))
 
 

@@ -1,8 +1,8 @@
 """Upgrading the knowledge in an index from formats 1 and 2 to format 3.
 
-Format 1 has other names: `triples.sqlite` was `records.sqlite`, `extraction` was `reading`, `embeddings.cache` was
+In format 1, `triples.sqlite` was named `records.sqlite`, `extraction` was `reading`, `embeddings.cache` was
 `computed`, and the methods in the table of chunks had other values. Up to format 2, a statement had one key and no
-strength, and a text had no themes. Vectors stay unchanged, byte for byte.
+strength, and a text had no themes. The upgrade does not change vectors.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ _log = logging.getLogger("pyfast")
 def upgrade_knowledge(folder: Path) -> bool:
     """Convert the knowledge of an index, `INDEX/knowledge`, to format 3, in place.
 
-    The function builds new snapshots in a folder beside the old ones, with hard links to their files, and makes
-    them current in one rename. If the current snapshot already has format 3, it stays as it is. If the process
-    ends early, the knowledge is complete, in the old format or in the new one. Call the function again to finish
-    the upgrade. The function also converts the snapshot before the current one, and an extraction that was
-    stopped. It does not convert damaged snapshots.
+    The function builds new snapshots in another folder, with hard links to the old files, and makes them current
+    by one rename. If the current snapshot already has format 3, it stays as it is. If the process ends early, the
+    knowledge is complete, in the old format or in the new one. Call the function again to finish the upgrade. The
+    function also converts the snapshot before the current one, and an extraction that was stopped. It does not
+    convert damaged snapshots.
 
     Args:
         folder: `INDEX/knowledge`. If it does not exist, nothing happens.
 
     Returns:
-        Whether there was anything to convert.
+        Whether the function converted anything.
 
     Raises:
-        IndexFormatError: No snapshot is undamaged.
+        IndexFormatError: All snapshots are damaged.
         InputError: Another process is working on the extraction.
 
     Example:

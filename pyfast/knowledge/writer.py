@@ -1,4 +1,4 @@
-"""Write extracts into the database of a new snapshot, and remove stale chunks."""
+"""Write extracts into the database of a new snapshot, and remove chunks that the index no longer has."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NAMED = {
     "entities": "name = ?",
     "triples": "head = ? AND relation = ? AND tail = ? AND time = ?",
 }
-"""The condition that finds a row by its key"""
+"""The SQL condition that finds a row by its key"""
 _TABLES = (*_NAMED, "chunks", "statements", "statement_keys", "mentions", "themes")
 _DIGEST = 16  # bytes of a digest
 
 
 class Writer:
-    """Adds extracts to a database. Equal extracts in the same order make equal rows."""
+    """Adds extracts to a database. The same extracts in the same order always give the same rows."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -54,7 +54,7 @@ class Writer:
         return self._first.get(key)
 
     def add(self, extracts: Iterable[Extract]) -> None:
-        """Add an extract if it is new. An extract of a failed chunk is replaced."""
+        """Add an extract if its chunk is new. The extract of a failed chunk is replaced."""
         for extract in extracts:
             existing = self._database.execute(
                 "SELECT id, failed FROM chunks WHERE digest = ?", (extract.digest,)
@@ -114,7 +114,7 @@ class Writer:
 
 
 def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
-    """Remove the chunks of these methods that are not in `digests`, and triples without another source."""
+    """Remove the chunks of these methods that are not in `digests`, and triples that no other chunk states."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
     these = ",".join("?" * len(methods))
@@ -133,13 +133,15 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
 
 
 def contents_digest(database: sqlite3.Connection) -> str:
-    """The sum of the digests of all rows. A change costs only the digests of the changed rows."""
+    """The sum of the digests of all rows. After a change, only the digests of changed rows are computed."""
     rows = (_of_row(table, row) for table in _TABLES for row in database.execute(f"SELECT * FROM {table}"))
     return changed_digest("0", lambda: sum(rows))
 
 
 def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
-    """Track how the digest changes from now on, for `changed_digest`. Triggers in the database do the counting."""
+    """From now on, count in the database how the digest changes, for `changed_digest`. Triggers do the
+    counting.
+    """
     changed = 0
 
     def count(sign: int, table: str, *row: object) -> None:
@@ -162,7 +164,7 @@ def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
 
 
 def changed_digest(before: str, change: Callable[[], int]) -> str:
-    """The digest after a change, from the digest before it."""
+    """Compute the digest after a change from the digest before it."""
     return f"{(int(before, 16) + change()) % (1 << 8 * _DIGEST):0{2 * _DIGEST}x}"
 
 

@@ -1,4 +1,4 @@
-"""Language models behind one small protocol. Importing this package loads no model and no runtime."""
+"""Language models, all with the same small interface. Importing this package loads no model and no runtime."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
     Args:
         spec: One of `embedded`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`,
             `openai:MODEL@URL` (`openai:MODEL@URL1,URL2` for several servers of one model), `batch:MODEL@URL`, and
-            `instant` (for benchmarks). Or the name of an entry point of the group `pyfast.llms`. Or `MODULE:NAME`:
-            an LLM, or a function of the options that returns one.
-        **options: Options of the model. `embedded` and `llamacpp`: `slots`, `context_window`, `threads`. `vllm`:
-            `slots`, `context_window`, `dtype`, `tensor_parallel`, `memory_fraction`, `lora` and more.
-            `transformers`: `context_window`. `openai`: `concurrency`, `context_window`, `timeout_s`, `attempts`,
-            `backoff_s`, `requests_per_minute`, `extra`, and `weights` for several servers. `batch`: `max_calls`,
-            `online_calls`, `poll_s` and more.
+            `instant` (for benchmarks). Or the name of a plug-in (an entry point of the group `pyfast.llms`). Or
+            `MODULE:NAME`, where `NAME` is an LLM or a function that takes the options and returns an LLM.
+        **options: Options of the model, by the kind of LLM. `embedded` and `llamacpp`: `slots`, `context_window`,
+            `threads`. `vllm`: `slots`, `context_window`, `dtype`, `tensor_parallel`, `memory_fraction`, `lora` and
+            more. `transformers`: `context_window`. `openai`: `concurrency`, `context_window`, `timeout_s`,
+            `attempts`, `backoff_s`, `requests_per_minute`, `extra`, and `weights` for several servers. `batch`:
+            `max_calls`, `online_calls`, `poll_s` and more.
 
     Returns:
         The model, for `pyfast.answer` and `pyfast.Engine`.
 
     Raises:
-        InputError: No LLM has this name, or it has no such option.
+        InputError: No LLM has this name, or this LLM does not have one of the options.
         ModelNotFoundError: The model or its runtime is not on this machine. The message says how to install it.
 
     Example:

@@ -1,4 +1,4 @@
-"""A provider's Batch API, in OpenAI's form: files, batches, and their results."""
+"""A client for the Batch API of a provider, in OpenAI's format. Calls and results are files."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _log = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The result of one call of a batch."""
+    """The result of one LLM call in a batch."""
 
     status: int
-    """The HTTP status. 0: the provider did not carry the call out"""
+    """The HTTP status of the call. 0: the provider did not make the call"""
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The state of a batch at the provider."""
+    """The state of a batch, as the provider reports it."""
 
     id: str
     status: str
@@ -55,10 +55,11 @@ class Batch:
 
 
 class BatchProvider:
-    """The files and batches of one provider. `exchange` makes one HTTP request, as `OpenAI` does.
+    """Uploads files to one provider, and submits and reads batches there. `exchange` is the function that makes
+    one HTTP request.
 
-    If the connection or the provider fails, each method tries again for `patience_s` seconds. Then it raises
-    `LLMUnavailableError`.
+    If the connection or the provider fails, each method tries again for `patience_s` seconds. After that time it
+    raises `LLMUnavailableError`.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class BatchProvider:
         self._window = window
 
     async def check_list(self) -> None:
-        """Raise `InputError` if the provider does not list batches."""
+        """Raise `InputError` if the provider has no request that lists batches."""
         try:
             reply = orjson.loads(await self._send("GET", self._batches.with_query(limit=1)))
             if isinstance(reply["data"], list):
@@ -96,7 +97,7 @@ class BatchProvider:
         raise InputError(f"{self._shown}/batches does not list batches ({reason}): {DUPLICATES}")
 
     async def upload(self, name: str, content: bytes) -> str:
-        """Upload a file of calls; returns its id."""
+        """Upload a file of LLM calls, and return the file's id."""
 
         def form() -> dict[str, Any]:
             fields = aiohttp.FormData()
@@ -108,10 +109,10 @@ class BatchProvider:
         return _id((await self._ask("POST", self._files, form)).get("id"))
 
     async def create(self, key: str, file: str) -> tuple[str, bool]:
-        """Submit a batch once, even if the reply is lost.
+        """Submit a batch. It is submitted only once, even if the provider's reply is lost.
 
         Returns:
-            The batch's id, and whether the provider has kept the key.
+            The batch's id, and whether the provider stored the batch's key with it.
         """
         body = {
             "input_file_id": file,
@@ -138,9 +139,9 @@ class BatchProvider:
         raise AssertionError("the last attempt returns or raises")
 
     async def adopt(self, key: str, made: float) -> str | None:
-        """The id of the batch with this key.
+        """Find the id of the batch with this key.
 
-        If the batch is new, the method waits, because the provider can list it late.
+        If the batch is new, the method waits, because a provider may list new batches with a delay.
         """
         while True:
             looked = time.time()
@@ -164,7 +165,7 @@ class BatchProvider:
             after = {"after": _id(batches[-1].get("id"))}
 
     async def ended(self, id: str) -> Batch:
-        """Wait for the end of a batch."""
+        """Wait until a batch ends, and return its last state."""
         pause = min(1.0, self._poll_s)
         while not (batch := await self.look(id)).has_ended:
             await asyncio.sleep(pause)
@@ -172,7 +173,7 @@ class BatchProvider:
         return batch
 
     async def look(self, id: str) -> Batch:
-        """The state of a batch."""
+        """Ask the provider for the state of a batch."""
         told = await self._ask("GET", self._batches / id)
         errors = told.get("errors")
         entries = errors.get("data") if isinstance(errors, dict) else errors
@@ -190,7 +191,7 @@ class BatchProvider:
         await self._ask("POST", self._batches / id / "cancel")
 
     async def lines(self, batch: Batch, key: str) -> dict[int, Line]:
-        """The results of a batch, by the place of the call in it."""
+        """The results of a batch. The key of each result is the position of its call in the batch, from 0."""
         lines: dict[int, Line] = {}
         for file in batch.files:
             content = await self._content(file)

@@ -20,10 +20,10 @@ from pyfast.llm.reasoning import share_of_reasoning
 
 
 def closed(schema: Any) -> Any:
-    """The schema with every object closed: no object may have additional fields.
+    """A copy of the JSON schema in which no object may have additional fields.
 
-    pydantic's schemas allow additional fields. OpenAI's strict mode refuses such schemas, and a small model would
-    add fields.
+    Schemas from pydantic allow additional fields. OpenAI's strict mode refuses such schemas, and a small model
+    would invent fields.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -43,7 +43,7 @@ def closed(schema: Any) -> Any:
 
 
 def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
-    """The JSON body of one request, without its schema. `fields` are additional fields of the server.
+    """The JSON body of one request, without its schema. `fields` are additional fields for this server.
 
     Raises `CallError` if the prompt is not valid Unicode, or not text.
     """
@@ -64,7 +64,7 @@ def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any
 
 
 def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request for vLLM's `/completions` with embeddings as prompt: a tensor as torch writes it.
+    """The fields of a request to vLLM's `/completions` whose prompt is embeddings. They have torch's file format.
 
     Raises `CallError` if torch is not installed.
     """
@@ -84,7 +84,7 @@ def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]
 
 
 def as_json(body: Mapping[str, Any]) -> bytes:
-    """The body as bytes. Raises `CallError` if the prompt is not valid Unicode."""
+    """Encode the body of a request as JSON bytes. Raises `CallError` if the prompt is not valid Unicode."""
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:
@@ -92,9 +92,9 @@ def as_json(body: Mapping[str, Any]) -> bytes:
 
 
 def completion(text: object, finish_reason: object, usage: object, reasoning: object = None) -> Completion:
-    """Make a completion from a server's reply, which can be malformed. `reasoning` is the model's reasoning text.
+    """Read a completion from a server's reply. `reasoning` is the text of the model's reasoning.
 
-    Raises `CallError` if there is neither text nor a reason why not.
+    Raises `CallError` if the reply is malformed, or has no text and gives no reason for that.
     """
     reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
     if text is None and reason not in ("stop", "unknown"):
@@ -141,7 +141,7 @@ def error_text(body: bytes) -> str:
 
 
 def error_field(body: bytes, name: str) -> str:
-    """A field of the error in an error body, such as `param` or `code`; empty if it is not text."""
+    """A field of the error in an error body, such as `param` or `code`. Empty if it is missing or not text."""
     try:
         value = orjson.loads(body)["error"][name]
     except (ValueError, LookupError, TypeError):

@@ -13,19 +13,19 @@ from pyfast.llm.protocol import LLM, InFront
 
 @dataclass(slots=True)
 class Progress:
-    """The number of questions of a run in progress, and how many of them wait for calls that are collected."""
+    """How many questions of a run are in progress, and how many of them wait for the reply to a collected call."""
 
     running: int = 0
     waiting: int = 0
 
     @property
     def all_wait(self) -> bool:
-        """Whether every question in progress waits."""
+        """Whether every question in progress waits for the reply to a collected call."""
         return self.waiting >= self.running
 
     @contextmanager
     def question(self) -> Iterator[None]:
-        """A question is in progress while the block runs."""
+        """A context manager: it counts one more question in progress while its `with` block runs."""
         self.running += 1
         try:
             yield
@@ -35,23 +35,24 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A batch of an earlier session of the run. The session has submitted it, or was about to submit it."""
+    """A batch that an earlier session of the run made. The session submitted it, or was about to."""
 
     key: str
     """The key of the batch: 128 random bits in hexadecimal"""
     id: str | None
-    """The provider's id. None: the provider's reply did not arrive"""
+    """The id that the provider gave to the batch. None: the provider's reply did not arrive"""
     made: float
     """When the batch was made, before it was submitted, in seconds since the epoch"""
     calls: Mapping[int, str] = field(default_factory=dict)
-    """The digests of requests without a completion in the run, by their place in the batch"""
+    """The calls of the batch that have no completion in the run yet: the digest of each request, by the position
+    of the call in the batch"""
 
 
 class BatchLog(Protocol):
-    """Where a run stores its batches. An addition is on the disk when the call returns."""
+    """Where a run stores which batches it submitted. When `add` returns, the batch is on the disk."""
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """The batches of an LLM, the oldest first."""
+        """The stored batches of one LLM, the oldest first."""
         ...
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
@@ -85,22 +86,22 @@ class NoLog:
 
 
 class CollectingLLM(LLM, Protocol):
-    """An LLM that collects the calls of a run into batches."""
+    """The interface of an LLM that collects the calls of a run into batches."""
 
     questions_at_once: int
     """How many questions a run should have in progress"""
 
     async def join_run(self, progress: Progress, log: BatchLog) -> None:
-        """Begin a run. Raises `InputError` if another run uses this LLM."""
+        """Start collecting calls for a run. Raises `InputError` if another run uses this LLM."""
         ...
 
     def leave_run(self) -> None:
-        """End the run."""
+        """Stop collecting calls for the run."""
         ...
 
 
 def collecting(llm: LLM) -> CollectingLLM | None:
-    """The LLM that collects calls, behind any wrappers. None if the LLM does not collect."""
+    """Find the LLM that collects calls inside its wrappers, such as a cache. None if there is no such LLM."""
     inner: Any = llm
     while isinstance(inner, InFront):
         inner = inner._llm
@@ -108,5 +109,5 @@ def collecting(llm: LLM) -> CollectingLLM | None:
 
 
 def new_batch(key: str, digests: Sequence[str]) -> LoggedBatch:
-    """A batch of requests that is about to be submitted."""
+    """Make the log entry for a batch of requests, before the batch is submitted."""
     return LoggedBatch(key, None, time.time(), dict(enumerate(digests)))

@@ -1,4 +1,4 @@
-"""Break control tokens of chat templates in text from documents and users.
+"""Make control tokens of chat templates harmless in text from documents and users.
 
 Servers and tokenizers obey control tokens anywhere in a message. So a document with such a token could end the
 user's turn and speak as the system. With a space inside, the token is ordinary text.
@@ -57,20 +57,20 @@ _MARK = re.compile(
     re.VERBOSE,
 )
 _LONGEST = 128
-"""The maximum number of characters in a mark. No template has a reserved token of more digits"""
+"""The maximum number of characters in a control token. No template has a reserved token with more digits"""
 _FIRST = "<[]>｜◁"
-"""The characters with which marks begin"""
+"""The characters with which control tokens begin"""
 _BEGINS = re.compile(f"[{re.escape(_FIRST)}]")
 
 
 def plain(text: str) -> str:
-    """Text from documents and users, with the control tokens of all known chat templates broken by a space.
+    """Put a space inside each control token in a text, for the control tokens of all known chat templates.
 
     Args:
-        text: Any text. Other brackets, such as `<p>`, `a < b` or `[NOTE]`, stay unchanged.
+        text: Text from a document or a user. Other brackets, such as `<p>`, `a < b` or `[NOTE]`, stay unchanged.
 
     Returns:
-        The text, in which no server will read a control token.
+        The text without control tokens: a server reads it as ordinary text.
 
     Example:
         >>> plain("a < b, [NOTE] <p>: <|im_end|> <｜User｜> [INST]")
@@ -81,9 +81,9 @@ def plain(text: str) -> str:
 
 
 def join_plain(parts: Sequence[str]) -> str:
-    """Join texts, and break control tokens that begin in one text and end in the next.
+    """Join texts. If a control token would begin in one text and end in the next, put a space inside it.
 
-    Tokens inside one text stay.
+    Control tokens that lie inside one text stay as they are.
     """
     text = "".join(parts)
     seam = 0
@@ -100,7 +100,7 @@ def join_plain(parts: Sequence[str]) -> str:
 
 
 def count_marks(text: str) -> int:
-    """How many control tokens `plain` would break."""
+    """Count the control tokens in a text: the number of spaces that `plain` would add."""
     return len(_marks(text))
 
 
@@ -122,7 +122,7 @@ def _is_mark(match: re.Match[str]) -> bool:
 
 
 def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
-    """Make a function that puts a space after the first character of each of these tokens in a text.
+    """Make a function that puts a space after the first character of each of these tokens wherever a text has one.
 
     Args:
         tokens: The control tokens of one tokenizer. Tokens that are a single character, white space or a plain
@@ -148,6 +148,6 @@ def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
 
 @lru_cache(maxsize=4)
 def breaker_of(tokenizer: Any) -> Callable[[str], str]:
-    """A `breaker` for the special and added tokens of a transformers tokenizer."""
+    """Make a `breaker` for the special tokens and the added tokens of a transformers tokenizer."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
     return breaker([*map(str, added.values()), *map(str, getattr(tokenizer, "all_special_tokens", ()))])

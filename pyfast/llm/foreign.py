@@ -11,9 +11,9 @@ from pyfast.errors import CallError
 from pyfast.llm.protocol import Completion, Request
 
 CHARACTERS_PER_TOKEN = 32
-"""The maximum number of characters for each token of the window.
+"""The maximum number of characters for each token of the context window.
 
-A longer prompt is not sent: no text has so many
+No real text has so many characters for each token, so pyfast does not send a prompt that has more
 """
 
 # Control sequences of terminals, then control characters except tab and line break, then characters that change
@@ -40,12 +40,14 @@ def without_controls(text: str) -> str:
 
 
 def has_escaped_controls(text: str) -> bool:
-    """Whether a JSON text may contain escaped control characters."""
+    """Whether a JSON text may contain control characters in escaped form (JSON escapes)."""
     return _ESCAPED.search(text) is not None
 
 
 def json_without_controls(text: str) -> str:
-    """Apply `without_controls` to all strings of a JSON text. Raises `ValueError` if it is not JSON."""
+    """Remove control characters from all strings of a JSON text, as `without_controls` does. Raises `ValueError`
+    if the text is not JSON.
+    """
     return json.dumps(_cleaned(json.loads(text)))
 
 
@@ -60,7 +62,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def without_controls_in(completion: Completion) -> Completion:
-    """Apply `without_controls` to all texts of a completion."""
+    """Remove control characters from all texts of a completion, as `without_controls` does."""
     text, reason = without_controls(completion.text), without_controls(completion.finish_reason)
     if (text, reason) == (completion.text, completion.finish_reason):
         return completion
@@ -68,7 +70,7 @@ def without_controls_in(completion: Completion) -> Completion:
 
 
 def check_size(request: Request, context_window: int) -> None:
-    """Raise `CallError` if the prompt is certainly too large for the window."""
+    """Raise `CallError` if the prompt is certainly too large for the context window."""
     size = sum(len(message.content) for message in request.messages)
     if size > CHARACTERS_PER_TOKEN * context_window:
         raise CallError(
@@ -82,10 +84,10 @@ _TEMPLATE = 4096
 
 
 def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
-    """The completion with its token counts limited to possible values.
+    """Limit the token counts of a completion to values that are possible.
 
-    A token is at least one byte of the sent or received text. Reasoning that is not shown has at most `max_tokens`
-    tokens.
+    A token stands for at least one byte of the text that was sent or received. So a count cannot be larger than
+    the number of bytes. Reasoning that the server does not show has at most `max_tokens` tokens.
     """
     prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
     received = max(max_tokens, len(completion.text.encode(errors="replace")))

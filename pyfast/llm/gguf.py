@@ -1,4 +1,4 @@
-"""The control tokens of a GGUF file. They come from its header, because llama.cpp has no function for them."""
+"""Read the control tokens of a model from the header of its GGUF file. llama.cpp cannot list them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST = 1 << 28
 
 
 def control_tokens(path: Path) -> list[str]:
-    """The control and added tokens of the model's vocabulary; none if the header cannot be read."""
+    """The control tokens and added tokens of the model's vocabulary. Empty if the header cannot be read."""
     fields: dict[bytes, Any] = {}
     try:
         with path.open("rb") as file:

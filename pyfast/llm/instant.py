@@ -1,6 +1,6 @@
 """An LLM that answers at once, for measuring everything except the language model.
 
-Its answers have the right form and no meaning. A run with this LLM measures the speed of pyfast, and not the
+Its answers have the right format and no meaning. A run with this LLM measures the speed of pyfast, and not the
 quality of answers.
 """
 
@@ -25,11 +25,12 @@ TAIL = 512  # An answer depends on this many characters at the prompt's end, and
 
 
 class Instant:
-    """An LLM whose answers depend only on the request: valid JSON by its schema, or a few words of the prompt's
-    last line.
+    """An LLM that computes its answer from the request alone. If the request has a schema, the answer is valid
+    JSON for the schema. Otherwise it is a few words of the prompt's last line.
 
     It reads only the end of the prompt, so its own cost does not distort measurements. If a field of the schema
-    has `examples`, the first one is the value. Token counts are estimates, four bytes for a token.
+    has `examples`, the answer has the first example as its value. Token counts are estimates: a token for four
+    bytes.
     """
 
     def __init__(self, *, context_window: int = 1_000_000, slots: int = 4096) -> None:
@@ -45,7 +46,7 @@ class Instant:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint. It changes when the answers change."""
+        """A text that identifies this version of the answers."""
         return "instant:2"
 
     async def complete(self, request: Request) -> Completion:
@@ -64,7 +65,7 @@ class Instant:
 
 
 def open_instant(rest: str, **options: Any) -> Instant:
-    """Open `instant`."""
+    """Open the LLM `instant`."""
     if rest:
         raise InputError(f"unreadable LLM 'instant:{rest}'; expected instant")
     return take_options("instant", Instant, **options)

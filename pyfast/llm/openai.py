@@ -1,4 +1,4 @@
-"""Any server that speaks the OpenAI chat-completions format: vLLM, llama.cpp, SGLang, Ollama, hosted ones."""
+"""A client for servers with OpenAI's chat-completions API: vLLM, llama.cpp, SGLang, Ollama, hosted providers."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ _log = logging.getLogger("pyfast")
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
-    """`openai:MODEL@URL` → (model, base URL). pyfast adds `/chat/completions` to the base URL.
+    """Split `openai:MODEL@URL` into the model's name and the base URL.
 
-    If the URL has no path, it gets `/v1`. Raises `InputError` for any other text.
+    pyfast adds `/chat/completions` to the base URL. If the URL has no path, its path becomes `/v1`. Raises
+    `InputError` if the text has another form.
     """
     match = re.fullmatch(r"openai:(.+?)@(https?://\S+)", spec)
     unreadable = InputError(f"unreadable LLM {_shown(spec)!r}; expected openai:MODEL@http://HOST:PORT")
@@ -73,7 +74,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
 
 
 def open_server(rest: str, **options: Any) -> LLM:
-    """Open `openai:MODEL@URL` or `openai:MODEL@URL1,URL2`. Raises `InputError` if the text cannot be read."""
+    """Open `openai:MODEL@URL` or `openai:MODEL@URL1,URL2`. Raises `InputError` if the text has another form."""
     spec, *others = re.split(r",(?=https?://)", f"openai:{rest}")
     if others:
         from pyfast.llm.openai_servers import OpenAIServers
@@ -106,7 +107,7 @@ def _proxy_for(base_url: URL) -> str | None:
 
 
 class Again(Exception):
-    """This attempt failed, and another one may succeed. `error` is raised after the last attempt."""
+    """Raised if an attempt failed and another attempt may succeed. After the last one, `error` is raised."""
 
     def __init__(self, error: OutageError) -> None:
         super().__init__(str(error))
@@ -114,7 +115,7 @@ class Again(Exception):
 
 
 class Refused(Exception):
-    """The server refuses this request. `complaint` is its reason, if it gives one."""
+    """Raised if the server refuses this request. `complaint` is the server's reason, if it gives one."""
 
     def __init__(self, error: CallError, complaint: str) -> None:
         super().__init__(str(error))
@@ -123,21 +124,22 @@ class Refused(Exception):
 
 
 class OpenAI:
-    """One model on one server. The API key is the environment variable `OPENAI_API_KEY`, if that is set.
+    """One model on one server. If the environment variable `OPENAI_API_KEY` is set, it is sent as the API key.
 
-    The key is removed from all texts of the server. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` apply,
-    but not to servers on this machine.
+    pyfast removes the key from every text that the server sends. The variables `HTTP_PROXY`, `HTTPS_PROXY`,
+    `ALL_PROXY` and `NO_PROXY` apply to all servers except those on this machine.
 
     - `concurrency`: how many requests run at once.
-    - `timeout_s`: the seconds that one request may take, with all its attempts. Waiting for a rate limit does not
-      count.
-    - `attempts`: how often a request is tried if the server is busy or the connection fails. After that it fails
-      with `OutageError`. The pauses between attempts are jittered, start at `backoff_s` seconds and double.
-    - `requests_per_minute`, `tokens_per_minute` (of prompts and completions): rate limits. pyfast spreads all
-      attempts evenly over time. All models that one event loop calls on the same server share the limits. If the
-      server says when to try again, all calls wait until then, for at most a minute. A call that the server
-      refuses because of a rate limit does not count as an attempt.
-    - `context_window`: in tokens. By default, pyfast asks the server.
+    - `timeout_s`: how many seconds one request may take, all its attempts together. Time spent waiting for a rate
+      limit does not count.
+    - `attempts`: how often pyfast sends a request if the server is busy or the connection fails. After the last
+      attempt the request fails with `OutageError`. The first pause between attempts is about `backoff_s` seconds,
+      and each next one is twice as long. pyfast varies each pause at random.
+    - `requests_per_minute`, `tokens_per_minute`: rate limits. The tokens are those of prompts and completions
+      together. pyfast spreads all attempts evenly over time. All models on the same server share the limits, if
+      the same event loop calls them. If the server says when to try again, all calls wait until then, for at most
+      a minute. If the server refuses a call because of a rate limit, the call does not count as an attempt.
+    - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that reasons first.
     - `extra`: fields for every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
@@ -191,9 +193,9 @@ class OpenAI:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and the extra fields of the request (`extra`, and `reasoning_tokens` if it is set).
+        """A text that identifies the model: its name, the fields of `extra`, and `reasoning_tokens` if it is set.
 
-        Host and port are not in it, because the same model can move to another server.
+        It does not contain the host and port, because the same model can move to another server.
         """
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         if self._reasoning_tokens:

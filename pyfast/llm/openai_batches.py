@@ -1,4 +1,4 @@
-"""A model behind a provider's Batch API. The waiting calls of all questions become one batch."""
+"""A model behind a provider's Batch API. The calls of all questions are collected into batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Call:
     body: bytes
     joined: float
     place: asyncio.Future[_Place | None]
-    """The place of the call in the next batch. None: the call goes online"""
+    """The position of the call in the next batch. None: the call is sent as a normal request, without a batch"""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class _Batch:
 
     key: str
     is_adopted: bool = False
-    """Whether an earlier session made the batch"""
+    """Whether an earlier session of the run made the batch"""
     status: str = ""
     results: asyncio.Future[dict[int, Line]] = field(init=False)
 
@@ -59,20 +59,20 @@ class _Run:
 
 
 class OpenAIBatches(OpenAI):
-    """One model behind the Batch API of its provider. It has the same fingerprint as the model online.
+    """One model behind the Batch API of its provider. Its fingerprint is the same as without batches.
 
-    Waiting calls become one batch in three cases:
+    pyfast submits the waiting calls as one batch in each of three cases:
 
     - All questions of the run wait, and no call has come for `quiet_s` seconds.
     - The oldest call has waited for `wait_s` seconds.
     - `max_calls` calls or `max_mb` megabytes wait.
 
-    If there are at most `online_calls` calls, they are sent online instead.
+    If at most `online_calls` calls wait, pyfast sends them as normal requests instead.
 
-    A call that fails in transit joins the next batch, up to `attempts` times. pyfast tries a provider that it
-    cannot reach for `patience_s` seconds. `poll_s` is the longest pause between two looks at a batch. `settle_s`
-    is the maximum delay until the provider lists an accepted batch. `questions_at_once` is the default number of
-    questions in progress.
+    If the provider could not make a call, the call joins the next batch, up to `attempts` times. If pyfast cannot
+    reach the provider, it tries again for `patience_s` seconds. pyfast asks for the state of a batch at least
+    every `poll_s` seconds. A provider may list a batch up to `settle_s` seconds after it accepted the batch.
+    `questions_at_once` is the default number of questions in progress.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class OpenAIBatches(OpenAI):
         self._collector: asyncio.Task[None] | None = None
         self._batches: set[_Batch] = set()
         self._submitted: dict[str, deque[_Place]] = defaultdict(deque)
-        """Submitted calls of earlier sessions, by the digests of their requests"""
+        """Calls that earlier sessions of the run submitted, by the digests of their requests"""
         self._run: _Run | None = None
 
     @property
@@ -149,7 +149,7 @@ class OpenAIBatches(OpenAI):
                 raise
 
     async def join_run(self, progress: Progress, log: BatchLog) -> None:
-        """Collect the calls of a run, and continue with the batches of its earlier sessions."""
+        """Start collecting calls for a run, and wait for the batches that its earlier sessions submitted."""
         if self._run is not None:
             raise InputError(f"{self.spec}: another run is using it: open the model once more")
         self._run = _Run(progress, log)
@@ -163,13 +163,13 @@ class OpenAIBatches(OpenAI):
         self._running()
 
     def leave_run(self) -> None:
-        """End the run. Its batches continue at the provider."""
+        """Stop collecting calls for the run. The provider continues to work on its batches."""
         self._run = None
         self._submitted.clear()
         self._stop()
 
     async def close(self) -> None:
-        """Close the connections. Batches continue at the provider."""
+        """Close the connections. The provider continues to work on submitted batches."""
         self._stop()
         await super().close()
 
@@ -354,7 +354,7 @@ class OpenAIBatches(OpenAI):
 
 
 def open_batches(rest: str, **options: Any) -> LLM:
-    """Open `batch:MODEL@URL`. Raises `InputError` if the text cannot be read."""
+    """Open `batch:MODEL@URL`. Raises `InputError` if the text has another form."""
     try:
         model, base_url = parse_spec(f"openai:{rest}")
     except InputError as error:

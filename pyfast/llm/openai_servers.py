@@ -26,7 +26,7 @@ class _Server:
     failures: int = 0
     """How many calls in a row have failed"""
     rests_until: float = field(default=0.0)
-    """The time, on the event loop's clock, before which no call goes to this server"""
+    """pyfast sends no call to this server before this time, on the event loop's clock"""
 
     def may_take_one(self, now: float) -> bool:
         """Whether one call may try the server after a failure and a rest, before others follow."""
@@ -34,14 +34,14 @@ class _Server:
 
 
 class OpenAIServers:
-    """Each call goes to the server with the fewest calls for its weight.
+    """One model on several servers. Each call goes to the server with the fewest running calls for its weight.
 
-    A call that fails on one server goes to another server.
+    If a call fails on one server, it goes to another server.
 
     After a failure, pyfast sends no calls to a server for some time, which grows with each failure. Then it tries
-    the server with one call. If no server answers a call, pyfast tries all servers again, `attempts` times in
-    total, with jittered pauses. Then the call fails. The options are the options of `OpenAI` for each server, and
-    `weights`: one number for each server.
+    the server with one call. If no server answers a call, pyfast waits and tries all servers again, up to
+    `attempts` times in total. Then the call fails. The options are those of `OpenAI`, which apply to each server,
+    and `weights`, a list with one number for each server.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class OpenAIServers:
         backoff_s: float = 0.5,
         **options: Any,
     ) -> None:
-        """Make the model from servers, each given as (spec, base URL)."""
+        """Make the model from its servers. Each server is a pair (spec, base URL)."""
         weights = [1.0] * len(specs) if weights is None else weights
         numbers = isinstance(weights, list | tuple) and all(
             isinstance(weight, int | float) and 0 < weight < float("inf") for weight in weights
@@ -76,12 +76,12 @@ class OpenAIServers:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the model, on any server."""
+        """The fingerprint of the model. It does not depend on the server."""
         return self._servers[0].llm.fingerprint
 
     @property
     def context_window(self) -> int:
-        """The smallest context window of the servers that were reached."""
+        """The smallest context window, in tokens, of the servers that answered when the model started."""
         reached = [server for server in self._servers if not server.failures]
         return min(server.llm.context_window for server in reached or self._servers)
 

@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def take_options(kind: str, build: Callable[..., T], *given: Any, **options: Any) -> T:
-    """Return `build(*given, **options)` after checking the options: all must be known, and numbers positive.
+    """Check the options, then return `build(*given, **options)`.
 
-    Raises `InputError`, which names the option.
+    `build` must know every option, and numbers must be positive. Otherwise an `InputError` names the option.
     """
     for name, value in options.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:

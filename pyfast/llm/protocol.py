@@ -31,11 +31,11 @@ class Message:
 
 
 def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
-    """The messages that open a conversation.
+    """Make the messages with which a conversation starts.
 
     Args:
         user: The user's message.
-        system: The system message; empty: none.
+        system: The system message. Empty: no system message.
 
     Returns:
         One or two messages, for `Request.messages`.
@@ -63,21 +63,21 @@ class Request:
     messages: tuple[Message, ...]
     max_tokens: int
     schema: Schema | None = None
-    """The JSON schema of the answer.
+    """The JSON schema that the answer should match.
 
-    An LLM with constrained decoding uses it. The answer may still not match it
+    An LLM with constrained decoding uses it. The answer may still not match the schema, for example if it is cut
     """
     temperature: float = 0.0
     seed: int = 0
     embeds: npt.NDArray[np.float32] | None = None
-    """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`.
+    """The whole prompt as embeddings of shape [tokens, hidden size], in place of `messages`.
 
     Only vLLM and transformers accept embeddings
     """
     reusable: bool = False
     """Whether `CachedLLM` may keep the answer for later runs"""
     check: Callable[[Completion], object] | None = None
-    """A function that raises `AnswerError` for an answer of the wrong form. Such an answer is not cached"""
+    """A function that raises `AnswerError` if the answer has the wrong form. `CachedLLM` does not store it"""
 
     def digest(self) -> bytes:
         """16 bytes that identify the request. Equal requests have equal digests, in any process.
@@ -103,7 +103,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to one request. The counts are tokens; 0 if the LLM does not report them.
+    """The answer to one request. Counts are in tokens. A count is 0 if the LLM does not report it.
 
     Example:
         >>> from pyfast.llm import Completion
@@ -113,7 +113,8 @@ class Completion:
 
     text: str
     finish_reason: str
-    """`stop`, `length` (cut off at `max_tokens` or at the context window), or another reason in the LLM's own word
+    """Why the answer ended: `stop` (the model ended it), `length` (it was cut off at `max_tokens` or at the
+    context window), or another word of the LLM
     """
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -123,18 +124,19 @@ class Completion:
 
 
 class LLM(Protocol):
-    """One language model. These are the two members that every LLM has.
+    """One language model. Every LLM has at least the two members `fingerprint` and `complete`.
 
     Optional members and their defaults:
 
-    - `spec`: the text that names the LLM, without secrets. Default: the class's name.
-    - `context_window`: tokens of prompt and completion together, final when `start` has returned. Default: 8192.
+    - `spec`: the text that names the LLM, without secrets. Default: the name of its class.
+    - `context_window`: how many tokens the prompt and the completion may have together. The value must not change
+      after `start` has returned. Default: 8192.
     - `slots`: how many requests the LLM can work on at once. Default: 64.
     - `async start()`: load or probe the model. Raise `LLMUnavailableError` or `ModelNotFoundError` if that fails.
     - `async close()`: release everything. It may be called twice, or never.
-    - `weights`, for systems that pass embeddings: a digest of the folder that the model was loaded from. Default:
-      empty (not known).
-    - `device`, for systems that pass embeddings: `cuda` or `cpu`. Default: `cpu`.
+    - `weights`: a digest of the folder that the model was loaded from. Only systems that pass embeddings need it.
+      Default: empty (not known).
+    - `device`: `cuda` or `cpu`. Only systems that pass embeddings need it. Default: `cpu`.
 
     Example:
         >>> from pyfast.llm import Completion, Request
@@ -147,23 +149,23 @@ class LLM(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the model, on any machine at any time.
+        """A text that identifies the model: the same model has the same fingerprint on every machine.
 
-        It is quick to compute, and known before `start`. A run resumes only with the same fingerprint.
+        It is quick to compute, and known before `start`. A run resumes only with a model of the same fingerprint.
         """
         ...
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Calls come concurrently; the model does its own batching.
+        """Answer one request. pyfast makes many calls at once, and the model forms its own batches.
 
         Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model is gone. If a call is
-        cancelled, its slot becomes free, and other calls continue.
+        cancelled, its slot must become free, and other calls must continue.
         """
         ...
 
 
 class FullLLM(LLM, Protocol):
-    """An LLM with everything that the engine reads: see `with_defaults`."""
+    """An LLM with every member that the engine reads. `with_defaults` makes one from any LLM."""
 
     @property
     def spec(self) -> str: ...
@@ -175,11 +177,13 @@ class FullLLM(LLM, Protocol):
     def slots(self) -> int: ...
 
     async def start(self) -> None:
-        """Load or probe the model. Raises `LLMUnavailableError` or `ModelNotFoundError`, with one line."""
+        """Load or probe the model. Raises `LLMUnavailableError` or `ModelNotFoundError` with a message of one
+        line.
+        """
         ...
 
     async def close(self) -> None:
-        """Release everything. Running calls fail with `LLMUnavailableError`. May be called twice, or never."""
+        """Release everything. Running calls fail with `LLMUnavailableError`. It may be called twice, or never."""
         ...
 
 
@@ -215,13 +219,13 @@ def with_defaults(llm: LLM) -> FullLLM:
 
 
 def weights_of(llm: LLM) -> str:
-    """A digest of the folder from which an LLM was loaded. Empty for a server."""
+    """A digest of the folder from which an LLM was loaded. Empty for an LLM on a server."""
     weights: str = getattr(llm, "weights", "")
     return weights
 
 
 def device_of(llm: LLM) -> str:
-    """The device of an LLM if this process can use it too: `cuda` or `cpu`."""
+    """The device on which this process makes embeddings for an LLM: `cuda` or `cpu`."""
     device: str = getattr(llm, "device", "cpu")
     return device
 
@@ -288,10 +292,10 @@ class _WithDefaults(InFront):
 
 
 def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
-    """Cache `build(schema)` for each schema object.
+    """Call `build(schema)` once for each schema object, and cache the result.
 
-    The key is the identity of the object, because a dict cannot be hashed and prompts always pass the same object.
-    The cache also keeps the schema, so that no other object can get this identity.
+    The key of the cache is `id(schema)`: a dict cannot be hashed, and prompts always pass the same object. The
+    cache also keeps the schema itself, so that no other object can get the same id.
     """
     known: dict[int, tuple[Schema, T]] = {}
 

@@ -10,7 +10,7 @@ _limits: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, R
 
 
 class RateLimit:
-    """Limits how often one event loop makes attempts at one server. Attempts start in order of arrival."""
+    """Limits how often one event loop sends requests to one server. They start in the order of their arrival."""
 
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
@@ -20,12 +20,14 @@ class RateLimit:
         self._requests = self._tokens = self._opens = 0.0
 
     def limit(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
-        """Set limits, which spread requests and tokens evenly. If several are set, the lowest limit counts."""
+        """Set limits for requests and tokens, which are spread evenly over time. If a limit is set several times,
+        the lowest one counts.
+        """
         self._request_s = max(self._request_s, 60 / requests_per_minute if requests_per_minute else 0.0)
         self._token_s = max(self._token_s, 60 / tokens_per_minute if tokens_per_minute else 0.0)
 
     def pause(self, seconds: float) -> None:
-        """Start no attempt during this time."""
+        """Start no request for this number of seconds."""
         self._opens = max(self._opens, asyncio.get_running_loop().time() + seconds)
 
     async def turn(self, tokens: int, check: Callable[[], object]) -> float:
@@ -47,11 +49,11 @@ class RateLimit:
         return clock() - came
 
     def correct(self, tokens: int) -> None:
-        """Correct the count after a request with its real number of tokens."""
+        """Correct the count of tokens when the real number of a request is known."""
         self._tokens += self._token_s * tokens
 
 
 def limit_of(server: str) -> RateLimit:
-    """The limit for a server that this event loop shares."""
+    """The `RateLimit` for a server, which everything on this event loop shares."""
     limits = _limits.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     return limits.setdefault(server, RateLimit())

@@ -14,12 +14,12 @@ _CLOSED = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 def without_reasoning(completion: Completion) -> Completion:
     """Remove the block `<think>...</think>` at the beginning of a completion.
 
-    A block without an end is the whole text. If the chat template contains the opening tag, the block ends at the
-    last `</think>`. Text that begins like JSON does not change.
+    If the block has no end, the whole text is reasoning. If the opening tag is missing because the chat template
+    contains it, everything before the last `</think>` is reasoning. Text that begins like JSON does not change.
 
     Returns:
-        The completion. If the server did not count `reasoning_tokens`, they are estimated by the block's share of
-        the characters.
+        The completion without the block. If the server did not count `reasoning_tokens`, they are estimated: the
+        share of the characters that are in the block, times the number of tokens.
     """
     text = completion.text
     if "<" not in text or text.lstrip()[:1] in ("{", "["):
@@ -36,5 +36,5 @@ def without_reasoning(completion: Completion) -> Completion:
 
 
 def share_of_reasoning(tokens: int, reasoning: int, whole: int) -> int:
-    """The tokens of the reasoning, estimated by its share of the characters."""
+    """Estimate the tokens of the reasoning by its share of all characters."""
     return round(tokens * reasoning / max(whole, 1))

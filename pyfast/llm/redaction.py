@@ -1,4 +1,4 @@
-"""Remove the API key and other secrets from a server's texts, in any encoding."""
+"""Remove the API key and other secrets from texts that a server sends, in any encoding."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _SECRET_NAME = re.compile(
 def hider(*secrets: str) -> Callable[[str], str]:
     """Make a function that replaces these secrets with `***`, in every encoding that servers use.
 
-    It finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in nested encodings.
-    It finds them in base64 (also of a header that contains the secret) and in hexadecimal digits. It ignores case,
-    white space and invisible characters inside them.
+    The function finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in nested
+    encodings. It also finds them in hexadecimal digits and in base64, even if the base64 text is that of a whole
+    header with the secret. It ignores case, white space and invisible characters inside a secret.
 
     Args:
-        *secrets: The secrets. Those shorter than 8 characters are ignored.
+        *secrets: The secrets. The function ignores secrets of fewer than 8 characters.
 
     Example:
         >>> hider("sk-test-4711")("key sk%2dtest-4711 refused")
@@ -134,7 +134,7 @@ def _without(text: str, wanted: re.Pattern[str]) -> str:
 def api_key() -> str:
     """The environment variable OPENAI_API_KEY, or an empty text if it is not set.
 
-    Raises `InputError` if it has a character that an HTTP header cannot contain.
+    Raises `InputError` if the key has a character that an HTTP header cannot contain.
     """
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
@@ -150,14 +150,15 @@ def keys_in(path: str) -> list[str]:
 
 
 def proxy_passwords() -> list[str]:
-    """The passwords in the proxy variables, because errors of aiohttp can contain the URL of a proxy."""
+    """The passwords in the environment variables for proxies. Errors of aiohttp can contain the URL of a proxy,
+    and so a password.
+    """
     matches = (re.search(r"//[^/@:]*:([^@]+)@", url) for url in getproxies().values())
     return [match[1] for match in matches if match]
 
 
 def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> None:
-    """Raise `InputError` if a field is named like a secret or contains the key, because run.toml records all
-    fields.
+    """Raise `InputError` if a field is named like a secret or contains the key. pyfast records all fields.
 
     `variable` is the environment variable for the key.
     """

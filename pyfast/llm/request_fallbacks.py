@@ -26,16 +26,16 @@ class Fallback(NamedTuple):
 
     field: str
     named: str
-    """a pattern for the field's name in a complaint"""
+    """A pattern that finds the field's name in the server's error"""
     fault: str
-    """a pattern for the reason in a complaint"""
+    """A pattern that finds the reason in the server's error"""
     sent: str
     """A description of the changed request"""
     make: Callable[[Body, Schema | None], object]
 
 
 def response_format(schema: Schema) -> orjson.Fragment:
-    """The field that asks for an answer of this schema."""
+    """The field of a request that asks for an answer of this schema."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "")))[:64] or "answer"
     described = {"name": name, "strict": True, "schema": closed(schema)}
     return orjson.Fragment(orjson.dumps({"type": "json_schema", "json_schema": described}))
@@ -55,9 +55,9 @@ _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties
 
 
 def strict(schema: Any) -> Any:
-    """The schema reduced to what the strict mode supports: closed objects, with all fields required.
+    """Reduce a schema to what OpenAI's strict mode supports: no additional fields, and all fields required.
 
-    The result allows more answers than the schema. So the caller must check answers against the schema.
+    The reduced schema allows answers that the whole schema forbids. So check answers against the whole schema.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -120,7 +120,7 @@ Fallbacks = frozenset[Fallback]
 
 
 def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> None:
-    """Apply the fallbacks that this server needs to the body."""
+    """Change the body of a request by the fallbacks that this server needs."""
     if fallbacks:
         for fallback in FALLBACKS:  # The order matters: of two fallbacks for one field, the last one counts.
             if fallback in fallbacks and fallback.field in body:
@@ -128,7 +128,7 @@ def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> 
 
 
 def fallback_for(complaint: str, body: Body, fallbacks: Fallbacks) -> Fallback | None:
-    """The next fallback for a server's complaint about this body."""
+    """Find the next fallback to try when a server refuses this body. None if there is none."""
     for fallback in FALLBACKS:
         if fallback.field in body and fallback not in fallbacks:
             patterns = (fallback.named, fallback.fault)

@@ -1,4 +1,4 @@
-"""A cache in front of an LLM, for completions that later runs can use again."""
+"""A cache for the completions of an LLM, which later runs can use again."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FORMAT = 1
 
 
 class CachedLLM(InFront):
-    """Answers `reusable` requests from a folder if the same model has answered them before.
+    """An LLM with a cache in a folder. It answers a `reusable` request that the same model has answered before.
 
-    Each model has a folder with one file for each request. The name of a file is a digest of everything that the
-    answer depends on (`Request.digest`). A run treats a cached completion like a new one, with its tokens. pyfast
-    ignores damaged, unreadable or foreign files and asks the model.
+    Each model has its own folder, with one file for each request. The name of a file is a digest of everything on
+    which the answer depends (`Request.digest`). A run treats a cached completion like a new one and counts its
+    tokens. pyfast ignores damaged or unreadable files and asks the model.
     """
 
     _llm: FullLLM
@@ -55,7 +55,7 @@ class CachedLLM(InFront):
         return self._llm.fingerprint
 
     async def complete(self, request: Request) -> Completion:
-        """The stored completion, or a new completion of the model. Raises the model's errors."""
+        """Return the stored completion, or ask the model for a new one. Raises the model's errors."""
         if not request.reusable:
             return await self._llm.complete(request)
         digest = request.digest().hex()

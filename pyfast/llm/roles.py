@@ -1,4 +1,4 @@
-"""Roles: the purpose of a prompt, which decides which of several language models answers it."""
+"""Roles. The role of a prompt is its purpose. It decides which of several language models answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM
 
 Role = Literal["default", "plan", "extract", "pick", "answer", "think", "judge", "read"]
-"""`plan`: plans and queries.
+"""The purpose of a prompt.
 
-`extract`: intermediate answers from the evidence. `pick`: the choice of evidence. `answer`: the final answer.
-`think`: lines of thought. `judge`: verdicts about answers. `read`: knowledge graphs of texts. `default`: all roles
-without their own model
+`plan` makes plans and queries. `extract` finds intermediate answers in the evidence. `pick` chooses evidence.
+`answer` gives the final answer. `think` develops a line of thought. `judge` judges answers. `read` extracts
+knowledge graphs from texts. `default` stands for all roles that have no model of their own
 """
 
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -23,7 +23,7 @@ L = TypeVar("L", bound=LLM)
 
 
 def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
-    """The models by role.
+    """Make a mapping from roles to models.
 
     Args:
         llm: One model, or a mapping from roles to models.
@@ -40,7 +40,7 @@ def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
 
 
 def read_role(name: str) -> Role:
-    """Raise `InputError` if there is no such role."""
+    """Return `name` if it is a role. Raises `InputError` otherwise."""
     for role in ROLES:
         if role == name:
             return role
@@ -48,14 +48,14 @@ def read_role(name: str) -> Role:
 
 
 def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` if `who` has a role without a model, and there is no default."""
+    """Raise `InputError` if `who` needs a role that has no model, and there is no `default` model."""
     missing = [role for role in asked if role not in given]
     if missing and DEFAULT_ROLE not in given:
         raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; give one for each, or a default")
 
 
 def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` as `check_given` does, and if a model would never be used."""
+    """Raise `InputError` in the cases of `check_given`, and also if `who` would never use one of the models."""
     check_given(who, asked, given)
     asked_default = any(role not in given for role in asked)
     for role in given:

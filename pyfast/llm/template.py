@@ -1,4 +1,4 @@
-"""Messages as one text in a model's chat template. LLMs in this process and trainings use it."""
+"""Write messages as one text, by a model's chat template. LLMs in this process and trainings use it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from pyfast.llm.protocol import Message
 
 
 def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
-    """The messages in the model's chat template, up to the start of the reply. `options` are variables of the
-    template.
+    """Write messages by the model's chat template, up to the start of the reply. `options` are its variables.
 
-    The tokenizer's control tokens inside messages are broken (`control_tokens.breaker`). If the template has no
-    system role, the system message comes before the user's text. Raises `InputError` if there is no template, or
-    if it does not accept the messages.
+    If a message contains a control token of the tokenizer, the token gets a space inside
+    (`control_tokens.breaker`). If the template has no system role, the system message comes before the user's
+    text. Raises `InputError` if there is no template, or if it does not accept the messages.
     """
     if not getattr(tokenizer, "chat_template", True):  # Some tokenizers have their template in code.
         raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
@@ -39,7 +38,9 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
 
 
 def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
-    """The tokens of `chat`. Raises `InputError` as `chat` does, and for text that is not Unicode."""
+    """The tokens of the text that `chat` writes. Raises `InputError` as `chat` does, and for text that is not
+    valid Unicode.
+    """
     text = chat(tokenizer, messages, **options)
     try:
         # The template has added the special tokens.

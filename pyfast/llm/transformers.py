@@ -1,4 +1,4 @@
-"""transformers in this process: a folder with a model, one request at a time. vLLM is compared with it."""
+"""Run a model with the library transformers in this process, one request at a time. Tests compare vLLM with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyfast.llm.template import chat_tokens
 
 
 def find_folder(text: str) -> Path:
-    """The folder of a model. Raises `ModelNotFoundError`."""
+    """Check that there is a model in the folder. Raises `ModelNotFoundError` if there is none."""
     folder = Path(text).expanduser()
     if not (folder / "config.json").is_file():
         raise ModelNotFoundError(f"no model folder at {text} (it has no config.json)")
@@ -27,15 +27,15 @@ def find_folder(text: str) -> Path:
 
 
 def open_folder(rest: str, **options: Any) -> Transformers:
-    """Open `transformers:FOLDER`. Raises `ModelNotFoundError`."""
+    """Open `transformers:FOLDER`. Raises `ModelNotFoundError` if the folder has no model."""
     return take_options("transformers", Transformers, f"transformers:{rest}", find_folder(rest), **options)
 
 
 class Transformers:
     """One model in float32, in a thread. Prompts can be messages or embeddings.
 
-    It is slow and simple, for comparison with vLLM and with training. It has no constrained decoding, so an answer
-    may break its schema. The engine then asks again.
+    It is slow and simple, and serves to check the results of vLLM and of training. It has no constrained decoding,
+    so an answer may not match its schema. The engine then asks again.
     """
 
     def __init__(self, spec: str, folder: Path, *, context_window: int | None = None) -> None:
@@ -50,7 +50,7 @@ class Transformers:
 
     @property
     def fingerprint(self) -> str:
-        """vLLM's digest of the folder with another prefix, because results differ in the last bits."""
+        """A text that identifies the model. It is not the fingerprint in vLLM, because the last bits differ."""
         return f"transformers:{folder_hash(self._folder)}:float32"
 
     @cached_property
@@ -59,7 +59,7 @@ class Transformers:
         return folder_digest(self._folder)
 
     async def start(self) -> None:
-        """Load the model. Raises `ModelNotFoundError`."""
+        """Load the model. Raises `ModelNotFoundError` if that fails."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "pyfast-transformers")
             await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
@@ -134,7 +134,7 @@ class Transformers:
         return {**prompt, "attention_mask": torch.ones(given.shape[:2], dtype=torch.int64)}
 
     async def close(self) -> None:
-        """Release the model after the running call."""
+        """Release the model when the running call has ended."""
         thread, self._thread, self._model = self._thread, None, None
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)

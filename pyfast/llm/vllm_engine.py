@@ -34,10 +34,11 @@ _WATCHER = "pyfast-parent"
 def start_engine(
     engines: list[Any], model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
 ) -> None:
-    """Start an `AsyncLLM` and append it to `engines`. Blocks while the model loads; call it in a thread.
+    """Start vLLM's `AsyncLLM` and append it to `engines`. Call this function in a thread: it waits until the model
+    is loaded.
 
-    vLLM chooses `options` that are None. `extra` are further fields of its `AsyncEngineArgs`. Raises
-    `LLMUnavailableError`, `ModelNotFoundError` or `InputError`, with one line.
+    If an option is None, vLLM chooses its value. `extra` has further fields of vLLM's `AsyncEngineArgs`. Raises
+    `LLMUnavailableError`, `ModelNotFoundError` or `InputError` with a message of one line.
     """
     # The engine is not returned through the thread's future, which would keep it alive until the interpreter
     # exits.
@@ -182,14 +183,14 @@ def _reason(error: Exception) -> str:
 
 
 def stop_engines(engines: list[Any]) -> None:
-    """Shut down the engines in the list, and empty it."""
+    """Shut down the engines in the list, and empty the list."""
     while engines:
         engines.pop().shutdown()
     gc.collect()  # The engine's objects refer to each other in cycles.
 
 
 def settle_in() -> None:
-    """vLLM calls this plugin early in each process. It acts only in processes that `start_engine` has started.
+    """A plugin that vLLM calls early in each of its processes. It acts only in those that `start_engine` started.
 
     In such a process, it does two things. It ends the process when its parent ends; otherwise a killed parent
     would leave it running, with the GPU's memory. It also keeps vLLM from printing: errors go to the log, or are
@@ -213,6 +214,6 @@ def settle_in() -> None:
 
 
 def settle_early() -> logging.Handler:
-    """`settle_in` in the form of a callable for a logging configuration."""
+    """Call `settle_in` while Python's logging is configured. vLLM's processes do that first."""
     settle_in()
     return logging.NullHandler()

@@ -1,4 +1,4 @@
-"""One vLLM engine for several `Vllm`s. The same model, with and without adapters, is loaded once."""
+"""One vLLM engine for several `Vllm` objects. The model is loaded once, with all adapters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyfast.llm.vllm_engine import start_engine, stop_engines
 
 
 def adapter_rank(adapter: Path) -> int:
-    """The rank for which vLLM reserves memory. Raises `InputError` if the adapter is damaged."""
+    """The LoRA rank for which vLLM must reserve memory. Raises `InputError` if the adapter is damaged."""
     try:
         rank: int = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
         return max(8, 1 << (rank - 1).bit_length())
@@ -26,7 +26,7 @@ def adapter_rank(adapter: Path) -> int:
 
 
 class SharedEngine:
-    """An engine that runs while at least one user needs it. It is in `engines` while it runs."""
+    """An engine that runs while at least one `Vllm` needs it. The list `engines` contains it while it runs."""
 
     def __init__(
         self, model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
@@ -34,22 +34,22 @@ class SharedEngine:
         self.how = (model, dict(options), dict(extra), batch_invariant)
         """The options of the engine. Models with equal options can share one engine"""
         self.adapters: dict[Path, int] = {}
-        """The adapters that the engine serves beside the model without an adapter, with their ranks"""
+        """The ranks of the adapters that the engine loads in addition to the plain model"""
         # The only reference to the engine. `leave`, the garbage collector or the interpreter's exit removes it.
         self.engines: list[Any] = []
         self.numbers = itertools.count()
-        """The numbers of the engine's requests"""
+        """Counts up to give each request of the engine its number"""
         self._users = 0
         self._changing = asyncio.Lock()
         weakref.finalize(self, stop_engines, self.engines)
 
     def add(self, adapters: Mapping[Path, int]) -> None:
-        """Add these adapters. The engine must not have started."""
+        """Add these adapters. Call it before the engine starts."""
         self.adapters |= adapters
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody uses the engine or waits for it."""
+        """Whether no `Vllm` uses the engine or waits for it."""
         return not self._users and not self._changing.locked()
 
     @property
@@ -63,14 +63,14 @@ class SharedEngine:
         return list(self.adapters).index(adapter) + 1
 
     async def enter(self) -> None:
-        """Add a user. The first one loads the model, in a thread. Raises the errors of `start_engine`."""
+        """Use the engine. The first call loads the model, in a thread. Raises the errors of `start_engine`."""
         async with self._changing:
             if not self.engines:
                 await self._load()
             self._users += 1
 
     async def leave(self) -> None:
-        """Remove a user. The last one stops the engine."""
+        """Stop using the engine. The last call stops it."""
         async with self._changing:
             self._users -= 1
             if not self._users:

@@ -9,13 +9,14 @@ These rules hold for every op:
 
 - It releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
   returns.
-- A pool has the same result, bit for bit, in any batch and with any number of `threads`.
-- `threads=None` takes PYFAST_THREADS, then OMP_NUM_THREADS, then torch's setting, then the cores of this process.
-- `OP_reference`, in the file of the op, computes the same slowly in NumPy; the tests compare the two.
+- The result of a pool does not depend on the batch or on `threads`. It is always the same, bit for bit.
+- `threads` is the number of threads. If it is None, the first of these that is set decides: PYFAST_THREADS,
+  OMP_NUM_THREADS, torch's setting. Otherwise the op uses all cores that this process may use.
+- The file of an op `OP` also has `OP_reference`, which computes the same slowly in NumPy. Tests compare the two.
 
-`maxsim` compares queries with documents token by token. `narrate` and `cite` write pools as text and as evidence.
-`hseq_stream` moves questions through the segments of a corpus. `gatv2` takes any graph, as NumPy arrays or torch
-tensors.
+Some ops do not work on pools. `maxsim` compares queries with documents token by token. `narrate` writes a pool as
+text, and `cite` writes segments as evidence. `hseq_stream` moves questions through the segments of a corpus.
+`gatv2` takes any graph, as NumPy arrays or torch tensors.
 """
 
 from pyfast.ops.betweenness import betweenness

@@ -33,15 +33,16 @@ T = TypeVar("T")
 
 
 def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """`value` as a contiguous 1-D array of `dtype`, for the native core.
+    """Turn `value` into a contiguous 1-D array of `dtype` for the native core.
 
-    If dtype and strides fit, the array shares the caller's memory. Otherwise it is a copy.
+    If the value already has this dtype and is contiguous, the array shares the caller's memory. Otherwise it is
+    copied.
 
     Args:
         name: The argument's name, for messages.
         value: An array of NumPy, DLPack or the buffer protocol, or a sequence.
-        dtype: The dtype that the core reads. Floats never become integers. Integers that do not fit are refused,
-            and so is a mask in place of ids.
+        dtype: The dtype that the core reads. Floats are never converted to integers. Integers out of the dtype's
+            range raise `ArrayError`, and so does a mask where ids are expected.
 
     Raises:
         ArrayError: The value cannot become such an array.
@@ -76,17 +77,17 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def integers(name: str, value: Any) -> Int32 | Int64:
-    """A column of integers as the core reads it: int32 unchanged, all other integers as int64.
+    """Turn a column of integers into an array for the core: int32 stays, all other integers become int64.
 
-    Raises `ArrayError`.
+    Raises `ArrayError` if the value is not a column of integers.
     """
     return array(name, value, np.int32 if getattr(value, "dtype", None) == np.int32 else np.int64)
 
 
 def as_numpy(value: Any) -> npt.NDArray[Any]:
-    """NumPy's view of an array that has DLPack or the buffer protocol, or a copy of a sequence.
+    """A NumPy view of an array that supports DLPack or the buffer protocol, or a copy of a sequence.
 
-    Raises the errors of the other library.
+    Raises the errors of the library that made the array.
     """
     # NumPy's own arrays do not use DLPack here: NumPy before 2.1 does not export read-only memory.
     foreign = not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__")
@@ -94,10 +95,10 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
 
 
 def forward(x: Any, name: str = "X") -> ForwardArrays:
-    """A SciPy CSR array or matrix (documents x terms) as the core reads it: its own arrays, unchanged.
+    """The arrays of a SciPy CSR array or matrix (documents x terms), mostly without a copy.
 
-    The core converts and sorts the rows that it reads. Arrays of a dtype or stride that it cannot read are copied.
-    Raises `ArrayError`.
+    The core sorts and converts the rows while it reads them. If it cannot read the dtype or strides of an array,
+    the array is copied. Raises `ArrayError` if `X` is not such a matrix.
     """
     if getattr(x, "format", None) != "csr":
         raise ArrayError(f"{name}: expected a scipy.sparse csr_array, got {type(x).__name__}")
@@ -129,7 +130,7 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn about a slow conversion that every call repeats. The warning appears once per process."""
+    """Warn that a conversion is slow and that every call repeats it. The warning appears once per process."""
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,
@@ -150,7 +151,7 @@ def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
 
 
 def ends(lists: Sequence[Sized]) -> Int64:
-    """The offsets of these lists as a ragged array: int64[len(lists) + 1]."""
+    """The offsets int64[len(lists) + 1] of these lists, for the ragged list that joins them."""
     return np.fromiter(accumulate(map(len, lists), initial=0), np.int64, len(lists) + 1)
 
 
@@ -163,7 +164,7 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
 def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a native op and return its result.
 
-    If the op refuses an argument, raise `ArrayError`. Pass arguments by keyword.
+    Pass arguments by keyword. Raises `ArrayError` if the op refuses an argument.
     """
     try:
         return op(*args, **kwargs)
@@ -174,7 +175,9 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
-    """Name the argument that the native op cannot take, and the expected type, from pybind11's signature."""
+    """Make an error message from pybind11's signature: which argument the op cannot take, and which type it
+    expects.
+    """
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
     assert isinstance(signature, ast.FunctionDef)
     for parameter in signature.args.args:
@@ -203,15 +206,16 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
     re.compile(r"\bstr\b"): ("a text", lambda value: isinstance(value, str)),
     re.compile(r"\b(None|Optional)\b"): ("None", lambda value: value is None),
 }
-"""For each type: its name in pybind11, its name for a reader, and a test whether a value has the type"""
+"""For each type: its name in pybind11, its name for a user, and a function that tests a value"""
 
 
 def thread_count(threads: int | None) -> int:
     """The number of threads that an op may use.
 
-    The first of these that is set counts: the argument, PYFAST_THREADS, the first number of OMP_NUM_THREADS,
-    torch's setting if torch is imported. Otherwise it is the number of cores that this process may use. The limit
-    is the number of the machine's cores, but at least 16. The native core has the same limit.
+    The first of these that is set decides: the argument, PYFAST_THREADS, the first number of OMP_NUM_THREADS,
+    torch's setting if torch is imported. Otherwise it is the number of cores that this process may use. The result
+    is never larger than 16 or the machine's number of cores, whichever is larger. The native core has the same
+    limit.
 
     Raises:
         ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. A bad value of OMP_NUM_THREADS is

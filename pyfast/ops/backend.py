@@ -1,7 +1,7 @@
 """Choose where an op runs: on the CPU, or on the GPU that holds its arrays.
 
-`backend="auto"` follows the data. If an op's arrays are CuPy's or torch's on a GPU, the op runs on this GPU. It
-uses the current stream and the allocator of that library. No op copies arrays to a GPU by itself.
+With `backend="auto"`, an op runs where its arrays are. If they are arrays of CuPy or torch on a GPU, the op runs
+on this GPU, in that library's current stream and with its allocator. No op copies arrays to a GPU by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyfast.ops.arrays import P, T, array, unreadable
 
 Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
 Memory: TypeAlias = tuple[int, int]
-"""The address and the length of an array on the device"""
+"""The address of an array on the GPU, and its number of elements"""
 
 GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "maxsim", "pagerank", "weighted_degree")
 
@@ -40,9 +40,9 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 
 
 def on_gpu(backend: Backend, *given: Any) -> bool:
-    """Whether the op runs on the GPU: `backend` requires it, or one of the arrays is there.
+    """Whether the op runs on the GPU, because `backend` is "cuda" or because one of the arrays is on a GPU.
 
-    Raises `DeviceError` if the op should run on the GPU but cannot, and `ArrayError` for another `backend`.
+    Raises `DeviceError` if the op should run on the GPU but cannot. Raises `ArrayError` for an unknown `backend`.
     """
     there = meant_for_gpu(backend, *given)
     if there:
@@ -51,7 +51,7 @@ def on_gpu(backend: Backend, *given: Any) -> bool:
 
 
 def meant_for_gpu(backend: Backend, *given: Any) -> bool:
-    """Return whether the op should run on the GPU, as `on_gpu` does, without checking that there is a GPU."""
+    """Return what `on_gpu` returns, but do not check that there is a GPU."""
     if backend == "auto":
         return any(type(value) is not np.ndarray and _is_device_array(value) for value in given)
     if backend not in ("cpu", "cuda"):
@@ -66,7 +66,7 @@ def require_gpu() -> None:
 
 
 def gpu_problem() -> str:
-    """Return the reason why no op can run on a GPU here, in one line. Return an empty text if ops can."""
+    """Return the reason why ops cannot run on a GPU here, in one line. If they can, return an empty text."""
     if not hasattr(_native, "cuda"):
         return (
             "this pyfast was built without its GPU ops: "
@@ -81,7 +81,7 @@ def gpu_problem() -> str:
 
 @cache
 def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
-    """Return (the GPU's name, whether the kernels support it: compute capability 8.0 or newer)."""
+    """Return the GPU's name, and whether the kernels support it. They need compute capability 8.0 or newer."""
     name = cuda.device_name(number)
     capability = re.search(r"compute capability (\d+)", name)
     fits = capability is None or int(capability[1]) >= 8
@@ -121,7 +121,7 @@ class Gpu:
             self.must_hold("the arrays", value)
 
     def current(self) -> AbstractContextManager[Any]:
-        """Make the arrays' device the current one while the block runs."""
+        """Make the GPU of the arrays the current one while the `with` block runs."""
         if self.torch:
             return self.library.cuda.device(self.device)  # type: ignore[no-any-return]
         return self.device if self.device is not None else self.library.cuda.Device()  # type: ignore[no-any-return]
@@ -149,7 +149,7 @@ class Gpu:
         return out
 
     def array(self, name: str, value: Any, dtype: str) -> Any:
-        """`value` as a contiguous 1-D array of the library, on the device; without a copy if possible."""
+        """Turn `value` into a contiguous 1-D array of the library, on the GPU. It is copied only if necessary."""
         if _is_device_array(value):
             self.must_hold(name, value)
         else:
@@ -163,7 +163,7 @@ class Gpu:
         return self.cast(name, converted, dtype)
 
     def cast(self, name: str, array: Any, dtype: str) -> Any:
-        """A device array as a contiguous array of `dtype`. Floats do not become integers."""
+        """Convert an array on the GPU to a contiguous array of `dtype`. Floats are not converted to integers."""
         kind = str(array.dtype).removeprefix("torch.")
         if kind == dtype:
             return array.contiguous() if self.torch else self.library.ascontiguousarray(array)
@@ -185,14 +185,14 @@ class Gpu:
         return (array.data_ptr(), array.numel()) if self.torch else (array.data.ptr, array.size)
 
     def numpy(self, array: Any) -> Any:
-        """Wait for the stream, and copy an array to the host."""
+        """Wait for the stream, and copy an array to the CPU."""
         return array.cpu().numpy() if self.torch else self.library.asnumpy(array)
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """The queue that the native ops of one call need: stream, status word, workspace.
+        """Make what the native ops of one call need: a stream, a word for their status, and a workspace.
 
-        At the end of the block, the errors of these ops are raised.
+        At the end of the `with` block, an error of these ops is raised.
         """
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
@@ -203,16 +203,17 @@ class Gpu:
             pending.words.append((self, status))
 
     def look_at(self, status: Any) -> None:
-        """Wait for the stream, and raise `ArrayError` if the ops found a malformed array."""
+        """Wait for the stream. Raise `ArrayError` if the ops found a malformed array."""
         call_gpu(_native.cuda.raise_faults, status=int(self.numpy(status)[0]))
 
 
 @contextmanager
 def errors_at_end() -> Iterator[None]:
-    """Raise the errors of GPU ops at the end of the block, so that no op waits for the GPU to check its arrays.
+    """Raise the errors of GPU ops at the end of the `with` block. So ops in the block need not wait for the GPU to
+    check their arrays.
 
-    Until then, the results of malformed arrays are meaningless. `evidence_graph` still waits, because it needs the
-    number of its edges. A backward pass does not wait if its forward pass ran within the block.
+    Before the end, the results of malformed arrays are meaningless. `evidence_graph` still waits, because it needs
+    the number of its edges. A backward pass does not wait if its forward pass ran within the block.
 
     Example:
         >>> from pyfast.ops.backend import errors_at_end
@@ -231,13 +232,13 @@ def errors_at_end() -> Iterator[None]:
 
 
 def errors_pending() -> _Pending | None:
-    """The argument that `errors_wait_for` needs in another thread."""
+    """The value that another thread must pass to `errors_wait_for`."""
     return _PENDING.get()
 
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Delay errors in another thread, as in the block that gave `pending`.
+    """Delay the errors of GPU ops in another thread, until the end of the block that gave `pending`.
 
     torch computes derivatives in another thread.
     """
@@ -249,10 +250,9 @@ def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
 
 
 def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a native op and return its result. Raises `ArrayError` if the op refuses an argument, and `DeviceError`
-    if the GPU fails.
+    """Call a native op and return its result.
 
-    Pass its arguments by keyword.
+    Pass arguments by keyword. Raises `ArrayError` if the op refuses one, and `DeviceError` if the GPU fails.
     """
     try:
         return op(*args, **kwargs)

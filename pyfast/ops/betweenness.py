@@ -23,26 +23,26 @@ def betweenness(
     k: int | None = None,
     seed: int = 0,
 ) -> Float32:
-    """Betweenness centrality of each node: the share of shortest paths that go through it.
+    """Compute the betweenness centrality of each node: the share of shortest paths that go through it.
 
     For a node v of a pool of n nodes, the result is the mean over ordered pairs (s, t) of other nodes of
 
         (number of shortest paths from s to t through v) / (number of shortest paths from s to t)
 
     A pair without a path counts as 0. So this is the sum divided by (n - 1) * (n - 2), or 0 if n <= 2. Edges of
-    weight 0 and self-loops are on no path. Paths whose lengths differ by at most a factor of 1 + 1e-10 count as
+    weight 0 and self-loops do not count. Paths whose lengths differ by at most a factor of 1 + 1e-10 count as
     equally long. Ctrl-C takes effect between two source nodes.
 
     Args:
         g: The graphs of P pools with N nodes and E edges.
-        length: The length of an edge. "inverse": 1 / weight, because a weight is a strength. "hops": 1. Or
-            float64[E], one number for each of `g.indices`, finite and above 0.
+        length: The length of an edge. "inverse": 1 / weight, because a weight is a strength. "hops": each edge has
+            length 1. You can also give float64[E], one number for each of `g.indices`, finite and above 0.
         threads: See `pyfast.ops`.
-        k: How many nodes of each pool are sources s (Brandes and Pich 2007), drawn without replacement. None: all.
-            The mean is then over the pairs of these sources, as in networkx. There are k * (n - 2) pairs, or (k -
-            1) * (n - 2) for a node that is a source itself. If k is 1, the source itself gets NaN. A pool of at
-            most k nodes is exact.
-        seed: The seed of the draw, 0 to 2**64 - 1. Pools of the same size draw the same positions.
+        k: Use only k nodes of each pool as sources s, drawn without replacement (Brandes and Pich 2007). The mean
+            is then over the pairs with these sources, as in networkx: k * (n - 2) pairs, or (k - 1) * (n - 2) for
+            a node that is a source itself. If k is 1, the source itself gets NaN. If a pool has at most k nodes,
+            its result is exact. None: use all nodes.
+        seed: The seed of the draw, from 0 to 2**64 - 1. Pools of the same size draw the same positions.
 
     Returns:
         float32[N], in [0, 1].
@@ -73,7 +73,7 @@ def betweenness_reference(
     k: int | None = None,
     seed: int = 0,
 ) -> npt.NDArray[Any]:
-    """Betweenness of one pool in float64: Brandes's algorithm as published, over the adjacency matrix.
+    """Compute the betweenness of one pool in float64, by Brandes's published algorithm on the adjacency matrix.
 
     `length` can be a matrix.
     """
@@ -125,7 +125,7 @@ def betweenness_reference(
 
 
 def sources_reference(n: int, k: int | None, seed: int) -> list[int]:
-    """The sources of a pool of n nodes, ascending: the first k of a shuffle by SplitMix64's numbers."""
+    """Draw the k sources of a pool of n nodes, in ascending order: the first k of a shuffle with SplitMix64."""
     nodes = list(range(n))
     if k is None or k >= n:
         return nodes

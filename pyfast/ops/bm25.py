@@ -1,4 +1,4 @@
-"""BM25 over parts of a corpus. Only term counts are stored; statistics are computed when a query is answered."""
+"""BM25 over the parts of a corpus. An index stores only term counts. Each query computes its statistics."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NONE = np.empty(0, np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermCounts:
-    """The counts of each term in the documents of one part of a corpus (CSC), without weights.
+    """How often each term occurs in the documents of one part of a corpus, as a sparse matrix in CSC form.
 
-    These counts do not depend on the rest of the corpus. So a part is written once, and parts can be joined.
-    Arrays can be memory-mapped: a query reads only the columns of its terms.
+    The counts do not depend on the rest of the corpus. So a part never changes, and parts can be joined. Arrays
+    can be memory-mapped, because a query reads only the columns of its terms.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -33,15 +33,16 @@ class TermCounts:
     """
 
     indptr: Int64
-    """int64[columns + 1]: the entries of column c are those from `indptr[c]` to `indptr[c + 1]`"""
+    """int64[columns + 1]: column c has the entries `indptr[c]` to `indptr[c + 1]` of `documents` and `counts`"""
     documents: Int32
-    """int32[entries]: rows, counted from the part's first document, ascending within a column"""
+    """int32[entries]: the document of each entry, counted from the part's first document. Ascending within a
+    column"""
     counts: Int32 | npt.NDArray[np.uint8]
-    """int32 or uint8 [entries]: how often the term occurs, at least 1"""
+    """int32 or uint8 [entries]: how often the term occurs in the document, at least 1"""
     lengths: Int32
-    """int32[documents]: the sum of each document's counts"""
+    """int32[documents]: the length of each document: the sum of its counts"""
     columns: Int32 | None = None
-    """int32[terms]: the column of each term, -1 if the part does not have it. None: term t is column t"""
+    """int32[terms]: the column of each term, or -1 if the part does not have the term. None: term t is column t"""
     deleted: npt.NDArray[np.uint8] | None = None
     """uint8[documents]: 1 for documents that are deleted: a search neither returns nor counts them. None: no
     document is deleted
@@ -68,14 +69,14 @@ class TermCounts:
         object.__setattr__(self, "total_length", int(lengths.sum(dtype=np.int64)))
 
     def at(self, columns: npt.ArrayLike) -> TermCounts:
-        """The same counts with other term ids: `columns`, int32[terms], has the column of each, -1 for none."""
+        """The same counts with other term ids. `columns`, int32[terms], has the column of each term, or -1."""
         other = copy(self)
         object.__setattr__(other, "columns", array("columns", columns, np.int32))
         return other
 
     @classmethod
     def of(cls, counts: Csr) -> TermCounts:
-        """Make the counts from a SciPy array, documents x terms."""
+        """Make the counts from a SciPy sparse array of documents x terms."""
         by_term = counts.tocsc()
         by_term.sum_duplicates()  # This also sorts them.
         lengths = np.asarray(counts.sum(axis=1)).ravel()
@@ -97,25 +98,26 @@ def bm25(
 ) -> tuple[Int64, Int32, Float32]:
     """Find the `k` best documents for each query with Lucene's variant of BM25, exactly.
 
-    The score of a document is the sum over the query's terms (a repeated term counts again) of `ln(1 + (N - df +
-    0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N, df and the average length count all
-    parts together, without deleted documents. So the result is the same, bit for bit, with any division of the
-    documents into parts. Documents without a term of the query are left out.
+    A document's score is a sum over the terms of the query. A term that the query repeats counts again. Each term
+    adds `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N is the number
+    of documents, df how many of them have the term, and tf how often this document has it. N, df and the average
+    length count all parts together, without deleted documents. So the result does not depend on how the documents
+    are divided into parts. The result leaves out documents without a term of the query.
 
     Args:
         parts: The parts of the corpus. Documents are numbered through all parts, in their order.
-        query_offsets: int64[Q + 1], the terms of query q: `query_terms[query_offsets[q]:query_offsets[q + 1]]`.
+        query_offsets: int64[Q + 1]. Query q has the terms `query_terms[query_offsets[q]:query_offsets[q + 1]]`.
         query_terms: int32, term ids.
         k: Maximum number of documents for a query.
-        filter: (offsets, documents): the documents that each query may find, ascending; or one list for all
-            queries. The filter does not change scores. None: every document.
+        filter: (offsets, documents), the documents that each query may find, in ascending order. Or one list for
+            all queries. The filter does not change scores. None: each query may find every document.
         k1: How much repeated occurrences of a term add to the score; at least 0. With 0 they add nothing.
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
 
     Returns:
-        (offsets int64[Q + 1], documents int32, scores float32): best first. If scores are equal, the lower
-        document comes first.
+        (offsets int64[Q + 1], documents int32, scores float32). The documents of each query are best first. If
+        scores are equal, the document with the lower number comes first.
 
     Raises:
         ArrayError: An array or a number is malformed.
@@ -155,7 +157,7 @@ def _arrays(part: TermCounts) -> tuple[npt.NDArray[Any], ...]:
 def bm25_reference(
     counts: npt.NDArray[Any], query: Sequence[int], k: int = 20, k1: float = 1.5, b: float = 0.75
 ) -> tuple[list[int], npt.NDArray[np.float64]]:
-    """(documents, scores) of one query over dense counts, documents x terms, in float64."""
+    """Compute (documents, scores) of one query in float64, from a dense matrix of counts, documents x terms."""
     lengths = counts.sum(axis=1)
     norm = k1 * (1 - b + b * lengths / max(lengths.mean(), 1e-300))
     scores = np.zeros(len(counts))

@@ -20,24 +20,26 @@ def bridge_expand(
     max_entries: int | None = None,
     threads: int | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """Find the `k` documents of the corpus nearest to each seed document, without the question's own words.
+    """Find the `k` documents of the corpus that are nearest to each seed document, apart from the question's
+    words.
 
-    The similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
-    question. The reason: a question rarely contains the words that link a document of the first hop to a document
-    of the second. The result leaves out the seed itself, and documents that share no such term with the seed.
+    A question rarely contains the words that link a document of the first hop to a document of the second. So the
+    similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
+    question. x_st is the weight of term t in document s. The result leaves out the seed itself, and documents that
+    share no such term with it.
 
     Args:
         X: The forward index, documents x terms.
-        XT: X transposed, as CSR, terms x documents. `X.T.tocsr()` may give it 64-bit ids; each call then converts
-            the rows that it reads.
-        seed_offsets: int64[Q + 1], the seeds of question q: `seed_ids[seed_offsets[q]:seed_offsets[q + 1]]`.
+        XT: X transposed, as CSR, terms x documents. `X.T.tocsr()` may have 64-bit ids. Then each call converts the
+            rows that it reads.
+        seed_offsets: int64[Q + 1]. Question q has the seeds `seed_ids[seed_offsets[q]:seed_offsets[q + 1]]`.
         seed_ids: int32[S], documents of X.
         question_terms: (offsets int64[Q + 1], term ids), the words of each question.
         k: Maximum number of documents for a seed.
         largest_norm: A number at least as large as the Euclidean norm of any row of X; 1 if the rows are
             l2-normalised. None: the op reads all of X to find it.
-        max_entries: Maximum number of entries of XT to read for a seed. The op can then miss some of the nearest
-            documents. None: no limit, and the result is exact.
+        max_entries: Maximum number of entries of XT to read for a seed. With a limit, the op can miss some of the
+            nearest documents. None: no limit, and the result is exact.
         threads: See `pyfast.ops`.
 
     Returns:
@@ -76,7 +78,7 @@ def bridge_expand(
 def bridge_expand_reference(
     X: Csr, seed: int, question_terms: npt.ArrayLike, k: int = 10
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """(documents, similarities) of one seed in float64: a product with the whole index."""
+    """Compute (documents, similarities) of one seed in float64, by a product with the whole index."""
     rows = X.astype(np.float64)
     rows.data[np.isin(rows.indices, question_terms)] = 0.0
     similarity = rows @ rows[[seed]].toarray().ravel()

@@ -1,4 +1,4 @@
-"""bridge_rank, pyfast's own op: rank a pool by the terms that its documents share, beyond the question's words."""
+"""bridge_rank, pyfast's own op: rank a pool by terms that its documents share and that are not in the question."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def bridge_rank(
     Two documents of a multi-hop question often share terms that are not in the question. These terms are the
     bridge between them. The op does this for each pool:
 
-    1. The weight of an edge is the square of its `dot` weight without the question's terms. An edge stays if it is
-       among the `edges` strongest of one of its ends.
-    2. The op computes personalised PageRank with `damping`. It restarts in proportion to sem ** `sharpness`, where
-       sem is the semantic score, min-max normalised over the pool.
-    3. The score is `mix` * PageRank / its maximum + (1 - `mix`) * sem.
+    1. It weighs each edge between two documents by the square of the `dot` weight (see `evidence_graph`) without
+       the question's terms. It keeps an edge that is among the `edges` strongest of one of its two documents.
+    2. It computes personalised PageRank with `damping`. The random walk restarts in proportion to sem **
+       `sharpness`, where sem is the semantic score, min-max normalised over the pool.
+    3. The score of a document is `mix` * (PageRank / the pool's maximum) + (1 - `mix`) * sem.
 
     Args:
         X: The forward index, documents x terms.
@@ -43,7 +43,7 @@ def bridge_rank(
         question_terms: (offsets int64[P + 1], term ids), the words of each question.
         edges: Number of strongest edges that a node keeps.
         damping: The damping of the PageRank, in [0, 1).
-        sharpness: The power of sem in the restart. A higher value gives the first documents more weight.
+        sharpness: The power of sem in the restart. A higher value gives the best documents more weight.
         mix: The share of the PageRank in the score, in [0, 1].
         threads: See `pyfast.ops`.
 
@@ -89,7 +89,7 @@ def bridge_rank_reference(
     sharpness: float = 4.0,
     mix: float = 0.75,
 ) -> npt.NDArray[Any]:
-    """Scores of one pool in float64: PageRank solved as a linear system."""
+    """Compute the scores of one pool in float64. PageRank is solved as a linear system."""
     sem = np.asarray(semantic, dtype=np.float64)
     sem = (sem - sem.min()) / np.ptp(sem) if np.ptp(sem) > 0 else np.ones_like(sem)
     strongest = evidence_graph_reference(X, pool, "dot", top_k=edges, mask=question_terms)

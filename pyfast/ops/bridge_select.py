@@ -16,12 +16,12 @@ from pyfast.ops.arrays import Csr, Float32, Int32, Int64, array, call, forward, 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The cell values of all documents as term ids: document -> values -> terms. Passages have no values."""
+    """The values of table cells as term ids. A row has values, and a value has terms. Passages have no values."""
 
     value_offsets: Int32 | Int64
-    """[documents + 1] values of document d: value_offsets[d] to value_offsets[d + 1]"""
+    """[documents + 1] document d has the values value_offsets[d] to value_offsets[d + 1]"""
     term_offsets: Int32 | Int64
-    """[values + 1] terms of value v: term_offsets[v] to term_offsets[v + 1]"""
+    """[values + 1] value v has the terms term_offsets[v] to term_offsets[v + 1]"""
     term_ids: Int32
 
 
@@ -36,8 +36,9 @@ def bridge_select(
 ) -> Float32:
     """Boost the top table row and the top passage of each pool (algorithm 1 of N2N-GQA).
 
-    The top table row gets the boost `beta`. The top passage also gets the boost, unless the two are linked (phi =
-    1). They are linked if the passage contains all terms of some cell value of the row.
+    The table row with the highest score gets the boost `beta`. The passage with the highest score also gets it,
+    unless row and passage are linked (phi = 1 in the paper). They are linked if the passage contains all terms of
+    one of the row's cell values.
 
     Args:
         X: The forward index, documents x terms.
@@ -87,7 +88,7 @@ def bridge_select_reference(
     values: Sequence[Sequence[set[int]]],
     beta: float = 0.2,
 ) -> npt.NDArray[Any]:
-    """Scores of one pool: node v has the terms passage_terms[v] and the cell values values[v]."""
+    """Compute the scores of one pool. Node v has the terms passage_terms[v] and the cell values values[v]."""
     s = np.asarray(semantic, dtype=np.float32).copy()
     tables = np.asarray(is_table, dtype=bool)
     p_top: Any = max(np.flatnonzero(~tables), key=lambda v: s[v], default=None)

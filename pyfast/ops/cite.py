@@ -1,4 +1,4 @@
-"""cite: segments of the corpus as the evidence of an answer, in JSON."""
+"""cite: write segments of the corpus as JSON, for the evidence of an answer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyfast.ops.arrays import Int32, Int64, array, call, integers
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The columns of a corpus, segments in depth-first order. `pyfast.corpus.Corpus` explains them.
+    """The columns of a corpus, as `pyfast.corpus.Corpus` explains them. Its segments are in depth-first order.
 
-    Content and uris are UTF-8. The head, relation and tail of a triplet are next to each other in the content.
+    Content and uris are UTF-8. The content of a triplet is its head, relation and tail, without a gap.
     """
 
     level: npt.NDArray[np.uint8]
@@ -28,16 +28,16 @@ class Segments:
     byte_start: Int32 | Int64
     byte_end: Int32 | Int64
     triplets: Int64
-    """the numbers of the segments that are triplets, ascending"""
+    """[triplets] the numbers of the segments that are triplets, ascending"""
     ordinal: Int64
     """[triplets] the position of each triplet in its document"""
     relation_start: Int64
-    """[triplets] where the relation starts in the content"""
+    """[triplets] the byte of the content at which the relation of each triplet starts"""
     tail_start: Int64
     hashes: npt.NDArray[np.uint64]
-    """[documents] the hashes of their uris: `segment_ids` makes ids of these hashes"""
+    """[documents] the hash of each document's uri. `segment_ids` makes ids from these hashes"""
     uri_offsets: Int64
-    """[documents + 1] where the uri of each document starts"""
+    """[documents + 1] the byte of `uris` at which the uri of each document starts"""
     uris: npt.NDArray[np.uint8]
     content: npt.NDArray[np.uint8]
 
@@ -53,20 +53,20 @@ _INTEGERS = ("start", "end", "byte_start", "byte_end")
 
 
 def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, scores: npt.ArrayLike) -> list[bytes]:
-    """Write lists of segments as JSON, one array for each list and one object for each segment.
+    """Write lists of segments as JSON. Each list becomes an array, and each segment an object.
 
     An object has the keys `segment` (the id, 16 hex digits), `uri`, `offsets`, `snippet` and `score` (rounded to
-    six digits). The snippet is the content. Tabs join the cells of a row, and line ends join rows. A triple is
-    "head relation tail"; "; " joins several.
+    six digits). The snippet is the text of the segment. In a table, tabs separate the cells of a row, and line
+    ends separate rows. A triple is written "head relation tail", and "; " separates several triples.
 
     Args:
         segments: The columns of the corpus.
-        offsets: int64[n + 1], list i is `cited[offsets[i]:offsets[i + 1]]`.
+        offsets: int64[n + 1]. List i is `cited[offsets[i]:offsets[i + 1]]`.
         cited: int64, the numbers of segments.
-        scores: float64, one for each of `cited`.
+        scores: float64, the score of each segment in `cited`.
 
     Returns:
-        n JSON texts in UTF-8.
+        n JSON texts in UTF-8, one for each list.
 
     Raises:
         ArrayError: A column or a list is malformed, or names a segment that the corpus does not have.
@@ -91,14 +91,16 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
 
 
 def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint64]:
-    """Compute the ids of segments from the uri, the level and the position in the document.
+    """Compute the ids of segments. An id depends on the document's uri, and on the segment's level and position in
+    the document.
 
     Args:
-        segments: The columns of the corpus. `uris`, `content` and the columns that point into them are not read.
+        segments: The columns of the corpus. The op does not read `uris`, `content`, and the columns that point
+            into them.
         which: int64[n], the numbers of segments.
 
     Returns:
-        uint64[n].
+        uint64[n], the id of each segment.
 
     Raises:
         ArrayError: A column is malformed, or the corpus does not have such a segment.
@@ -126,7 +128,7 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
 
 
 def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
-    """The object of one segment."""
+    """Make the object of one segment, as a dict."""
     first, last = segments.uri_offsets[segments.source[i] :][:2]
     return {
         "segment": f"{segment_id_reference(segments, i):016x}",
@@ -138,7 +140,7 @@ def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
 
 
 def segment_id_reference(s: Segments, i: int) -> int:
-    """The hash of the uri, mixed with the level and two numbers: splitmix64 in Python's integers."""
+    """Mix the hash of the uri with the level and two numbers, by splitmix64 with Python's integers."""
     first, second = int(s.start[i]), int(s.end[i])
     if s.level[i] in (_SUBGRAPH, _TRIPLET):
         first, second = int(s.ordinal[np.searchsorted(s.triplets, i)]), -1

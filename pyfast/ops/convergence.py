@@ -12,9 +12,9 @@ from pyfast.errors import ConvergenceWarning
 
 
 def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
-    """Give the caller of the op a `ConvergenceWarning` if a pool has not converged.
+    """Show the caller of the op a `ConvergenceWarning` if a pool has not converged.
 
-    The text does not name the pools, so Python shows it once for each place of a call.
+    The text does not name the pools. So Python shows it only once for each line of code that calls the op.
     """
     pools = np.flatnonzero(~converged.astype(bool))
     if len(pools):

@@ -16,38 +16,37 @@ from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 def eigenvector(
     g: EvidenceGraph, tolerance: float = 1e-7, max_iterations: int = 1000, threads: int | None = None
 ) -> Float32:
-    """Eigenvector centrality of each node: a node is as central as the nodes that lead to it.
+    """Compute the eigenvector centrality of each node: a node is as central as the nodes that lead to it.
 
     The result x satisfies lambda * x_v = sum over edges (u, v) of w_uv * x_u, where lambda is the largest
     eigenvalue.
 
     The values of each pool have Euclidean norm 1. If the edges of a pool have no cycle, all its values are 1 /
-    sqrt(n). The largest eigenvalue can have several eigenvectors, if components are equally strong. Then x is the
+    sqrt(n). If components are equally strong, the largest eigenvalue has several eigenvectors. Then x is the
     eigenvector nearest to a vector of equal values. A self-loop counts as an edge.
 
-    The op uses power iteration in float64 on A + s * I, where s is a quarter of the current estimate of lambda.
-    The shift makes bipartite graphs converge. Few pools need more than 50 steps. For these, the op continues with
-    restarted Arnoldi bases. Ctrl-C takes effect between two products with A.
+    The op uses power iteration in float64 on A + s * I, where s is a quarter of the current estimate of lambda. A
+    is the pool's adjacency matrix. The shift s makes bipartite graphs converge. Few pools need more than 50 steps.
+    For these, the op continues with the restarted Arnoldi method. Ctrl-C takes effect between two products with A.
 
     Args:
         g: The graphs of P pools with N nodes.
         tolerance: A pool has converged if ||A x - mu x|| <= tolerance * mu, where mu = ||A x||. x is then the
-            exact eigenvector of a graph whose weights differ from A by at most this much. If the two largest
-            eigenvalues differ only by a share d, the error of x is about tolerance / d. 0: iterate as far as
-            rounding allows.
+            exact eigenvector of a matrix that differs from A by at most this much. If the two largest eigenvalues
+            differ only by a share d, the error of x is about tolerance / d. 0: iterate as far as rounding allows.
         max_iterations: Maximum number of products with A for a pool. If a pool needs more, the op returns its last
             iterate.
         threads: See `pyfast.ops`.
 
     Returns:
-        float32[N], none negative.
+        float32[N], the centrality of each node, at least 0.
 
     Raises:
         ArrayError: The graph or a number is malformed.
 
     Warns:
-        ConvergenceWarning: Some pools needed more than `max_iterations`. Or their edges have no cycle, so that
-            there is no such x. The warning names these pools.
+        ConvergenceWarning: Some pools needed more than `max_iterations`, or their edges have no cycle, so that no
+        such x exists. The warning names these pools.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -68,7 +67,7 @@ def eigenvector(
 
 
 def eigenvector_reference(weights: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Centrality of one pool's symmetric adjacency matrix in float64, by `numpy.linalg.eigh`."""
+    """Compute the centrality in one pool in float64, by `numpy.linalg.eigh`. The matrix must be symmetric."""
     edges = np.asarray(weights, dtype=np.float64)
     n = len(edges)
     values, vectors = np.linalg.eigh(edges)

@@ -1,4 +1,6 @@
-"""The evidence graph of N2N-GQA: documents of a pool as nodes, shared TF-IDF terms as weighted edges."""
+"""The evidence graph of N2N-GQA. Its nodes are the documents of a pool. Its edges join documents that share
+terms.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,11 @@ Idf = Literal["corpus", "pool"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceGraph:
-    """The graphs of P pools with N nodes and E edges together.
+    """The graphs of P pools, which have N nodes and E edges together.
 
-    One CSR matrix holds them, and each pool is a block of it.
-
-    Edges lead from a row to its indices. The arrays belong to NumPy, or to CuPy or torch if an op made them on a
-    GPU. Two graphs are equal if all four arrays hold the same numbers. Graphs have no hash.
+    One sparse CSR matrix contains all graphs, and each pool is a block of the matrix. The edges of a node (a row)
+    lead to the nodes in `indices`. The arrays belong to NumPy, or to CuPy or torch if an op made them on a GPU.
+    Two graphs are equal if all four arrays have the same numbers. Graphs have no hash.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -53,19 +54,19 @@ class EvidenceGraph:
     """
 
     pool_offsets: Int64
-    """[P + 1] nodes of pool p: pool_offsets[p] to pool_offsets[p + 1]"""
+    """[P + 1] pool p has the nodes pool_offsets[p] to pool_offsets[p + 1]"""
     indptr: Int64
-    """[N + 1] edges of node v: indptr[v] to indptr[v + 1]"""
+    """[N + 1] node v has the edges indptr[v] to indptr[v + 1]"""
     indices: Int32
-    """[E] the neighbour, as its position in the pool"""
+    """[E] the node to which each edge leads, as its position in the pool"""
     weights: Float32
-    """[E] the weight of the edge"""
+    """[E] the weight of each edge"""
 
     def pool(self, p: int) -> csr_array:
-        """The adjacency matrix of one pool, documents x documents.
+        """Return the adjacency matrix of one pool, documents x documents.
 
         Args:
-            p: The number of the pool. The graph's arrays must be on the CPU.
+            p: The number of the pool, from 0. The graph's arrays must be on the CPU.
         """
         first, last = int(self.pool_offsets[p]), int(self.pool_offsets[p + 1])
         begin, end = int(self.indptr[first]), int(self.indptr[last])
@@ -79,12 +80,12 @@ class EvidenceGraph:
 
     @classmethod
     def from_scipy(cls, *adjacency: Any) -> EvidenceGraph:
-        """Make a graph of SciPy's sparse arrays or matrices, each of them one pool. `pool(p)` is the reverse.
+        """Make a graph from SciPy's sparse arrays or matrices. Each becomes one pool. `pool(p)` does the reverse.
 
         Args:
             *adjacency: Square and real matrices. Entry (u, v) is the edge from u to v, so an undirected graph is a
-                symmetric matrix. Entries become float32. Duplicate entries are added up. A stored 0 stays stored,
-                but the ops see no edge there. The matrices are not changed.
+                symmetric matrix. Entries are converted to float32. Duplicate entries are added up. A stored 0
+                stays stored, but it is not an edge for the ops. The matrices do not change.
 
         Raises:
             ArrayError: A matrix is not square, sparse and real.
@@ -101,15 +102,15 @@ class EvidenceGraph:
 
     @classmethod
     def from_networkx(cls, *graphs: Any, weight: str | None = "weight") -> EvidenceGraph:
-        """Make a graph of networkx graphs, each of them one pool. Node i is the i-th node that the graph lists.
+        """Make a graph from networkx graphs. Each becomes one pool. Node i is the i-th of `graph.nodes`.
 
-        An edge (u, v) of a `Graph` leads both ways, an edge of a `DiGraph` from u to v. Parallel edges of a
-        multigraph are added up.
+        An edge (u, v) of a `Graph` leads both ways. An edge (u, v) of a `DiGraph` leads from u to v. Parallel
+        edges of a multigraph are added up.
 
         Args:
             *graphs: Graphs of networkx.
-            weight: The edge attribute with the weight, which is a strength and not a length. An edge without it
-                weighs 1. None: all edges weigh 1.
+            weight: The name of the edge attribute with the weight. The weight must be a strength, not a length. An
+                edge without this attribute weighs 1. None: all edges weigh 1.
 
         Raises:
             ArrayError: A value is not a graph of networkx with numbers for weights.
@@ -153,7 +154,9 @@ def _adjacency(name: str, given: Any) -> csr_array:
 
 
 def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
-    """A graph as the core reads it: (pool_offsets, indptr, indices, weights), checked. Raises `ArrayError`."""
+    """Check a graph, and return it as the core reads it: (pool_offsets, indptr, indices, weights), or raise
+    `ArrayError`.
+    """
     try:
         return (
             array("g.pool_offsets", g.pool_offsets, np.int64),
@@ -177,28 +180,29 @@ def evidence_graph(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> EvidenceGraph:
-    """Build the evidence graph of each pool: edges between documents, weighted by their shared terms (N2N-GQA).
+    """Build the evidence graph of each pool. A weighted edge joins documents that share terms (N2N-GQA).
 
-    T is the set of terms that documents i and j share. A stored 0 counts too. If the arrays are on a GPU, the
-    graph is computed there and stays there (docs/gpu.md). A GPU supports only the named weights and idf="corpus".
+    Below, T is the set of terms that documents i and j share, and x_it is the weight of term t in document i. A
+    term with a stored weight of 0 also belongs to T. If the arrays are on a GPU, the graph is computed there and
+    stays there (docs/gpu.md). On a GPU, `weight` must be a name and `idf` must be "corpus".
 
     Args:
         X: The forward index, documents x terms.
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents of X.
         weight: The weight of an edge. "sum": the sum over T of x_it + x_jt, as in the paper. "dot": the sum of
-            x_it * x_jt. "min": the sum of min(x_it, x_jt). Or a `numba.cfunc` of signature float32(float32,
-            float32), summed over (x_it, x_jt). C++ calls it, without Python. If it raises an exception, numba
-            prints it, and the term counts 0.
-        threshold: An edge stays if its weight is above this.
+            x_it * x_jt. "min": the sum of min(x_it, x_jt). You can also give a `numba.cfunc` of signature
+            float32(float32, float32), which is called with (x_it, x_jt) and summed over T. C++ calls it directly,
+            without Python. If it raises an exception, numba prints it, and the term counts as 0.
+        threshold: Only edges with a weight above this number stay.
         top_k: Number of strongest edges that each node keeps. If weights are equal, the edge to the earlier
             document stays. The graph is then not symmetric.
-        mask_terms: (offsets int64[P + 1], term ids): the terms of each pool that do not count as shared.
-        idf: "corpus": X holds the weights. "pool": X holds term frequencies, and each pool is weighed as its own
-            corpus, with smoothed idf and l2 norm. This is what scikit-learn's `TfidfTransformer` does if it is
-            fitted on the pool.
+        mask_terms: (offsets int64[P + 1], term ids), for each pool the terms that do not count as shared.
+        idf: "corpus": X has the weights. "pool": X has term frequencies, and the op computes the weights of each
+            pool as if the pool were the whole corpus, with smoothed idf and l2 norm. scikit-learn's
+            `TfidfTransformer` computes the same if it is fitted on the pool.
         threads: See `pyfast.ops`.
-        backend: "auto": the op runs on the device of the arrays. "cpu" and "cuda" require a device.
+        backend: "auto": the op runs where the arrays are. "cpu" or "cuda": the op must run there.
 
     Returns:
         The graphs, one for each pool.
@@ -241,7 +245,7 @@ def evidence_graph(
 def shared_terms(
     X: Csr, i: int, j: int, weight: EdgeWeight | CFunc = "sum", mask_terms: npt.ArrayLike = ()
 ) -> tuple[Int32, Float32]:
-    """Explain one edge: the terms that two documents share, and how much each adds to the weight.
+    """Explain one edge: which terms the two documents share, and how much each term adds to the weight.
 
     Args:
         X: The forward index, documents x terms.
@@ -286,9 +290,9 @@ def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -
 
 
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
-    """A weight in the form that the core takes: its name, or the address of a compiled function.
+    """Convert `weight` to the form that the core takes: a name, or the address of a compiled function.
 
-    Raises `ArrayError`.
+    Raises `ArrayError` if it is neither a known name nor such a function.
     """
     if isinstance(weight, str):
         if weight not in get_args(EdgeWeight):
@@ -304,14 +308,16 @@ def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
 
 
 def term_weights(weight: EdgeWeight | CFunc, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """How much each shared term adds to an edge's weight, from its weights in the two documents."""
+    """Compute how much each shared term adds to the weight of an edge. Arguments: its weights in the two
+    documents.
+    """
     if not isinstance(weight, str):
         return np.array([weight.ctypes(x, y) for x, y in zip(a, b, strict=True)])
     return np.asarray({"sum": a + b, "dot": a * b, "min": np.minimum(a, b)}[weight])
 
 
 def weigh_reference(X: Csr, pool: npt.ArrayLike) -> csr_array:
-    """The rows of one pool, weighed with the pool's own idf (`idf="pool"`), in float64."""
+    """Compute the weights of one pool's documents with the pool's own idf (`idf="pool"`), in float64."""
     rows = csr_array(X)[np.asarray(pool, dtype=np.int64)].astype(np.float64)
     df = np.bincount(rows.indices, minlength=rows.shape[1])
     rows.data *= (np.log((1 + rows.shape[0]) / (1 + df)) + 1)[rows.indices]
@@ -331,7 +337,7 @@ def evidence_graph_reference(
     mask: npt.ArrayLike = (),
     idf: Idf = "corpus",
 ) -> npt.NDArray[Any]:
-    """The adjacency matrix of one pool, dense and in float64; 0 means no edge."""
+    """Compute the adjacency matrix of one pool, dense and in float64. 0 means no edge."""
     sparse = weigh_reference(X, pool) if idf == "pool" else X[np.asarray(pool, dtype=np.int64)]
     rows = sparse.toarray().astype(np.float64)
     held = csr_array((np.ones(sparse.nnz), sparse.indices, sparse.indptr), shape=sparse.shape).toarray() > 0

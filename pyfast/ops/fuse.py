@@ -18,21 +18,21 @@ def fuse(
     semantic: npt.ArrayLike,
     k: int,
 ) -> tuple[Int64, Int32, Float32]:
-    """Fuse the pools of each group into one ranked list of the `k` best documents, without duplicates.
+    """Join the pools of each group into one ranked list of the `k` best documents, without duplicates.
 
-    Scores of different queries are not comparable, so the op first min-max normalises each pool (to 1 if all its
-    scores are equal). A document keeps its best score. If scores are equal, the document of the earlier pool comes
-    first; within a pool, the earlier document does.
+    Scores of different queries are not comparable. So the op first min-max normalises the scores of each pool. If
+    all scores of a pool are equal, they become 1. A document that is in several pools keeps its best score. If
+    scores are equal, the document of the earlier pool comes first. Within a pool, the earlier document does.
 
     Args:
-        list_offsets: int64[G + 1], group g has the pools list_offsets[g] to list_offsets[g + 1].
+        list_offsets: int64[G + 1]. Group g has the pools list_offsets[g] to list_offsets[g + 1].
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents.
         semantic: float32[N], the retrieval scores.
         k: Maximum number of documents in a fused list.
 
     Returns:
-        (offsets int64[G + 1], documents int32, scores float32): best first.
+        (offsets int64[G + 1], documents int32, scores float32). The documents of each group are best first.
 
     Raises:
         ArrayError: An array or a number is malformed.
@@ -55,7 +55,7 @@ def fuse(
 
 
 def fuse_reference(lists: Sequence[tuple[Int32, Float32]], k: int) -> tuple[Int32, Float32]:
-    """The fused list of one group of pools, each (documents, scores)."""
+    """Compute the joined list of one group of pools. Each pool is a pair (documents, scores)."""
 
     def normalised(scores: Float32) -> Float32:
         low, high = scores.min(), scores.max()

@@ -93,44 +93,46 @@ def gatv2(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Any:
-    """GATv2 (Brody et al. 2022): new features of each destination, a mean of its sources weighted by attention.
+    """Apply GATv2 (Brody et al. 2022): compute new features for each destination, as a mean of its sources
+    weighted by attention.
 
     For destination i, its sources j and each of the H heads, as in `torch_geometric.nn.GATv2Conv`:
 
         e_ij = att . LeakyReLU(x_src_j + x_dst_i)    a_ij = exp(e_ij) / Σ_k exp(e_ik)    y_i = Σ_j a_ij x_src_j
 
-    A destination without sources is 0. NaN and infinities spread as in the equations.
+    The features of a destination without sources are 0. NaN and infinities spread as the equations say.
 
     NumPy arrays (float32, float64) give NumPy arrays. torch tensors (float32, float64, bfloat16) give tensors,
     which are differentiable by x_src, x_dst and att. Sums of bfloat16 are in float32. Under autocast the result is
     float32. `torch.compile` can compile the op. On a GPU (float32 and bfloat16, up to 1,024 channels) it returns
     tensors or CuPy arrays on that GPU.
 
-    The op makes no array of the size edges x heads x channels. torch makes one only for second derivatives and
-    derivatives of the attention.
+    The op allocates no array of edges x heads x channels elements. Only second derivatives, and derivatives of the
+    attention, need such an array: torch computes these.
 
     Args:
         x_src: [N_src, H, C], the projected features of the sources.
-        x_dst: [N_dst, H, C], the projected features of the destinations; the same array if the weights are shared.
-        indptr: int64[N_dst + 1], destination i has the edges indptr[i] to indptr[i + 1].
+        x_dst: [N_dst, H, C], the projected features of the destinations. Pass `x_src` again if the weights are
+            shared.
+        indptr: int64[N_dst + 1]. Destination i has the edges indptr[i] to indptr[i + 1].
         indices: int32 or int64[E], the source of each edge.
         att: [H, C], the attention vector of each head.
         negative_slope: The negative slope of LeakyReLU.
-        self_loops: Replace stored loops: give each destination one edge from the source with the same number, if
-            there is one. Loop i is edge E + i.
-        dropout: The probability that an a_ij becomes 0. The others are divided by 1 - dropout. The random numbers
-            depend only on (`seed`, edge, head).
-        seed: The seed of dropout. Required for NumPy and CuPy arrays. With tensors, None takes a seed from torch's
-            generator.
-        mask: bool[E, H], or with self-loops bool[E + N_dst, H]: the a_ij that dropout keeps, in place of random
-            numbers.
+        self_loops: Give each destination one edge from the source with the same number, if there is one. These
+            edges replace loops that the graph already has. The loop of destination i is edge E + i.
+        dropout: The probability that an attention a_ij becomes 0. The others are divided by 1 - dropout. The
+            random numbers depend only on (`seed`, edge, head).
+        seed: The seed of dropout. NumPy and CuPy arrays need a seed. With torch tensors, None draws a seed from
+            torch's random generator.
+        mask: bool[E, H], or with `self_loops` bool[E + N_dst, H]. True for each a_ij that dropout keeps. It
+            replaces the random numbers.
         return_attention: Also return the attention.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.
 
     Returns:
-        y, [N_dst, H, C]. Or (y, attention [edges, H]) with dropout applied. The attention is 0 for stored loops
-        that were replaced, and for loops without a source.
+        y, [N_dst, H, C]. With `return_attention`: (y, attention [edges, H] after dropout). The attention is 0 for
+        loops that `self_loops` replaced, and for loops without a source.
 
     Raises:
         ArrayError: An array or a number is malformed.
@@ -195,7 +197,7 @@ def gatv2_reference(
     dropout: float = 0.0,
     mask: npt.ArrayLike | None = None,
 ) -> tuple[Array, Array]:
-    """(y, attention with dropout applied) in float64, one destination after the other."""
+    """Compute (y, attention after dropout) in float64, one destination after the other."""
     source, destination, a = (np.asarray(x, dtype=np.float64) for x in (x_src, x_dst, att))
     starts, sources = np.asarray(indptr), np.asarray(indices)
     stored, n = len(sources), len(destination)

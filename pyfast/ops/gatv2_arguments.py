@@ -1,4 +1,4 @@
-"""The arguments of gatv2 as one value, for its NumPy, torch and GPU parts."""
+"""The arguments of gatv2 in one dataclass, which its NumPy, torch and GPU code shares."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyfast.errors import ArrayError
 
 @dataclass(frozen=True, slots=True)
 class Gatv2Arguments:
-    """The arguments of one call, as the user gave them or as arrays that the native op reads.
+    """The arguments of one call of gatv2, as the user gave them or as arrays that the native op reads.
 
-    The arrays belong to NumPy, CuPy or torch. N_src sources, N_dst destinations, H heads, C channels, E stored
-    edges.
+    The arrays belong to NumPy, CuPy or torch. The shapes use these letters: N_src sources, N_dst destinations, H
+    heads, C channels, E stored edges.
     """
 
     x_src: Any
-    """[N_src, H, C] float32, float64 or bfloat16 (in NumPy arrays, bfloat16 is its bits as uint16)"""
+    """[N_src, H, C] float32, float64 or bfloat16 (in NumPy arrays, bfloat16 numbers are stored as uint16)"""
     x_dst: Any
     """[N_dst, H, C] of the same dtype"""
     indptr: Any
@@ -30,16 +30,16 @@ class Gatv2Arguments:
     negative_slope: float = 0.2
     self_loops: bool = False
     dropout: float = 0.0
-    """the dropout, in [0, 1)"""
+    """The probability that dropout drops an attention, in [0, 1)"""
     seed: int | None = None
-    """the seed of the dropout"""
+    """The seed of the dropout"""
     mask: Any = None
-    """bool[edges, H]: where dropout keeps the attention, in place of the seed"""
+    """bool[edges, H]: True where dropout keeps the attention. It replaces the seed"""
     threads: int = 1
 
     @property
     def edges(self) -> int:
-        """The number of edges: E, or E + N_dst with loops."""
+        """The number of edges: E, or E + N_dst with self-loops."""
         return len(self.indices) + (max(len(self.indptr) - 1, 0) if self.self_loops else 0)
 
     @property
@@ -53,7 +53,7 @@ class Gatv2Arguments:
         return replace(self, mask=None if self.mask is None else use(self.mask), **arrays)
 
     def heads_and_channels(self) -> tuple[int, int]:
-        """H and C. Raises `ArrayError` unless the shapes and dtypes of the features fit each other."""
+        """Return (H, C). Raises `ArrayError` if the shapes or dtypes of the features do not agree."""
         att = self.att
         if len(att.shape) != 2 or 0 in att.shape:
             raise ArrayError(

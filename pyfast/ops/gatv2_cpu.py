@@ -1,4 +1,4 @@
-"""gatv2 on the CPU: the op for NumPy arrays, and the two native calls that torch tensors also use."""
+"""gatv2 on the CPU: the op for NumPy arrays, and the two native calls, which torch tensors also use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
-    """Return (y, the attention as the native core returns it: flat, and negative if dropout dropped the entry)."""
+    """Compute gatv2 of NumPy arrays. Returns (y, flat attention, negative where dropped)."""
     arrays = []
     for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
         try:
@@ -37,14 +37,14 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
 
 
 def with_graph(given: Gatv2Arguments) -> Gatv2Arguments:
-    """The same arguments, with the graph as the core reads it."""
+    """Return the same arguments, with the graph's arrays in the form that the core reads."""
     narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
     indptr = array("indptr", given.indptr, np.int64)
     return replace(given, indptr=indptr, indices=array("indices", given.indices, np.int32 if narrow else np.int64))
 
 
 def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
-    """Return (y, the attention for the backward pass: flat, and negative if dropout dropped the entry)."""
+    """Return y, and the attention for the backward pass: flat, and negative where dropout dropped it."""
     heads, channels = layer.heads_and_channels()
     seed = layer.seed or 0
     if not isinstance(seed, int | np.integer):
@@ -77,7 +77,9 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
 def backward(
     layer: Gatv2Arguments, attention: Array, grad: Array, wanted: tuple[bool, bool, bool]
 ) -> tuple[Array, Array, Array]:
-    """The flat gradients by x_src, x_dst and att; empty if not `wanted`. `attention` comes from `forward`."""
+    """Return the flat gradients by x_src, x_dst and att. Those that are not `wanted` are empty. `attention` is
+    what `forward` returned.
+    """
     heads, channels = layer.heads_and_channels()
     return call(
         _native.gatv2_backward,
@@ -99,7 +101,7 @@ def backward(
 
 
 def applied(attention: Array, heads: int, dropout: float) -> Array:
-    """[edges, heads]: the attention after dropout. `forward` gives dropped entries a minus sign."""
+    """Return the attention after dropout, [edges, heads]. `forward` gives dropped entries a minus sign."""
     keep = np.where(np.signbit(attention), 0.0, 1.0 / (1.0 - dropout))
     weights: Array = np.abs(attention) * keep.astype(attention.dtype)
     return weights.reshape(-1, heads)

@@ -12,7 +12,7 @@ from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 
 def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
-    """Return (y, the attention as the native core returns it), for CuPy arrays."""
+    """Compute gatv2 of CuPy arrays. Returns y, and the attention as `forward` gives it."""
     gpu = Gpu(given.x_src, given.x_dst, given.att)
     if given.lacks_seed:
         raise ArrayError("seed: dropout of arrays that are not torch's needs one")
@@ -25,7 +25,7 @@ def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
 
 
 def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
-    """The same arguments, with the graph on the device, as the core reads it."""
+    """Return the same arguments, with the graph's arrays on the GPU in the form that the core reads."""
     narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
     indptr = gpu.array("indptr", given.indptr, "int64")
     indices = gpu.array("indices", given.indices, "int32" if narrow else "int64")
@@ -33,7 +33,7 @@ def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
 
 
 def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
-    """Return (y, the attention for the backward pass: flat, and negative if dropout dropped the entry)."""
+    """Return y, and the attention for the backward pass: flat, and negative where dropout dropped it."""
     heads, channels = layer.heads_and_channels()
     with gpu.current():
         kept = _mask(gpu, layer.mask, (layer.edges, heads))
@@ -55,7 +55,9 @@ def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
 def backward(
     gpu: Gpu, layer: Gatv2Arguments, attention: Any, grad: Any, wanted: tuple[bool, bool, bool]
 ) -> list[Any]:
-    """The flat gradients by x_src, x_dst and att; empty if not `wanted`. `attention` comes from `forward`."""
+    """Return the flat gradients by x_src, x_dst and att. Those that are not `wanted` are empty. `attention` is
+    what `forward` returned.
+    """
     kind = _kind(layer.x_src)
     features = layer.x_src, layer.x_dst, layer.att
     with gpu.current():
@@ -85,7 +87,7 @@ def backward(
 
 
 def applied(gpu: Gpu, attention: Any, heads: int, dropout: float) -> Any:
-    """[edges, heads]: the attention after dropout. `forward` gives dropped entries a minus sign."""
+    """Return the attention after dropout, [edges, heads]. `forward` gives dropped entries a minus sign."""
     keep = (~gpu.library.signbit(attention)) / (1.0 - dropout)
     return (abs(attention) * gpu.cast("attention", keep, "float32")).reshape(-1, heads)
 

@@ -1,7 +1,7 @@
-"""gatv2 of torch tensors, with its derivatives. Imported only if torch is imported.
+"""gatv2 for torch tensors, with its derivatives. pyfast imports this file only if torch is imported.
 
-`torch.ops.pyfast.gatv2` and `gatv2_backward` are custom ops, for `torch.compile`, autograd and autocast. For the
-second derivative, and the derivative of the attention, torch's own operations compute the same equations.
+`torch.ops.pyfast.gatv2` and `gatv2_backward` are custom ops, for `torch.compile`, autograd and autocast. The
+second derivative, and the derivative of the attention, are computed by torch's own operations.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def gatv2_torch(
     threads: int | None,
     backend: Backend,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (y, the attention [edges, H], negative if dropped). `torch.compile` reads this function too."""
+    """Return y, and the attention [edges, H], negative where dropout dropped it. `torch.compile` traces it."""
     device = "cuda" if meant_for_gpu(backend, x_src) else "cpu"
     for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
         if not isinstance(value, torch.Tensor):
@@ -62,7 +62,7 @@ def gatv2_torch(
 
 
 def applied(attention: torch.Tensor, dropout: float) -> torch.Tensor:
-    """The attention after dropout: 0 if dropout dropped the entry."""
+    """Return the attention after dropout. It is 0 where dropout dropped it."""
     return torch.where(attention.signbit(), 0.0, attention * (1.0 / (1.0 - dropout)))
 
 

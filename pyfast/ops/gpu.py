@@ -1,4 +1,4 @@
-"""The ops over pools and streams on a GPU, for arrays of CuPy or torch. `pyfast.ops` calls them."""
+"""The ops on a GPU, for arrays of CuPy or torch. The functions of `pyfast.ops` call them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import Gpu, Memory, call_gpu
 
 Bounds = tuple[int, int, int]
-"""(the largest size of a pool, the sum of the squared sizes, the most stored entries of a pool)"""
+"""(the size of the largest pool, the sum of the squared sizes, the largest number of stored entries in a pool)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The arrays of X as the native ops take them."""
+    """The arrays of the forward index X, as the native ops take them."""
 
     indptr: Any
     indices: Any
@@ -27,8 +27,8 @@ class Forward:
 
 
 def forward(gpu: Gpu, x: Any) -> Forward:
-    """Convert X: CuPy's csr_matrix or torch's sparse CSR tensor. Term ids that are not int32 are copied at each
-    call.
+    """Convert X, which is a csr_matrix of CuPy or a sparse CSR tensor of torch. Term ids that are not int32 are
+    copied in each call.
     """
     if hasattr(x, "crow_indices"):
         parts = x.crow_indices(), x.col_indices(), x.values()
@@ -44,9 +44,9 @@ def forward(gpu: Gpu, x: Any) -> Forward:
 
 
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
-    """Sizes of the pools that the host needs to allocate a workspace. Waits for the stream.
+    """Compute the sizes of pools with which the CPU allocates a workspace. Waits for the stream.
 
-    For documents outside of X, and for a malformed X, the number of entries is arbitrary.
+    If a document is outside of X, or X is malformed, the number of entries is arbitrary.
 
     Raises:
         ArrayError: The offsets are malformed.
@@ -75,7 +75,7 @@ def evidence_graph(
     mask_terms: Any,
     idf: str,
 ) -> tuple[Any, Any, Any, Any]:
-    """(pool_offsets, indptr, indices, weights) of the graph."""
+    """Compute the graph. Returns (pool_offsets, indptr, indices, weights)."""
     if not isinstance(weight, str) or idf != "corpus":
         raise ArrayError("weight, idf: a GPU has 'sum', 'dot' and 'min', and idf='corpus'")
     gpu = Gpu(doc_ids, pool_offsets)
@@ -148,7 +148,7 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
 def degree_rank(
     X: Any, pool_offsets: Any, doc_ids: Any, semantic: Any, weight: str = "sum", alpha: float = 0.85
 ) -> tuple[Any, Any]:
-    """(degree, score): `weighted_degree`, and `graph_rank` of `semantic` with it, in one kernel."""
+    """Compute (degree, score) in one kernel: `weighted_degree`, and `graph_rank` of `semantic` by this degree."""
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
         x, offsets, documents, _ = _pools(gpu, X, pool_offsets, doc_ids)
@@ -199,10 +199,10 @@ def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) 
 def pagerank(
     graph: tuple[Any, Any, Any, Any], damping: float, shares: Any, tolerance: float, max_iterations: int
 ) -> tuple[Any, Any]:
-    """The rank of each node, and whether each pool converged (on the host).
+    """Compute the rank of each node (on the GPU), and whether each pool converged (on the CPU).
 
-    Waits for the stream to know whether pools converged, unless `tolerance` and `max_iterations` already decide
-    it.
+    To know whether pools converged, the function waits for the stream. It does not wait if `tolerance` and
+    `max_iterations` already decide this.
     """
     gpu = Gpu(*graph)
     with gpu.current():
@@ -239,8 +239,8 @@ Lists = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """A stream of segments (`ops.Stream`) and its cursors, as addresses of arrays on the GPU. `held` has these
-    arrays, so that their memory is not freed.
+    """The addresses of the arrays of an `ops.Stream` and its cursors, on the GPU. `held` has the arrays
+    themselves, so that their memory is not freed.
     """
 
     stream: tuple[int, Memory, Memory, Memory]
@@ -267,7 +267,7 @@ def _places(gpu: Gpu, size: int, order: Any, mask: Any, live: Any, cursors: tupl
 
 
 def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], width: int) -> Lists:
-    """(offsets, segments) of each cursor's window."""
+    """Compute the window of each cursor. Returns (offsets, segments)."""
     gpu = Gpu(order)
     with gpu.current():
         places = _places(gpu, size, order, mask, live, cursors)
@@ -293,7 +293,7 @@ def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, List
 def refresh(
     size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], chosen: Lists, past: int
 ) -> tuple[Any, Lists]:
-    """Return (place, (offsets, segments)) of the cursors after the step."""
+    """Compute the cursors after a step. Returns their (place, (offsets, segments) selected)."""
     gpu = Gpu(order)
     with gpu.current():
         places = _places(gpu, size, order, mask, live, cursors)
@@ -355,7 +355,7 @@ def maxsim(
 
 
 def upload(library: str, *arrays: Any) -> list[Any]:
-    """Copies of NumPy arrays on the current GPU, as arrays of CuPy or torch."""
+    """Copy NumPy arrays to the current GPU. The copies are arrays of CuPy or torch."""
     try:
         module = import_module(library)
     except ImportError as error:

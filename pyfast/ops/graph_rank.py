@@ -1,4 +1,4 @@
-"""GraphRank, equation 1 of N2N-GQA: semantic score, boosted by structural score."""
+"""GraphRank (equation 1 of N2N-GQA): boost the semantic score of a document by its structural score."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def graph_rank(
     alpha: float = 0.85,
     backend: Backend = "auto",
 ) -> Float32:
-    """GraphRank: the semantic score, boosted by the structural score (equation 1 of N2N-GQA).
+    """Compute GraphRank: the semantic score, boosted by the structural score (equation 1 of N2N-GQA).
 
-    The score is sem * (1 + (1 - alpha) * struct). sem and struct are min-max normalised over their pool (to 1 if
-    all are equal).
+    The score is sem * (1 + (1 - alpha) * struct). sem and struct are the semantic and structural scores, min-max
+    normalised over their pool. If all scores of a pool are equal, they become 1.
 
     Args:
         semantic: float32[N], the retrieval scores.
@@ -35,7 +35,7 @@ def graph_rank(
         float32[N], in [0, 2 - alpha].
 
     Raises:
-        ArrayError: A score is not finite, or the offsets do not fit the scores.
+        ArrayError: A score is not finite, or the offsets do not agree with the number of scores.
         DeviceError: There is no GPU to run on.
 
     Example:
@@ -60,7 +60,7 @@ def graph_rank(
 def graph_rank_reference(
     semantic: npt.ArrayLike, structural: npt.ArrayLike, alpha: float = 0.85
 ) -> npt.NDArray[Any]:
-    """The scores of one pool, in float64."""
+    """Compute the scores of one pool in float64."""
 
     def normalise(scores: npt.ArrayLike) -> npt.NDArray[Any]:
         s = np.asarray(scores, dtype=np.float64)

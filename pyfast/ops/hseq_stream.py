@@ -1,4 +1,6 @@
-"""hseq_stream: windows on the sequence of a corpus's segments, for the cursors of many questions."""
+"""hseq_stream: show the segments of a corpus, window by window, to many questions. A cursor is the place of
+one.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cursors:
-    """The places of n questions in a stream. Cursors are values: `Stream.refresh` returns new ones."""
+    """The places of n questions in a stream. Cursors never change: `Stream.refresh` returns new ones."""
 
     place: Int64
-    """[n]: the position at which each window begins, counted through the question's prior and then
-    `Stream.order`
+    """[n]: the position at which each window begins. Positions count first the segments of the question's prior,
+    and then those of `Stream.order`
     """
     selected: Lists
     priors: Lists
@@ -73,7 +75,9 @@ def _join(parts: Sequence[Lists]) -> Lists:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """The segments that all cursors read. `hseq_stream` makes it. Several threads can use it at once."""
+    """The segments that all questions read, in order. `hseq_stream` makes it. Several threads can use it at
+    once.
+    """
 
     level: UInt8
     parent: Int32 | Int64
@@ -81,7 +85,7 @@ class Stream:
     order: Int64
     """the segments in the order in which questions see them"""
     starts: Int64
-    """[levels of the priority + 1]: the position in `order` at which each level starts, and the end of `order`"""
+    """[levels in `priority` + 1]: the position in `order` at which each level starts, and the end of `order`"""
     tombstones: UInt8 = field(default_factory=lambda: np.empty(0, np.uint8))
     """[segments] 1 for deleted segments; empty if none is deleted"""
     live: UInt64 = field(default_factory=lambda: np.empty(0, np.uint64))
@@ -92,12 +96,12 @@ class Stream:
         return len(self.level)
 
     def cursors(self, count: int = 1, priors: Ragged | None = None) -> Cursors:
-        """New cursors at the beginning of the stream.
+        """Make new cursors, at the beginning of the stream.
 
         Args:
             count: The number of cursors.
-            priors: (offsets int64[n + 1], segments): one cursor for each list, in place of `count`. A cursor first
-                gets the segments of its list, without duplicates, and then the other segments of the stream.
+            priors: (offsets int64[n + 1], segments), one list for each cursor. Give it in place of `count`. A
+                cursor shows first the segments of its list, without duplicates, and then the rest of the stream.
 
         Raises:
             ArrayError: `count` or `priors` is malformed.
@@ -109,13 +113,13 @@ class Stream:
         return Cursors(np.zeros(n, np.int64), _nothing(n), lists)
 
     def window(self, cursors: Cursors, width: int, threads: int | None = None, backend: Backend = "auto") -> Lists:
-        """The window of each cursor: its first `width` segments that are neither selected nor deleted.
+        """Return the window of each cursor: its next `width` segments that are neither selected nor deleted.
 
         Args:
             cursors: The cursors of n questions.
             width: The maximum number of segments in a window. The last window of a stream may have fewer.
             threads: See `pyfast.ops`.
-            backend: "auto" runs on the device of the stream, see `on_gpu`.
+            backend: "auto": run where the stream's arrays are (see `on_gpu`).
 
         Returns:
             (offsets int64[n + 1], segments int64).
@@ -145,18 +149,18 @@ class Stream:
         threads: int | None = None,
         backend: Backend = "auto",
     ) -> Cursors:
-        """The cursors after a step in which each question selected segments.
+        """Return the cursors after a step in which each question selected segments.
 
-        A segment that was not selected stays in its window. New segments follow it.
+        Segments that a question did not select stay in its window, and new segments follow them.
 
         Args:
             cursors: The cursors of n questions, before the step.
-            chosen: (offsets int64[n + 1], segments): the segments that each question selected. They need not be in
+            chosen: (offsets int64[n + 1], segments), the segments that each question selected. They need not be in
                 its window.
-            past: The width of the window to skip. The next window then has only new segments. 0: segments that
-                were not selected stay in the window.
+            past: Skip this many segments of the window. Give the window's width to get only new segments. 0:
+                segments that were not selected stay in the window.
             threads: See `pyfast.ops`.
-            backend: "auto" runs on the device of the stream, see `on_gpu`.
+            backend: "auto": run where the stream's arrays are (see `on_gpu`).
 
         Raises:
             ArrayError: The cursors or `chosen` are malformed.
@@ -185,8 +189,7 @@ class Stream:
         limit: int | None = None,
         threads: int | None = None,
     ) -> Lists:
-        """The structural neighbours of segments, without deleted segments and without segments that the cursor has
-        selected.
+        """Return the structural neighbours of segments. Deleted and selected segments are left out.
 
         The kinds of neighbours are listed below. If a kind is for one level only, such as table cells, segments of
         other levels have no neighbours of this kind.
@@ -231,7 +234,7 @@ class Stream:
         )
 
     def delete(self, segments: npt.ArrayLike) -> Stream:
-        """The stream in which these segments, and everything inside them, are also deleted. Cursors stay valid.
+        """Return a stream without these segments and everything inside them. Cursors stay valid.
 
         Args:
             segments: int64, the numbers of the segments.
@@ -248,9 +251,9 @@ class Stream:
         return replace(self, tombstones=tombstones, live=live)
 
     def on_gpu(self, library: Literal["cupy", "torch"] = "torch") -> Stream:
-        """Copy the arrays that windows need to the current GPU. `window` and `refresh` of the result run there.
+        """Return a stream whose `window` and `refresh` run on the current GPU. Their arrays are copied.
 
-        The cursors can be on the CPU or on the GPU. `neighbors` and `delete` need the stream on the CPU.
+        The cursors can be on the CPU or on the GPU. `neighbors` and `delete` need a stream on the CPU.
 
         Args:
             library: The library whose arrays the new stream has: CuPy or torch.
@@ -288,17 +291,18 @@ def hseq_stream(
     segments of the next level. Within a level they are in the order of the sequence. Segments of other levels are
     in no window, unless a cursor's prior has them.
 
-    `hseq_stream` takes O(segments) once. After that, no call of the stream costs more for a larger corpus.
+    `hseq_stream` itself takes O(segments) time. After that, the time of a call of the stream does not depend on
+    the size of the corpus.
 
     Args:
-        level: uint8[segments], the numbers of `pyfast.corpus.Level`; segments in depth-first order.
-        parent: int32 or int64 [segments], -1 for none.
-        subtree_end: int32 or int64 [segments], the number after the last segment inside
-            each. None: computed from `parent`.
-        priority: Levels, best first.
+        level: uint8[segments], the level of each segment (`pyfast.corpus.Level`), in depth-first order.
+        parent: int32 or int64 [segments], the segment directly above each segment, or -1.
+        subtree_end: int32 or int64 [segments], for each segment the number after the last segment inside it. None:
+            computed from `parent`.
+        priority: The levels of segments that questions see, the first level first.
         tombstones: [segments], 1 for deleted segments. None: nothing is deleted.
-        order: (order, starts) of an earlier stream over the same columns, to save time. Columns can be mapped
-            files larger than memory. The op checks only the parts that it reads.
+        order: (order, starts) of an earlier stream over the same columns, to save time. Columns can be
+            memory-mapped files, even larger than memory. The op checks only the parts that it reads.
 
     Returns:
         The stream. It makes cursors and their windows.
@@ -340,15 +344,15 @@ def hseq_stream(
 
 
 def subtree_ends(parent: npt.ArrayLike) -> Int64:
-    """int64[segments]: the number after the last segment inside each, from `parent` in depth-first order.
+    """Compute from `parent`, for each segment, the number after the last segment inside it: int64[segments].
 
-    Raises `ArrayError` if they are not in that order.
+    Raises `ArrayError` if the segments are not in depth-first order.
     """
     return call(_native.hseq_subtree_ends, parent=integers("parent", parent))
 
 
 def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> None:
-    """Raise `ArrayError` unless `subtree_end` is what `subtree_ends` gives. Needs no additional memory."""
+    """Raise `ArrayError` if `subtree_end` is not what `subtree_ends` returns. Needs no additional memory."""
     call(
         _native.hseq_check_subtree_ends,
         parent=integers("parent", parent),
@@ -384,7 +388,7 @@ def hseq_stream_reference(
     deleted: Iterable[int] = (),
     prior: Sequence[int] = (),
 ) -> Iterable[int]:
-    """The stream of one cursor, in plain Python."""
+    """Compute the stream of one cursor in plain Python."""
     levels = np.asarray(level)
     order = [*prior, *(int(i) for one in priority for i in np.flatnonzero(levels == one))]
     gone = set(deleted)
@@ -392,13 +396,13 @@ def hseq_stream_reference(
 
 
 def window_reference(stream: Iterable[int], selected: Iterable[int], width: int) -> list[int]:
-    """The window of one cursor on the result of `hseq_stream_reference`."""
+    """Compute the window of one cursor, from the result of `hseq_stream_reference`."""
     taken = set(selected)
     return list(islice((segment for segment in stream if segment not in taken), width))
 
 
 def neighbors_reference(level: npt.ArrayLike, parent: npt.ArrayLike, segment: int, kind: Neighbors) -> list[int]:
-    """The neighbours of one segment, in NumPy: one pass over all segments."""
+    """Compute the neighbours of one segment in NumPy, by one pass over all segments."""
     levels, parents = np.asarray(level), np.asarray(parent)
     above = int(parents[segment])
     siblings = np.flatnonzero(parents == above)

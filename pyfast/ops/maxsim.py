@@ -1,4 +1,4 @@
-"""maxsim: the late-interaction score of documents whose every token has a vector."""
+"""maxsim: the late-interaction score of documents. Each token of a query or document has a vector."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def maxsim(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Float32:
-    """Late interaction: for each pair (query, document) the sum, over the query's tokens, of the largest product
-    with a token of the document.
+    """Compute the late-interaction score of each pair (query, document). Each token of the query adds its largest
+    product with a token of the document.
 
     The score of query i and document j is Σ_q max_d ⟨q, d⟩ over the tokens q of i and d of j (ColBERT, equation
-    3). Tokens are float32, or int8 with a `scale` for each. With int8, the op first chooses d by products of
-    integers, with q rounded to 7 bits. Then it computes ⟨q, d⟩ in float32 from q itself. The processor's
-    instructions for the products are chosen at run time; the bits of the result do not depend on them.
+    3). The vectors of tokens are float32, or int8 with one scale for each token. With int8, the op first finds the
+    best d with q rounded to 7 bits. Then it computes ⟨q, d⟩ in float32 from q itself. The op chooses the
+    processor's instructions at run time. The result is the same, bit for bit, with all of them.
 
     Args:
         queries: float32[Q, D], the vectors of all queries' tokens.
@@ -37,12 +37,12 @@ def maxsim(
         tokens: float32[T, D] or int8[T, D], the vectors of all documents' tokens. D is at most 65,536.
         token_offsets: int64[documents + 1], where each document begins.
         pairs: int64[N, 2], a query and a document for each score. The op reads only the documents in these pairs.
-        scales: float32[T], with int8 tokens: a token's vector is its scale times its numbers. Not negative.
-        threads: See `thread_count`; None takes the setting of the process.
+        scales: float32[T], only with int8 tokens, at least 0. A vector is its scale times its int8 numbers.
+        threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.
 
     Returns:
-        float32[N]; -inf for a document without tokens, 0 for a query without tokens.
+        float32[N], a score for each pair. -inf if the document has no tokens, 0 if the query has none.
 
     Raises:
         ArrayError: An array is malformed, or a number in use is not finite.
@@ -92,6 +92,6 @@ def _matrix(name: str, value: Any, dtype: type[np.generic]) -> tuple[npt.NDArray
 
 
 def maxsim_reference(query: npt.NDArray[Any], document: npt.NDArray[Any]) -> float:
-    """The score of one pair, [tokens, D] each, in float64."""
+    """Compute the score of one pair in float64. Query and document are arrays [tokens, D]."""
     products = np.asarray(query, np.float64) @ np.asarray(document, np.float64).T
     return float(products.max(axis=1, initial=-np.inf).sum())

@@ -1,4 +1,4 @@
-"""narrate: pools as the text that the LLM reads."""
+"""narrate: write pools as the text that the LLM reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
         lines: (offsets int64[documents + 1], uint8): the line of each document, in UTF-8.
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents.
-        characters: The maximum number of characters in a pool's text. If not even the first line fits, it is cut.
+        characters: The maximum number of characters in a pool's text. A first line that is longer is cut.
 
     Returns:
         One text for each pool.
@@ -48,7 +48,7 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
 
 
 def narrate_reference(lines: Iterable[str], characters: int) -> str:
-    """The text of one pool, given the lines of its documents."""
+    """Write the text of one pool, from the lines of its documents."""
     chosen: list[str] = []
     for number, line in enumerate(lines, start=1):
         numbered = f"[{number}] {line}"

@@ -24,31 +24,31 @@ def pagerank(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Float32:
-    """PageRank of each node; the ranks of a pool add up to 1.
+    """Compute the PageRank of each node. The ranks of a pool add up to 1.
 
         rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u
                  + (1 - damping + damping * stuck) * restart_v
 
-    total_u is the sum of the weights of u's edges. stuck is the rank of all nodes with a total of 0: from them,
-    the walk restarts. Edges lead from a row to its indices; a self-loop is an edge like any other.
+    total_u is the sum of the weights of u's edges. stuck is the sum of the ranks of all nodes with a total of 0,
+    where the walk restarts. Edges lead from a row to its indices. A self-loop is an edge like any other.
 
     The op uses power iteration in float64. Ctrl-C takes effect between two steps.
 
     Args:
         g: The graphs of P pools with N nodes.
-        damping: In [0, 1).
-        personalization: N numbers of at least 0: `restart` is in proportion to them. None, or if all numbers of a
-            pool are 0: `restart` is uniform over the pool.
-        tolerance: A pool has converged if a step changes its ranks by at most this, added up over the pool. The
-            remaining error is at most tolerance * damping / (1 - damping).
-        max_iterations: Maximum number of steps for a pool. Each step multiplies the error by at most `damping`, so
-            with the defaults 118 steps are enough for any graph. If a pool needs more than the maximum, the op
-            returns the ranks of its last step.
+        damping: The probability that the walk follows an edge and does not restart, in [0, 1).
+        personalization: N numbers of at least 0. `restart` is in proportion to them. If it is None, or all numbers
+            of a pool are 0, `restart` is uniform over the pool.
+        tolerance: A pool has converged if a step changes its ranks by at most this number, added up over the pool.
+            The remaining error is at most tolerance * damping / (1 - damping).
+        max_iterations: Maximum number of steps for a pool. If a pool needs more, the op returns the ranks of its
+            last step. Each step multiplies the error by at most `damping`. So with the defaults, 118 steps are
+            enough for any graph.
         threads: See `pyfast.ops`.
-        backend: As in `evidence_graph`; "auto" follows the graph's arrays.
+        backend: As in `evidence_graph`.
 
     Returns:
-        float32[N].
+        float32[N], the rank of each node.
 
     Raises:
         ArrayError: The graph, `personalization` or a number is malformed.
@@ -95,7 +95,7 @@ def pagerank(
 def pagerank_reference(
     weights: npt.ArrayLike, damping: float = 0.85, personalization: npt.ArrayLike | None = None
 ) -> npt.NDArray[Any]:
-    """The ranks of one pool's adjacency matrix in float64, solved as a linear system."""
+    """Compute the ranks in one pool in float64, as the solution of a linear system."""
     edges = np.asarray(weights, dtype=np.float64)
     n = len(edges)
     restart = np.ones(n) if personalization is None else np.asarray(personalization, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""prune: the nodes of a ranked pool that make the context."""
+"""prune: choose which nodes of a ranked pool the LLM reads."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ def prune(
     max_nodes: int = 10,
     per_kind: int = 2,
 ) -> tuple[Int64, Int32]:
-    """Choose the nodes of each ranked pool that make the context.
+    """Choose which nodes of each ranked pool the LLM reads (the context).
 
-    The op keeps nodes in this order, up to `max_nodes`:
+    The op takes nodes in this order, until it has `max_nodes`:
 
     1. the best `per_kind` passages and the best `per_kind` table rows
     2. the `min_nodes` best nodes
     3. all nodes that score at least the mean of the pool
 
-    If scores are equal, the node that was retrieved first comes first.
+    If scores are equal, the node that is earlier in the pool comes first.
 
     Args:
-        score: float32[N], such as `graph_rank` gives it.
+        score: float32[N], such as the result of `graph_rank`.
         is_table: [N], 1 for table rows, 0 for passages.
         pool_offsets: int64[P + 1], where each pool begins.
-        min_nodes: Minimum number of nodes that a pool keeps, if it has enough.
-        max_nodes: Maximum number of nodes that a pool keeps. Nodes that come earlier in the order above have
-            priority.
-        per_kind: Minimum number of passages, and of table rows, that a pool keeps, if it has enough.
+        min_nodes: Minimum number of nodes to keep, if the pool has enough.
+        max_nodes: Maximum number of nodes to keep.
+        per_kind: Minimum number of passages, and minimum number of table rows, to keep if the pool has enough.
 
     Returns:
-        (offsets int64[P + 1], nodes int32): of each pool, best first, by position in the pool.
+        (offsets int64[P + 1], nodes int32). A node is its position in the pool. The nodes of each pool are best
+        first.
 
     Raises:
         ArrayError: An array or a number is malformed.
@@ -62,7 +62,7 @@ def prune(
 def prune_reference(
     score: npt.ArrayLike, is_table: npt.ArrayLike, min_nodes: int = 5, max_nodes: int = 10, per_kind: int = 2
 ) -> list[int]:
-    """The nodes of one pool, in plain Python."""
+    """Choose the nodes of one pool in plain Python."""
     scores = np.asarray(score, dtype=np.float32).astype(np.float64)
     tables = np.asarray(is_table, dtype=bool)
     ranked = sorted(range(len(scores)), key=lambda v: -scores[v])

@@ -1,4 +1,4 @@
-"""Weighted degree centrality of the evidence graph, in closed form: no edge is built."""
+"""Weighted degree centrality of the evidence graph, computed by a formula without building the edges."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ def weighted_degree(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Float32:
-    """Weighted degree: for each node the sum of its edges' weights in the unpruned evidence graph of its pool.
+    """Compute the weighted degree of each node: the sum of its edges' weights in the evidence graph of its pool.
 
-    df_t is the number of the pool's documents that hold t, and S_t the sum of their weights:
+    The graph has all edges: no `threshold` and no `top_k`. df_t is how many documents of the pool have term t, and
+    S_t is the sum of the weights of t in them. The degree of document i is:
 
     - "sum": the sum over t in i of (df_t - 2) * x_it + S_t
     - "dot": the sum over t in i of x_it * (S_t - x_it). The op computes S_t - x_it as a sum, without subtraction
 
-    Both weights take O(nnz) time. "min" and a `numba.cfunc` take a pass over all edges.
+    These two take time in proportion to the stored entries of X. "min" and a `numba.cfunc` need a pass over all
+      edges.
 
     Args:
         X: The forward index, documents x terms.
@@ -44,7 +46,7 @@ def weighted_degree(
         backend: As in `evidence_graph`.
 
     Returns:
-        float32[N].
+        float32[N], the degree of each node.
 
     Raises:
         ArrayError: An array is malformed, or a weight is negative or not finite.
@@ -78,5 +80,5 @@ def weighted_degree(
 def weighted_degree_reference(
     X: Csr, pool: npt.ArrayLike, weight: EdgeWeight | CFunc = "sum", idf: Idf = "corpus"
 ) -> npt.NDArray[Any]:
-    """The degrees of one pool: row sums of the dense adjacency."""
+    """Compute the degrees of one pool: the row sums of the dense adjacency matrix."""
     return np.asarray(evidence_graph_reference(X, pool, weight, idf=idf).sum(axis=1))

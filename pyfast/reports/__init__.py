@@ -1,4 +1,4 @@
-"""Runs as web pages."""
+"""Show runs as web pages and as text."""
 
 from pyfast.reports.as_text import show, wrong_questions
 from pyfast.reports.serving import view

@@ -1,8 +1,8 @@
 """The data of a report: a list of all questions, and the details of each, in compressed chunks.
 
-In a chunk, each question is a gzip member, so that a page can unpack a single question. The list of questions has
-a column for each field. Its columns `chunk`, `start` and `size` give the place of a question's details. Documents
-that several questions show have their own chunks.
+A chunk is a file that has a gzip member for each question, so that a page can unpack a single question. The list
+of questions has a column for each field. Its columns `chunk`, `start` and `size` say where the details of a
+question are. Documents are in chunks of their own, because several questions can show the same document.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ CHUNK = 256
 LISTED = 4096
 """The maximum number of questions in one file of the list"""
 SHOWN = 160
-"""The maximum number of characters of a text in the list"""
+"""The maximum number of characters of each text in the list"""
 _LEVEL = 2  # of gzip: higher ones take twice the time and give a tenth
 
 
 DOCUMENTS = 4_000_000
-"""Bytes after which another file of parts of documents begins"""
+"""If a file of parts of documents has this many bytes, the next part goes into a new file"""
 
 
 class _Documents:
@@ -76,9 +76,9 @@ class RunData:
         metrics: Sequence[str | Metric] | None = None,
         prices: Prices | None = None,
     ) -> None:
-        """Begin the data of the run `path` in the folder `out`.
+        """Start to write the data of the run `path` into the folder `out`.
 
-        Raises `InputError` if the folder has no run, or if `prices` lacks one of its models.
+        Raises `InputError` if the folder has no run, or if `prices` does not have one of its models.
         """
         self.reader = RunReader(path)
         self._currency = None if prices is None else prices.currency
@@ -94,13 +94,13 @@ class RunData:
 
     @property
     def done(self) -> int:
-        """How many questions are in the folder."""
+        """How many questions have been written into the folder."""
         return self._done
 
     def update(self) -> dict[str, Any]:
         """Write the questions that have ended since the last call, and return the run's part of the manifest.
 
-        Raises `InputError` if the run is damaged, or the gold does not fit.
+        Raises `InputError` if the run is damaged, or the gold has none of its questions.
         """
         status = self.reader.run.status
         scores = self._scores() if status.ended else Scores()

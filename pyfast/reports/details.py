@@ -1,4 +1,4 @@
-"""Everything that a page shows of one question, in JSON types."""
+"""Collect everything that a page shows about one question, in JSON types."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ PlaceOf = Callable[[Part], Any]
 def details_of(
     entries: Sequence[Entry], reader: RunReader, scores: Scores, finder: PassageFinder, parts: PlaceOf
 ) -> list[dict[str, Any]]:
-    """Everything about each question: its record, gold, path, passages, calls and stages.
+    """Collect everything about each question: its record, gold, path, passages, calls and stages.
 
-    `parts` says for each part of a document where a page finds it.
+    `parts` is a function that says where a page finds a part of a document.
     """
     records = [entry.record for entry in entries]
     evidence = [[(one.segment, one.score) for one in record.evidence] for record in records]
@@ -145,7 +145,7 @@ def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:
 def question_of(
     run: Path, id: str, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
 ) -> dict[str, Any]:
-    """One question of a run's folder. Raises `InputError` if no such question has ended."""
+    """Read one question of a run's folder. Raises `InputError` if no such question has ended."""
     reader = RunReader(run)
     finder = PassageFinder(index_of(run))
 

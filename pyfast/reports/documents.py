@@ -1,4 +1,4 @@
-"""The documents around passages, in parts that a page loads when a reader asks for one."""
+"""The documents from which passages come. A page loads a part of a document when its reader asks for it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ AROUND = 2_000
 """The number of characters shown before and after the part"""
 ROWS = 50
 TRIPLES = 128
-"""The number of triples in a part. Up to `_MOST` more follow, because a segment can continue beyond the part"""
+"""The number of triples in a part. The part can have up to `_MOST` more, if a segment continues beyond its end"""
 _MOST = 64
 
 
 class Part(NamedTuple):
-    """A part of a document: its text, rows or triples around a place."""
+    """A part of a document: the text, rows or triples around a passage."""
 
     source: int
     number: int
@@ -31,7 +31,9 @@ class Part(NamedTuple):
 
 
 def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
-    """The part that contains a segment, and the half-open range of the segment's characters, rows or triples."""
+    """Find the part that contains a segment, and which characters, rows or triples belong to the segment (a
+    half-open range).
+    """
     source = int(corpus.source[segment])
     start, end = int(corpus.start[segment]), int(corpus.end[segment])
     size = TEXT
@@ -48,7 +50,7 @@ def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
 def content_of(corpus: Corpus, part: Part) -> dict[str, Any]:
     """The part in JSON types.
 
-    `from` is the number of its first character, row or triple. `of` is the number of all of them.
+    `from` is the number of its first character, row or triple. `of` is how many the whole document has.
     """
     source, number = part
     root = int(corpus.roots[source])

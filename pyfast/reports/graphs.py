@@ -1,4 +1,4 @@
-"""The evidence graphs of a question of `n2n`, computed again from the run's index."""
+"""Compute the evidence graphs of a question of `n2n` again, from the run's index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRONGEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The nodes of one graph before pruning, in the order of retrieval."""
+    """The nodes of one evidence graph before pruning, in the order of retrieval."""
 
     step: str
     query: str
@@ -32,7 +32,7 @@ class Pool:
 
 
 def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
-    """The pools of n2n's steps: each hop that was pruned, and the final graph."""
+    """Find the pools of n2n's steps: one for each hop whose pool was pruned, and one for the final graph."""
     evidence = steps[-1].lists[-1].segments
     pools = []
     for step in steps:
@@ -49,8 +49,8 @@ def graphs_of(
 ) -> list[list[dict[str, Any]]]:
     """The graph of each pool of some questions: the kept nodes, and the strongest edges with their shared terms.
 
-    It is the same graph that the run's ranking used. `bridge_rank` uses a graph without the terms of the question,
-    `graph_rank` a graph with all terms. If the index is gone, there are no graphs.
+    It is the same graph that the run used for its ranking. `bridge_rank` uses a graph without the terms of the
+    question, and `graph_rank` a graph with all terms. If the index no longer exists, there are no graphs.
     """
     graphs: list[list[dict[str, Any]]] = [[] for _ in asked]
     index = finder.index

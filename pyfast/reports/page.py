@@ -1,4 +1,4 @@
-"""The page: HTML, script and style from the package, with a Content-Security-Policy."""
+"""The files of the page: HTML, script and style from the package. The HTML has a Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write_page(out: Path, title: str) -> None:
 
 
 def single_page(title: str, details: dict[str, Any]) -> str:
-    """One question as one file that opens from the disk."""
+    """Make a page with one question, as one file that a browser can open from the disk."""
     parts = ((STATIC / "vendor" / VENDOR[0]).read_text(encoding="utf-8"), script())
     scripts = [part.replace("</script", "<\\/script").replace("<!--", "<\\!--") for part in parts]
     allowed = " ".join(_digest(part) for part in scripts)

@@ -1,4 +1,4 @@
-"""The passages that a trace names by their ids, from the run's index and from the record itself."""
+"""Find the passages that a trace names by their ids, in the run's index and in the record itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyfast.reports.paths import SEGMENT
 from pyfast.retrieval import Index
 
 EXCERPT = 160
-"""The maximum number of characters of a passage that no list kept"""
+"""The maximum number of characters shown of a passage that no step kept"""
 _LOG = logging.getLogger("pyfast")
 
 
@@ -40,11 +40,10 @@ class Passage:
 
 
 def index_of(run: Path) -> Index | None:
-    """The index with which a run was answered, if it is still at its place.
+    """Open the index that a run searched, if it still exists.
 
-    It is opened at the run's commit, if that is still there.
-
-    If the index is missing or cannot be opened, the function logs a warning.
+    The index is opened at the run's commit, if the index still has it. If the index is missing or cannot be opened,
+    the function logs a warning.
     """
     if not recorded_value(run, "places", "index"):
         return None
@@ -76,7 +75,9 @@ class PassageFinder:
         return self._index
 
     def find(self, ids: Iterable[str], whole: Iterable[str], record: Record) -> dict[str, Passage]:
-        """The passages with these ids; unknown ids are left out. Passages in `whole` have their complete text."""
+        """Find the passages with these ids. Unknown ids are left out. Passages in `whole` get their complete
+        text.
+        """
         shown = _of_evidence(record)
         all_text = set(whole)
         for id, segment in self.segments([*ids, *(id for id, one in shown.items() if not one.title)]).items():
@@ -85,7 +86,7 @@ class PassageFinder:
         return shown
 
     def look_for(self, uris: Iterable[str]) -> None:
-        """Find all these documents in one pass, for `source`."""
+        """Find all these documents in one pass over the index. Then `source` knows them."""
         wanted = [uri for uri in dict.fromkeys(uris) if uri not in self._sources]
         if self._index is None or not wanted:
             return
@@ -140,8 +141,9 @@ def _of_evidence(record: Record) -> dict[str, Passage]:
 def as_json(
     passages: Mapping[str, Passage], spans: Mapping[str, tuple[str, list[int]]]
 ) -> dict[str, dict[str, Any]]:
-    """The passages in JSON types, with their places in their documents. Fields that a passage does not have are
-    left out.
+    """Write the passages in JSON types, with their places in their documents.
+
+    Fields that a passage does not have are left out.
     """
     return {
         id: {

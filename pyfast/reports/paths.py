@@ -13,14 +13,14 @@ SEGMENT = re.compile("[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of segments at one point of the path, best first."""
+    """A list of segments that a step had at one point, best first."""
 
     name: str
     segments: tuple[str, ...]
     chosen: bool = False
     """Whether this list has the segments that the step kept.
 
-    A segment of an earlier list that is missing here was lost here
+    If a segment is in the list before but not in this one, this list lost it
     """
     scores: tuple[float | None, ...] = ()
     """The score of each segment. Empty if the trace has none"""
@@ -44,7 +44,7 @@ class GoldPath:
 
     uri: str
     ranks: tuple[tuple[str, str, int | None, int], ...]
-    """(step, list, rank from 1 or None, length of the list) in the order of the path"""
+    """(step, list, rank from 1 or None, length of the list) for each list, in the order of the path"""
     outcome: str
     """A sentence that says where the document was found or lost"""
     reached: bool
@@ -79,7 +79,7 @@ def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | No
 
 
 def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, str]) -> list[GoldPath]:
-    """Where each gold document was found or lost. `uri_of` has the uris of the segments that the steps name."""
+    """Say where each gold document was found or lost. `uri_of` has the uris of the segments in the steps."""
     return [_gold_path(steps, uri, uri_of) for uri in dict.fromkeys(uris)]
 
 

@@ -26,17 +26,17 @@ class Entry:
     """One question of a run that has ended."""
 
     number: int
-    """The question's number among the answers"""
+    """The position of the question among the answers, from 0"""
     record: Record
     question: Question | None
     """The question. None if the file of questions is gone"""
     ledger: Mapping[str, Any]
-    """As `Ledger.as_row` writes it. Empty if it is damaged"""
+    """The ledger, as `Ledger.as_row` writes it. Empty if it is damaged"""
     calls: tuple[LLMCall, ...]
 
 
 class RunReader:
-    """Reads a run's folder, also while it runs."""
+    """Reads a run's folder, also while the run is in progress."""
 
     def __init__(self, path: Path) -> None:
         """Open a run. Raises `InputError` if the folder has no run."""
@@ -55,7 +55,7 @@ class RunReader:
         return self._turns[question.conversation]
 
     def entries(self, first: int = 0) -> Iterator[Entry]:
-        """The questions whose answers are written, from this place on.
+        """Yield the questions whose answers are written, from this position on.
 
         Raises `InputError` for a damaged run.
         """
@@ -69,7 +69,7 @@ class RunReader:
             yield Entry(number, record, self.questions.get(id), ledger, tuple(calls))
 
     def entry(self, id: str) -> Entry:
-        """One question. Raises `InputError` if no such question has ended."""
+        """Read one question. Raises `InputError` if no such question has ended."""
         for number, record in enumerate(self.run.records):
             if record.id == id:
                 return next(self.entries(number))

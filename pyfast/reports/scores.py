@@ -40,9 +40,10 @@ class Scores:
 
 
 def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None) -> Scores:
-    """Score a run. Without `gold`, it uses the gold beside or in the run's questions. If there is none, it warns.
+    """Score a run. Without `gold`, the gold comes from the run's questions, or from gold.jsonl in their folder.
 
-    Raises `InputError` if the gold that was given does not fit.
+    If there is no gold, the function logs a warning. Raises `InputError` if you give gold that has none of the
+    run's questions.
     """
     try:
         lines = gold_of(run, gold)
@@ -57,6 +58,6 @@ def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] 
 
 
 def wrongness(figures: Mapping[str, float | None]) -> float:
-    """How wrong an answer is, from 0 to 1, by the first figure that the question has."""
+    """How wrong an answer is, from 0 to 1: 1 minus the first figure that the question has."""
     value = next((one for one in figures.values() if one is not None), None)
     return 0.0 if value is None else 1.0 - min(max(value, 0.0), 1.0)

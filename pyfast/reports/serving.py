@@ -1,4 +1,4 @@
-"""`pyfast.view`: runs as web pages on this machine, even while they are in progress."""
+"""`pyfast.view`: show runs as web pages on this machine, even while they are in progress."""
 
 from __future__ import annotations
 
@@ -46,16 +46,17 @@ def view(
     seconds.
 
     Args:
-        runs: As for `pyfast.report`.
-        gold: As for `pyfast.evaluate`.
-        metrics: As for `pyfast.evaluate`.
-        prices: As for `pyfast.report`.
-        port: The port on 127.0.0.1. 0 takes a free one.
-        on_start: Called with the page's address when it can be opened.
-        stop: Once it is set, the server ends.
+        runs: As in `pyfast.report`.
+        gold: As in `pyfast.evaluate`.
+        metrics: As in `pyfast.evaluate`.
+        prices: As in `pyfast.report`.
+        port: The port on 127.0.0.1. 0: a free port.
+        on_start: A function that is called with the address of the page, when it can be opened.
+        stop: After you set this event, the server ends.
 
     Raises:
-        InputError: A run is in memory or damaged, the gold does not fit, or the price list lacks a model.
+        InputError: A run is in memory or damaged, the gold has none of its questions, or the price list does not
+            have a model.
         OSError: Another program uses the port.
 
     Example:
@@ -160,15 +161,15 @@ class _Handler(SimpleHTTPRequestHandler):
         return super().send_head()
 
     def list_directory(self, path: Any) -> Any:
-        """There is nothing to see in a folder."""
+        """Refuse to list a folder."""
         return self.send_error(HTTPStatus.NOT_FOUND)
 
     def end_headers(self) -> None:
-        """No guessing of types, no frames, no copies."""
+        """Forbid browsers to guess types, to show the page in a frame, and to store copies."""
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("X-Frame-Options", "DENY")
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Requests are no news."""
+        """Do not log requests."""

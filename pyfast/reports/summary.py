@@ -1,4 +1,4 @@
-"""The first screen: the configuration of the run, and figures over all of its questions."""
+"""The first screen of a report: the configuration of the run, and figures over all its questions."""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ class Series:
     ids: list[str] = field(default_factory=list)
     texts: list[str | None] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
-    """Seconds since the epoch"""
+    """When each question ended, in seconds since the epoch"""
     seconds: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     wrong: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
-    """The mean number of LLM calls in progress"""
+    """The mean number of LLM calls in progress, for each question"""
     worked: list[float] = field(default_factory=list)
-    """The mean number of questions in a batch of other work"""
+    """The mean number of questions in a batch of work other than LLM calls, for each question"""
     money: Counter[str] = field(default_factory=Counter)
-    """Of each stage, if there are prices"""
+    """The money of each stage. Empty without a price list"""
     paid: list[float] = field(default_factory=list)
-    """Of each question"""
+    """The money of each question"""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(state, reason) of the questions without an answer"""
 
     def add(
         self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float, money: Mapping[str, float]
     ) -> None:
-        """Add one question: its row in the list, its ledger, how wrong its answer is, the money of its stages."""
+        """Add one question: its row in the list, its ledger, how wrong its answer is, and the money of its
+        stages.
+        """
         self.ids.append(row["id"])
         self.texts.append(row["question"])
         self.seconds.append(row["seconds"] or 0.0)
@@ -75,7 +77,7 @@ class Series:
         }
 
     def over_time(self) -> list[dict[str, float]]:
-        """Throughput and batch sizes over the run's time; empty if the ledgers have no times."""
+        """Throughput and batch sizes over the run's time. Empty if the ledgers have no times."""
         ends = np.asarray(self.ends)
         timed = ends > 1
         if not timed.any():
@@ -93,7 +95,7 @@ class Series:
         return [dict(zip(bins, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def latencies(self) -> list[dict[str, float]]:
-        """A histogram of the seconds that questions took."""
+        """A histogram of how many seconds questions took."""
         seconds = np.asarray([one for one in self.seconds if one > 0])
         if not len(seconds):
             return []
@@ -107,7 +109,9 @@ class Series:
 def summary_of(
     status: Status, scores: Scores, series: Series, configuration: Mapping[str, Any], currency: str | None
 ) -> dict[str, Any]:
-    """The first screen of one run, in JSON types. `currency`: of the prices, if there are any."""
+    """Make the first screen of one run, in JSON types. `currency` is the currency of the prices, if there are
+    any.
+    """
     return {
         "configuration": {name: table for name, table in configuration.items() if name not in HIDDEN},
         "questions": status.questions,

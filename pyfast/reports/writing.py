@@ -1,4 +1,4 @@
-"""`pyfast.report`: runs as a static folder for any web server."""
+"""`pyfast.report`: write runs as web pages, into a static folder for any web server."""
 
 from __future__ import annotations
 
@@ -32,27 +32,29 @@ def report(
     prices: str | Path | Prices | None = None,
     single: str | None = None,
 ) -> Path:
-    """Write runs as web pages: a static folder that needs no network.
+    """Write runs as web pages into a static folder. The pages need no network.
 
     The folder has the page (`index.html`, `app.js`, `style.css`, `vendor/`), a manifest, and the data in
     compressed chunks. The page loads a chunk when it needs it. Any web server can serve the folder. If you open it
     from the disk, a browser loads no data: use `pyfast view` for a run on this machine.
 
     Args:
-        runs: A run, or several over the same questions to compare; or their folders.
-        out: The folder to write. If it has a report, the new one replaces it.
-        gold: As for `pyfast.evaluate`. None: the gold beside or in the questions, if there is any.
-        metrics: As for `pyfast.evaluate`.
+        runs: A run, or several runs over the same questions, which are then compared. You can also give their
+            folders.
+        out: The folder to write. If it has a report already, the new report replaces it.
+        gold: As in `pyfast.evaluate`. None: the gold in the questions, or in gold.jsonl in their folder, if there
+            is any.
+        metrics: As in `pyfast.evaluate`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`), for the money of each stage.
-        single: The id of a question. `out` is then one file with this question of one run, which you can open from
-            the disk.
+        single: The id of a question. Then `out` is one HTML file with only this question, which you can open from
+            the disk. There must be one run.
 
     Returns:
         The folder, or the file.
 
     Raises:
-        InputError: A run is in memory or damaged, the gold does not fit, the price list lacks a model, or `out`
-            has something else.
+        InputError: A run is in memory or damaged, the gold has none of its questions, the price list does not have
+            a model, or `out` has files that are not a report.
 
     Example:
         >>> import pyfast
@@ -94,7 +96,9 @@ def _write_single(
 
 
 def folders_of(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Path]:
-    """The folders of runs. Raises `InputError` if there is none, one is in memory, or one is given twice."""
+    """Return the folders of runs. Raises `InputError` if there is none, one is in memory, or one is given
+    twice.
+    """
     given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     folders = [run.path if isinstance(run, Run) else Path(run) for run in given]
     known = [folder for folder in folders if folder is not None]
@@ -106,7 +110,7 @@ def folders_of(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Path
 
 
 def title_of(folders: Sequence[Path]) -> str:
-    """The title of a page about these runs."""
+    """Make the title of a page about these runs."""
     return f"{', '.join(folder.resolve().name for folder in folders)} – pyfast"
 
 
@@ -116,7 +120,9 @@ def differences(
     metrics: Sequence[str | Metric] | None,
     parts: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The differences between runs, as from `pyfast.compare`. Empty without scores or with one run."""
+    """The differences between runs, as `pyfast.compare` finds them. Empty if there are no scores, or only one
+    run.
+    """
     if len(folders) < 2 or not all(part["scores"] for part in parts):
         return []
     names = {str(folder): part["name"] for folder, part in zip(folders, parts, strict=True)}
@@ -127,6 +133,8 @@ def differences(
 def write_manifest(
     out: Path, runs: Sequence[dict[str, Any]], differences: Sequence[dict[str, Any]], live: bool = False
 ) -> None:
-    """Write the manifest: the first screen, and the places of all other data. `live`: it will change."""
+    """Write the manifest: the first screen, and where all other data is. `live` says that the data will still
+    change.
+    """
     manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": runs, "differences": differences}
     write_atomically(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))

@@ -1,4 +1,6 @@
-"""pyfast over HTTP, in the form of OpenAI's API. It uses only the public API, and needs the extra `server`."""
+"""pyfast over HTTP, with the paths and formats of OpenAI's API. It uses only pyfast's public API, and needs the
+extra `server`.
+"""
 
 from pyfast.extras import explained
 

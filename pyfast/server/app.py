@@ -1,4 +1,4 @@
-"""The ASGI application."""
+"""The ASGI application of the server."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def create_app(
     """Make the application that `serve` runs, for an ASGI server of your own.
 
     Args:
-        index: As in `serve`, like all arguments down to `grace`.
+        index: As in `serve`, like all arguments up to and including `grace`.
         llm: The models.
-        llm_options: Their options.
+        llm_options: Options of the models.
         systems: Names of systems, or their settings by name.
         concurrency: How many questions are in progress at once.
         budget: Limits of each question.
-        outage: How many minutes to wait for a model that answers no call.
+        outage: How many minutes to wait if a model answers no call.
         prompts: Prompts that replace the systems' own.
-        follow_ups: How systems for single questions get the later turns of a conversation.
+        follow_ups: How a system that answers single questions gets the later turns of a conversation.
         limits: Limits of requests.
         jobs: A folder for files and batches.
-        grace: Seconds that a batch's questions in progress may take when the server ends.
+        grace: How many seconds the questions of a batch in progress may still take when the server ends.
         keys: API keys. If there are none, the server requires no key.
         hosts: The host names that requests may use. None: any.
 
@@ -82,8 +82,8 @@ def create_app(
         The application. Its lifespan starts and stops the models.
 
     Raises:
-        InputError: An argument does not fit.
-        IndexFormatError: A folder has no index, or a damaged one.
+        InputError: An argument is not valid.
+        IndexFormatError: A folder has no index, or its index is damaged.
 
     Example:
         >>> from pyfast.server import create_app

@@ -1,4 +1,4 @@
-"""`/v1/batches`: each batch is the folder of a run, which stays when the server ends.
+"""`/v1/batches`. Each batch has a folder with a run, which stays when the server ends.
 
     JOBS/files the uploads, and the results of batches
     JOBS/batches/ID      batch.json, the questions, and the run
@@ -67,7 +67,7 @@ class Batch:
     object: str = "batch"
 
     def moved(self, status: State, **values: Any) -> Batch:
-        """The batch with a new state, which starts now."""
+        """Return the batch with a new state, and the current time for it."""
         entered: dict[str, Any] = {f"{status}_at": int(time.time())}
         return replace(self, status=status, **entered, **values)
 
@@ -89,7 +89,9 @@ class Batches:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work on unfinished batches while the block runs. Later blocks can continue them."""
+        """Work on unfinished batches while the `with` block runs. Batches that it does not finish can continue in
+        a later block.
+        """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
             batch = Batch(**orjson.loads(path.read_bytes()))
             self._known[batch.id] = batch
@@ -110,7 +112,7 @@ class Batches:
     def create(
         self, input_file_id: str, endpoint: str, window: str, metadata: dict[str, str] | None, key: str | None
     ) -> Batch:
-        """Start a batch. If `key` is known, return the batch that was started with it. Raises `ApiError`."""
+        """Start a batch. If a batch was already started with this `key`, return that batch. Raises `ApiError`."""
         name = token_hex(16) if key is None else blake2b(key.encode(errors="replace"), digest_size=16).hexdigest()
         made = Batch(f"batch_{name}", endpoint, input_file_id, window, int(time.time()), metadata)
         before = self._known.get(made.id)
@@ -129,7 +131,7 @@ class Batches:
         return sorted(self._known.values(), key=lambda batch: (-batch.created_at, batch.id))
 
     def get(self, id: str) -> Batch:
-        """A batch. Raises `ApiError` 404."""
+        """Return a batch. Raises `ApiError` 404 if there is none with this id."""
         if id not in self._known:
             raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
         return self._known[id]

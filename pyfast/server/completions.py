@@ -16,7 +16,7 @@ Titles = Callable[[str], str]
 def completion(
     id: str, created: int, model: str, record: Record, title: Titles, cached_tokens: int | None = None
 ) -> dict[str, Any]:
-    """The answer to a question. `cached_tokens` None: not known."""
+    """Make the reply with the answer to a question. `cached_tokens` is None if it is not known."""
     message = {
         "role": "assistant",
         "content": text(record),
@@ -35,12 +35,12 @@ def completion(
 
 
 def text(record: Record) -> str:
-    """The answer, or a text that says that there is none."""
+    """Return the answer, or a text that says that there is no answer."""
     return ABSTAINS if record.answer is None else record.answer
 
 
 def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
-    """The evidence as annotations. Each one covers the whole answer."""
+    """Write the evidence as annotations. Each one applies to the whole answer."""
     end = len(text(record))
     return [
         {
@@ -61,7 +61,7 @@ def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
 
 
 def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
-    """The tokens of all LLM calls."""
+    """Count the tokens of all LLM calls of the question."""
     used = record.usage
     details = {} if cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": cached_tokens}}
     return {
@@ -74,5 +74,5 @@ def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
 
 
 def failure(record: Record) -> ApiError:
-    """The reason why a question failed."""
+    """Make the error that says why a question failed."""
     return ApiError(422, f"the question failed: {record.reason}", "question_failed")

@@ -1,4 +1,4 @@
-"""Errors in the form that OpenAI's clients expect."""
+"""Errors of the server, in the format that OpenAI's clients expect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_
 
 
 class ApiError(Exception):
-    """A request that ends with a status other than 200."""
+    """Raised to end a request with a status other than 200."""
 
     def __init__(
         self, status: int, message: str, code: str, *, param: str | None = None, retry_after: int | None = None
@@ -28,12 +28,12 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
     def body(self) -> dict[str, Any]:
-        """The JSON of the answer."""
+        """The JSON of the error reply."""
         kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> Response:
-        """The answer."""
+        """The HTTP response with the error."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
@@ -41,7 +41,7 @@ class ApiError(Exception):
 
 
 class ClientLeft(ApiError):
-    """The client has left."""
+    """Raised if the client has closed the connection."""
 
     def __init__(self) -> None:
         super().__init__(499, "the client has left", "client_left")
@@ -53,7 +53,7 @@ def _unicode(text: str) -> str:
 
 
 def api_error(error: Exception) -> ApiError:
-    """The error for the client. Details of an unexpected error go only into the log."""
+    """Convert an error to one for the client. Details of an unexpected error go only into the log."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InputError):

@@ -31,7 +31,7 @@ class File:
 
 
 class Files:
-    """Files in a folder. The file ID has the content, ID.json the metadata."""
+    """The files of clients, in a folder. For each file, `ID` has the content and `ID.json` the metadata."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
@@ -40,13 +40,13 @@ class Files:
             part.unlink()
 
     def new_path(self) -> Path:
-        """The path for an unfinished upload. Raises `ApiError` if there are too many files."""
+        """Return a path to which an upload can be written. Raises `ApiError` if there are too many files."""
         if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
             raise ApiError(400, f"there are {self._limit} files; delete some", "too_many_files")
         return self._folder / f".{token_hex(16)}.part"
 
     def add(self, content: Path, filename: str, purpose: str) -> File:
-        """Add an upload."""
+        """Add a finished upload."""
         made = File(f"file-{token_hex(16)}", content.stat().st_size, int(time.time()), filename, purpose)
         content.rename(self._folder / made.id)
         self.note(made)
@@ -62,7 +62,7 @@ class Files:
         return sorted(files, key=lambda file: (-file.created_at, file.id))
 
     def get(self, id: str) -> File:
-        """A file. Raises `ApiError` 404."""
+        """Return a file. Raises `ApiError` 404 if there is none with this id."""
         try:
             if _ID.fullmatch(id):
                 return File(**orjson.loads((self._folder / f"{id}.json").read_bytes()))
@@ -75,14 +75,14 @@ class Files:
         return self._folder / id
 
     def delete(self, id: str) -> None:
-        """Remove a file. Raises `ApiError` 404."""
+        """Remove a file. Raises `ApiError` 404 if there is none with this id."""
         name = self.get(id).id
         (self._folder / f"{name}.json").unlink(missing_ok=True)
         (self._folder / name).unlink(missing_ok=True)
 
 
 def pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
-    """The content of a file, piece by piece."""
+    """Yield the content of a file, piece by piece."""
     with path.open("rb") as file:
         while piece := file.read(size):
             yield piece

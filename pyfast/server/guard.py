@@ -1,4 +1,4 @@
-"""Checks of every request: host name, API key, size and time of the body."""
+"""Check every request: its host name, its API key, and the size and time of its body."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready"})
-"""Paths that need no key, because orchestrators call them"""
+"""Paths that need no key, because orchestrators such as Kubernetes call them"""
 STREAMED = frozenset({"/v1/files"})
 """Paths that read their body piece by piece, with their own limit"""
 
 
 class Guard:
-    """ASGI middleware. It passes a request on when the whole body has arrived."""
+    """ASGI middleware that checks requests. It passes a request to the application when the whole body has
+    arrived.
+    """
 
     def __init__(self, app: Any, limits: Limits, keys: Sequence[str], hosts: Collection[str] | None) -> None:
         """Wrap an application.
 
         Args:
             app: The application.
-            limits: The limits. Only the limits for bodies are used.
-            keys: API keys; none: no key is required.
-            hosts: The host names that requests may use for this server. None: any. This list stops DNS rebinding:
-                a web page in a browser on this machine cannot reach a server without keys under another host name.
+            limits: The server's limits, of which only those for bodies are used.
+            keys: API keys. If there are none, no key is required.
+            hosts: The host names that requests may use for this server. None: any. The list protects a server
+                without keys from DNS rebinding, in which a web page in a browser on this machine reaches the
+                server under another host name.
         """
         self._app = app
         self._limits = limits

@@ -1,4 +1,4 @@
-"""The pages of files and batches."""
+"""The HTTP paths of files and batches."""
 
 from __future__ import annotations
 

@@ -15,31 +15,36 @@ from pyfast.server.errors import ApiError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the server. The tokens, calls and seconds of one question are limited by `budget` in `serve`."""
+    """Limits of the server. The argument `budget` of `serve` limits the tokens, calls and seconds of one
+    question.
+    """
 
     body_bytes: int = 1 << 20
-    """Bytes of a request's body"""
+    """Maximum number of bytes in a request's body"""
     body_seconds: float = 10.0
-    """Seconds in which a body must arrive"""
+    """Maximum number of seconds until a request's body has arrived"""
     question_chars: int = 8192
-    """Characters of one message"""
+    """Maximum number of characters in one message"""
     turns: int = 100
-    """Messages of one conversation"""
+    """Maximum number of messages in one conversation"""
     documents: int = 1000
-    """Passages of one search, documents of one rerank"""
+    """Maximum number of passages in one search, and of documents in one request to rerank"""
     seconds: float = 300.0
-    """Seconds from the arrival of a request to its answer, including the time in the queue"""
+    """Maximum number of seconds from the arrival of a request to its answer, including the time in the queue"""
     file_bytes: int = 200 << 20
-    """Bytes of a file that is uploaded for a batch"""
+    """Maximum number of bytes in a file that is uploaded for a batch"""
     files: int = 1000
-    """Number of files that are kept, including results of batches"""
+    """Maximum number of files on the server, including results of batches"""
     queue: int = 256
-    """Questions that wait while `concurrency` others are in progress. More are refused with status 429"""
+    """Maximum number of questions that wait while `concurrency` others are in progress. Further questions get
+    status 429"""
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
-        """The default limits, in which each limit in `given` replaces the default of the same name. A `Limits` is
-        returned unchanged. Raises `InputError`.
+        """Make limits from the defaults and the limits in `given`, by name.
+
+        A `Limits` object is returned unchanged. Raises `InputError` if there is no such limit or a value is not
+        valid.
         """
         if isinstance(given, Limits):
             return given
@@ -59,7 +64,7 @@ class Limits:
 
 
 class Queue:
-    """Counts the questions in progress, and refuses questions if the queue is full."""
+    """Counts the questions in progress and in the queue, and refuses questions if the queue is full."""
 
     def __init__(self, concurrency: int, limit: int) -> None:
         self.concurrency = concurrency
@@ -69,18 +74,18 @@ class Queue:
 
     @property
     def waiting(self) -> int:
-        """How many of the admitted questions have not started."""
+        """How many of the accepted questions have not started."""
         return max(0, self.admitted - self.concurrency)
 
     def check(self) -> None:
-        """Raise `ApiError` 429 if no place is left."""
+        """Raise `ApiError` 429 if the queue is full."""
         if self.admitted >= self._limit:
             pause = max(1, math.ceil(self._seconds))
             raise ApiError(429, "too many questions wait; try again later", "queue_full", retry_after=pause)
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place while the block runs. Raises `ApiError` if no place is left."""
+        """Keep a place in the queue while the `with` block runs. Raises `ApiError` if the queue is full."""
         self.check()
         self.admitted += 1
         began = monotonic()

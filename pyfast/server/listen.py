@@ -53,30 +53,30 @@ def serve(
     keys, the server listens only on this machine.
 
     Args:
-        index: An index, its folder, or several by name. None for systems that need none. If a request names no
-            index, it goes to the first one.
+        index: An index, or its folder, or a mapping from names to indexes. A request that names no index goes to
+            the first one. None: only systems that need no index.
         llm: As in `pyfast.Engine`.
         llm_options: Options of models that are given as text, as in `pyfast.answer`.
-        systems: The systems to serve: names, or their settings by name. None: all systems that need no further
-            settings.
-        host: The address to listen at.
-        port: The port. 0 takes a free one, which the log names.
-        concurrency: How many questions are in progress at once, on each index.
+        systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems
+            whose settings all have defaults.
+        host: The address at which the server listens.
+        port: The port. 0: the server takes a free port and logs it.
+        concurrency: How many questions on each index are in progress at once.
         budget: Limits of each question, by name, as in `pyfast.Engine`.
-        outage: How many minutes to wait for a model that answers no call. 0: status 503 at once.
+        outage: How many minutes to wait if a model answers no call. 0: requests get status 503 at once.
         prompts: A TOML file with prompts that replace the systems' own.
-        follow_ups: How systems for single questions get the later turns of a conversation: see
-            `pyfast.answer`.
+        follow_ups: How a system that answers single questions gets the later turns of a conversation. The values
+            are those of `pyfast.answer`.
         limits: Limits of requests: `pyfast.server.Limits`, or a mapping with the limits that differ from the
             defaults.
-        jobs: A folder for uploaded files and batches. Batches continue when the server starts again. None: the
-            server takes no batches.
-        grace: Seconds that requests in progress may take when the server ends.
-        stop: Once it is set, the server ends, as it does for SIGINT and SIGTERM.
+        jobs: A folder for uploaded files and batches. Unfinished batches continue when the server starts again.
+            None: the server accepts no batches.
+        grace: How many seconds requests in progress may still take when the server ends.
+        stop: After you set this event, the server ends, as it does for SIGINT and SIGTERM.
 
     Raises:
-        InputError: An argument does not fit, or `host` is not an address of this machine and there are no keys.
-        IndexFormatError: A folder has no index, or a damaged one.
+        InputError: An argument is not valid, or there are no keys and other machines could reach `host`.
+        IndexFormatError: A folder has no index, or its index is damaged.
         LLMUnavailableError: A model cannot be started.
 
     Example:
@@ -181,7 +181,7 @@ def _is_local(host: str) -> bool:
 def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
     """Open the socket at which the server listens.
 
-    If the operating system supports it, a client that reads nothing for `seconds` is disconnected.
+    If a client reads nothing for `seconds` seconds, it is disconnected, if the operating system supports this.
 
     Raises `InputError` if the address is taken, or is not an address of this machine.
     """

@@ -1,4 +1,4 @@
-"""`serve_mcp`: an index and its systems as tools for agents, through the Model Context Protocol."""
+"""`serve_mcp`: give agents an index and a system as tools, through the Model Context Protocol (MCP)."""
 
 from __future__ import annotations
 
@@ -71,23 +71,23 @@ def mcp_server(
     budget: Mapping[str, Any] | None = None,
     outage: float = 0.0,
 ) -> MCPServer:
-    """Make the MCP server that `serve_mcp` runs: tools `search`, `answer` and `read_source`.
+    """Make the MCP server that `serve_mcp` runs. It has the tools `search`, `answer` and `read_source`.
 
     Args:
         index: An index, or its folder.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of a model that is given as text.
+        llm_options: Options of a model that you pass as a text.
         system: The system that answers.
-        settings: Its settings, by name.
+        settings: Settings of the system, by name.
         budget: Limits of each question, by name.
-        outage: Minutes to wait for a model that does not answer.
+        outage: How many minutes to wait if the model does not answer.
 
     Returns:
-        The server, for your own transport. Its lifespan starts and stops the model.
+        The server, which you can run with your own transport. Its lifespan starts and stops the model.
 
     Raises:
-        InputError: An argument does not fit.
-        IndexFormatError: The folder has no index, or a damaged one.
+        InputError: An argument is not valid.
+        IndexFormatError: The folder has no index, or its index is damaged.
     """
     from mcp.server import MCPServer
 
@@ -154,24 +154,27 @@ def serve_mcp(
     host: str = "127.0.0.1",
     port: int = 8001,
 ) -> None:
-    """Serve an index to agents through the Model Context Protocol, until the client or the process ends.
+    """Give agents an index and a system as tools, through the Model Context Protocol (MCP).
+
+    The function returns when the client or the process ends.
 
     Args:
         index: An index, or its folder.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of a model that is given as text.
+        llm_options: Options of a model that you pass as a text.
         system: The system that answers.
-        settings: Its settings, by name.
+        settings: Settings of the system, by name.
         budget: Limits of each question, by name.
-        outage: Minutes to wait for a model that does not answer.
-        transport: `stdio`: the client starts this process and talks over its standard input and output. `http`:
-            streamable HTTP at `/mcp`.
-        host: The address of `http`. There are no keys, so it must be an address of this machine.
-        port: The port of `http`.
+        outage: How many minutes to wait if the model does not answer.
+        transport: `stdio`: the client starts this process and uses its standard input and output. `http`: MCP's
+            streamable HTTP, at the path `/mcp`.
+        host: The address for `http`. The server has no keys, so it must be an address that only this machine can
+            reach.
+        port: The port for `http`.
 
     Raises:
-        InputError: An argument does not fit, or `host` is not an address of this machine.
-        IndexFormatError: The folder has no index, or a damaged one.
+        InputError: An argument is not valid, or other machines could reach `host`.
+        IndexFormatError: The folder has no index, or its index is damaged.
         LLMUnavailableError: The model cannot be started.
 
     Example:

@@ -43,7 +43,7 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
 
 @router.post("/v1/rerank", response_model=RerankResponse)
 async def rerank(asked: RerankRequest, request: Request) -> Response:
-    """Rank documents by `bridge_rank`, best first. The model in the request is ignored."""
+    """Rank documents by `bridge_rank`, best first. The field `model` of the request is ignored."""
     service: Service = request.app.state.service
     _check(asked.query, len(asked.documents), service, "documents")
     texts = [one if isinstance(one, str) else one.text for one in asked.documents]

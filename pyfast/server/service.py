@@ -1,4 +1,4 @@
-"""The engines of a server, one for each index. This module also turns requests into questions."""
+"""The engines of a server, one for each index. This module also converts requests to questions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer, and how many tokens of its prompts were in the LLM's cache."""
+    """An answer, and how many tokens of its prompts the LLM took from its prefix cache."""
 
     record: Record
     cached_tokens: int
@@ -71,7 +71,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start the LLMs while the block runs. Raises `LLMUnavailableError`."""
+        """Start the LLMs, and keep them started while the `with` block runs. Raises `LLMUnavailableError`."""
         async with contextlib.AsyncExitStack() as stack:
             for engine in self._engines.values():
                 await stack.enter_async_context(engine)
@@ -83,7 +83,7 @@ class Service:
 
     @property
     def models(self) -> list[str]:
-        """The names of all systems, alone and on each index."""
+        """The names of all models for clients: each system's name, and its name with each index."""
         return [*self.systems, *(f"{name}@{index}" for index in self.indexes for name in self.systems)]
 
     def engine(self, index: str | None) -> tuple[str, Engine]:
@@ -97,7 +97,9 @@ class Service:
         return name, self._engines[name]
 
     def resolve(self, model: str) -> tuple[str, str]:
-        """The system and the index of a model's name. Raises `ApiError` 404."""
+        """Find the system and the index that a model's name stands for. Raises `ApiError` 404 if there are
+        none.
+        """
         if model not in self.models:
             raise ApiError(
                 404, f"there is no model {model!r}; /v1/models lists them", "model_not_found", param="model"
@@ -112,7 +114,7 @@ class Service:
         return Asked(question, history, system, index)
 
     async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
-        """Answer a question within the limits. Raises `ApiError`, and the errors of `Engine.answer`."""
+        """Answer a question, if the limits allow it. Raises `ApiError`, and the errors of `Engine.answer`."""
         metrics, ledger = self.metrics, Ledger()
         with self.queue.place(), metrics.seconds.labels(asked.system).time():
             async with asyncio.timeout(self.limits.seconds):
@@ -147,7 +149,7 @@ class Service:
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Split messages into the question and the (question, answer) pairs before it. Raises `ApiError`.
 
-    Consecutive user messages are one question.
+    Several user messages in a row are one question.
     """
     if len(messages) > limits.turns:
         raise ApiError(400, f"more than {limits.turns} messages", "too_many_messages", param="messages")

@@ -1,4 +1,4 @@
-"""The systems, one file or folder each. They use only `engine.Context`.
+"""The systems, each in one file or folder. They use only `engine.Context`.
 
 Register your own system as an entry point of `pyfast.systems`, or name it `MODULE:NAME`; see `pyfast.plugins`.
 """

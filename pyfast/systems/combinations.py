@@ -1,4 +1,4 @@
-"""Settings that have no effect beside others, and presets: several settings under one name."""
+"""Presets (several settings under one name), and settings that have no effect in combination with others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PRESET = "preset"
 
 @dataclass(frozen=True, slots=True)
 class Inert:
-    """Settings that have no effect if the setting `where` has one of `values`. pyfast then refuses them.
+    """Settings that have no effect if the setting `where` has one of `values`. If you give one of them, pyfast
+    raises an error.
 
     Example:
         >>> from pyfast.systems import Inert
@@ -30,7 +31,7 @@ class Inert:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Settings under one name, which replace the defaults; for example a row of a paper's table.
+    """Several settings under one name, which replace the defaults. For example, a row of a paper's table.
 
     Example:
         >>> from pyfast.systems import Preset
@@ -44,10 +45,9 @@ class Preset:
 
 
 def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Inert]) -> str | None:
-    """The error message if one of the `given` settings has no effect beside the others. None if all have an
-    effect.
+    """The error message if one of the `given` settings has no effect. None if all have an effect.
 
-    A default without effect is no error.
+    A setting that is not given may be without effect.
     """
     for row in table:
         value = getattr(settings, row.where)
@@ -60,7 +60,7 @@ def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Ine
 
 
 def as_text(value: Any) -> str:
-    """A value in the form of the command line."""
+    """Write a value as the command line takes it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Enum):

@@ -1,7 +1,7 @@
-"""Conversations for systems that answer single questions: later turns become questions that stand alone.
+"""Conversations for systems that answer single questions: make later turns questions that can be understood alone.
 
-Question rewriting and question resolution come from two baselines of graph_convqa (its table 2). The entities of
-the evidence are for its entity-based metrics.
+Question rewriting and question resolution come from two baselines in the paper of graph_convqa (table 2). Its
+metrics also need the entities of the evidence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pyfast.token_budget import fit_last
 FollowUps = Literal["off", "rewrite", "resolve"]
 """How a later turn becomes a question.
 
-It stays unchanged, the LLM rewrites it, or the LLM adds the terms that the turn leaves out
+`off`: it stays unchanged. `rewrite`: the LLM rewrites it. `resolve`: the LLM adds the terms that the turn leaves
+out
 """
 _MOST_TERMS = 10
 
@@ -72,12 +73,11 @@ PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
 
 
 async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
-    """Answer a turn.
+    """Answer one turn of a conversation.
 
-    A later turn is first rewritten as a question that stands alone. The trace has this question as `asked`.
-
-    If the system records no `entities`, the trace gets the entities of the evidence, if the budget allows another
-    step.
+    A later turn is first rewritten as a question that can be understood alone. The trace has this question as
+    `asked`. If the system records no `entities`, and the budget allows another step, the trace gets the entities
+    of the evidence.
     """
     asked = question
     if follow_ups != "off" and ctx.past:
@@ -94,7 +94,7 @@ async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups:
 
 
 async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
-    """The turn rewritten, or with the terms that it leaves out. If the LLM fails, the turn itself."""
+    """Rewrite the turn, or add the terms that it leaves out. If the LLM fails, return the turn unchanged."""
     turns = earlier(ctx.past)
     if follow_ups == "rewrite":
         try:
@@ -116,7 +116,7 @@ async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
 
 
 def earlier(past: Past) -> list[tuple[str, str]]:
-    """(question, answer) of each earlier turn; an empty answer if it failed or abstained."""
+    """(question, answer) of each earlier turn. The answer is empty if the turn failed or abstained."""
     return [(turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past]
 
 
@@ -131,7 +131,7 @@ def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx
 
 
 async def entities_of(evidence: ScoredSegments | bytes | None, ctx: Context) -> list[str]:
-    """The entities that an answer's evidence names, in the order of the evidence."""
+    """Find the entities that the evidence of an answer names, in the order of the evidence."""
     if isinstance(evidence, ScoredSegments):
         return list((await ctx.call(linearise, evidence)).entities)
     snippets = tuple(str(item["snippet"]) for item in orjson.loads(evidence or b"[]"))

@@ -1,4 +1,4 @@
-"""Baseline: chain of thought, no evidence."""
+"""Baseline: chain of thought. The LLM reasons before it answers, without evidence."""
 
 from __future__ import annotations
 

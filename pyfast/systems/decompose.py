@@ -1,4 +1,6 @@
-"""Baseline: RAG with query decomposition. It is N2N-GQA without graphs: a plan, and a search for each hop."""
+"""Baseline: RAG with query decomposition. It is n2n without graphs: the LLM plans hops, and each hop has a
+search.
+"""
 
 from __future__ import annotations
 

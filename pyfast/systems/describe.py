@@ -18,7 +18,7 @@ from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 
 OWN = "pyfast's own"
-"""The source of a setting that is in no paper"""
+"""The value of `SettingDescription.paper` for a setting that is in no paper"""
 
 _PLAIN_TYPES = {bool: "on/off", int: "whole number", float: "number", str: "text", NoneType: "none"}
 
@@ -35,13 +35,13 @@ class SystemDescription:
     prompts: tuple[str, ...]
     """The names of its prompts"""
     roles: Mapping[Role, tuple[str, ...]]
-    """Its roles, each with the names of the prompts that this role's LLM answers"""
+    """Its roles. Each role has the names of the prompts that the LLM of this role answers"""
     presets: tuple[PresetDescription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PresetDescription:
-    """One preset. All is text."""
+    """One preset. All fields are text."""
 
     name: str
     settings: str
@@ -51,7 +51,7 @@ class PresetDescription:
 
 @dataclass(frozen=True, slots=True)
 class SettingDescription:
-    """One setting. All is text, and values are written as the command line takes them."""
+    """One setting. All fields are text, and values are written as the command line takes them."""
 
     name: str
     type: str
@@ -62,15 +62,15 @@ class SettingDescription:
     """The bounds, such as `1 to 20`. Empty if there are none"""
     meaning: str
     paper: str
-    """The section, equation or table of the paper. `OWN` if the setting is in none"""
+    """The section, equation or table of the paper. `OWN` if the setting is in no paper"""
 
 
 def describe_system(system: str | System) -> SystemDescription:
     """Describe a system.
 
     Args:
-        system: A system, its name, or `MODULE:NAME`. If it has no `summary`, the first line of the docstring of
-            its `answer` is used.
+        system: A system, its name, or `MODULE:NAME`. If the system has no `summary`, the summary is the first line
+            of the docstring of its `answer`.
 
     Returns:
         Its name, summary, paper, prompts, roles and presets.
@@ -139,13 +139,13 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
 
 
 def settings_table(system: str | System) -> str:
-    """The settings of a system, and its presets, as Markdown tables.
+    """Write the settings and presets of a system as Markdown tables.
 
     Args:
         system: A system, its name, or `MODULE:NAME`.
 
     Returns:
-        One or two tables. A sentence if the system has no settings.
+        One or two tables. If the system has no settings, a sentence that says so.
 
     Raises:
         InputError: There is no such system.

@@ -1,4 +1,4 @@
-"""Baseline: the LLM's own knowledge, no evidence."""
+"""Baseline: the LLM answers from its own knowledge, without evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""graph_convqa: conversations. The LLM reads a graph of the evidence as embeddings, in place of text."""
+"""graph_convqa answers conversations. The LLM reads a graph of the evidence as embeddings, in place of text."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Settings(system.Settings):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a turn: find evidence, add evidence of earlier turns, build the graph, ask the LLM."""
+    """Answer a turn: find evidence, add evidence of earlier turns, build the evidence graph, and ask the LLM."""
     # Evidence retrieval (4.1) and memory (4.2)
     history = history_of(ctx.past, settings)
     query = query_of(history, question.text)
@@ -157,7 +157,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 def history_of(past: Past, settings: Settings) -> History:
-    """The earlier turns. A turn that failed or abstained has an empty answer."""
+    """Return the earlier turns. A turn that failed or abstained has an empty answer."""
     if settings.history == "gold":
         return tuple((turn.text, turn.answers[0] if turn.answers else "") for turn, _ in past)
     return tuple((turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past)
@@ -166,7 +166,9 @@ def history_of(past: Past, settings: Settings) -> History:
 async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
-    """Make the prompt with graph nodes in place of the facts. `trace` records evidence that did not fit."""
+    """Make the prompt with nodes of the graph in place of the facts. `trace` records evidence that did not fit
+    into the prompt.
+    """
     from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph
 
     budget, device = ctx.context_window_of("answer") - MOST_TOKENS, ctx.device_of("answer")

@@ -1,4 +1,4 @@
-"""N2N-GQA: a plan of hops, an evidence graph for each hop and for the answer."""
+"""N2N-GQA: the LLM plans hops. Each hop, and the answer, has an evidence graph that ranks its passages."""
 
 from __future__ import annotations
 
@@ -165,22 +165,24 @@ PRESETS = {
         'table 2, "N2N-GQA w/ GraphRank": the whole pipeline',
     ),
 }
-"""The ablations of the paper. The numbers of passages and nodes are the same in all rows: the defaults"""
+"""The ablations of the paper. The numbers of passages and nodes are the defaults in all rows"""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Hops as query templates. `{entity1}` and `{entity2}` stand for the entities of earlier hops."""
+    """A plan: the queries of its hops. In a query, `{entity1}` and `{entity2}` stand for the entities that earlier
+    hops found.
+    """
 
     queries: tuple[str, ...]
     alternatives: tuple[str, ...] = ()
     entity_type: str = ANYTHING
     degraded: str | None = None
-    """The part of the LLM's plan that could not be used, and why."""
+    """Which part of the LLM's plan could not be used, and why."""
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question: plan hops, search and rank at each hop, answer from the final graph."""
+    """Answer a question: plan hops, search and rank at each hop, and answer from the final graph."""
     plan = await make_plan(question.text, ctx, settings)
     if plan.degraded is not None:
         ctx.fell_back(PLAN, plan.degraded)
@@ -243,7 +245,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     """Let the LLM plan the hops of a question ("Structured Query Planning" in N2N-GQA's paper).
 
-    If a hop of the plan is broken, the earlier hops stay, or else the question itself.
+    If a hop of the plan is not usable, the plan ends before it. If this is the first hop, the plan is the question
+    itself.
     """
     if not settings.decompose:
         return Plan((question,))
@@ -267,7 +270,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
 
 
 def fill(template: str, entities: list[str]) -> str:
-    """Fill the entities of earlier hops into the query of a hop, for `{entity1}` and `{entity2}`."""
+    """Replace `{entity1}` and `{entity2}` in the query of a hop by the entities that earlier hops found."""
     known = {str(number): entity for number, entity in enumerate(entities, start=1)}
     return _PLACE.sub(lambda place: known.get(place[1], place[0]), template)
 

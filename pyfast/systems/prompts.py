@@ -20,7 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 _PARAGRAPHS = 12
 _Paragraph = Annotated[str, Field(min_length=1, max_length=600)]
 _SHORT = 300
-"""The maximum characters of an answer that is not a list"""
+"""The maximum number of characters in an answer that is not a list"""
 
 
 _PLACE = r"\{entity[12]\}"
@@ -132,11 +132,10 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
 
 
 def plan_prompt(question: str) -> Prompt[PlanFields]:
-    """The prompt of a plan with room for texts that repeat the question.
+    """Make the prompt for a plan. Its schema limits the length of texts, but they can repeat the question.
 
-    There are few sizes, because LLMs compile each schema.
-
-    Texts have a limit because a small model under constrained decoding may not stop.
+    Without a limit, a small model under constrained decoding may not stop. There are only a few different limits,
+    because LLMs compile each schema.
     """
     most = 120
     while most < min(len(question), 960):
@@ -145,7 +144,7 @@ def plan_prompt(question: str) -> Prompt[PlanFields]:
 
 
 PLAN = plan_prompt("")
-"""The length for short questions"""
+"""The prompt for short questions"""
 
 EXTRACT = Prompt(
     name="extract",
@@ -180,13 +179,13 @@ def _answer_prompt(most: int) -> Prompt[AnswerFields]:
 
 
 ANSWER = _answer_prompt(_SHORT)
-"""The length for answers that are not a list"""
+"""The prompt for answers that are not a list"""
 
 
 def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
-    """The prompt of an answer with room for a list of entities.
+    """Make the prompt for an answer that can be a list of entities.
 
-    A question to a knowledge graph may have dozens of answers.
+    A question about a knowledge graph may have dozens of answers.
     """
     index = ctx.index
     offsets, _ = index.rendered
@@ -199,7 +198,7 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
 
 
 def longest_list(listed: int, window: float, shortest: int) -> int:
-    """The maximum length of an answer that can list all of a text of `characters`.
+    """Compute the maximum length of an answer that may list everything in a text of `characters` characters.
 
     It is at most a quarter of the context window. There are only a few different lengths, because LLMs compile a
     schema for each.
@@ -276,7 +275,7 @@ LONG_COT = Prompt(
 
 
 def long_text(paragraphs: Iterable[str]) -> str | None:
-    """A long answer, with empty lines between its paragraphs. None if it has no paragraph."""
+    """Join the paragraphs of a long answer with empty lines. None if it has no paragraph."""
     return "\n\n".join(filter(None, map(str.strip, paragraphs))) or None
 
 
@@ -284,9 +283,7 @@ _MAY_ABSTAIN = re.compile(rf"\bIf [^.]*, the answer is '{INSUFFICIENT}'\.")
 
 
 def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
-    """Return the prompt. If `abstain` is off, the prompt asks for the likeliest answer when the evidence has
-    none.
-    """
+    """Return the prompt. Without `abstain`, it asks for the most likely answer if the evidence has no answer."""
     return prompt if abstain else _guessing(prompt)
 
 
@@ -311,16 +308,16 @@ _REFUSAL = re.compile(
 
 
 def answers_in(texts: Iterable[str]) -> list[str]:
-    """The answers of a model. Replies such as "not known" are left out."""
+    """Read the answers in a model's reply. Answers such as "not known" are left out."""
     return [text for text in tidied(texts) if not _REFUSAL.fullmatch(text)]
 
 
 def final_text(answer: str) -> str | None:
-    """The answer, or None if the model said that the evidence has none."""
+    """Return the answer, or None if the model said that the evidence has no answer."""
     text = answer.strip()
     return None if text.lower().rstrip(".") in ("", INSUFFICIENT) else text
 
 
 def tidied(texts: Iterable[str]) -> list[str]:
-    """Names or words of a model, each on one line and without repetitions."""
+    """Clean up names or words from a model: each on one line, without repetitions."""
     return [text for text in dict.fromkeys(map(tidy, texts)) if text]

@@ -1,4 +1,4 @@
-"""Baseline: vanilla retrieval-augmented generation. One search, its list unchanged, one LLM call."""
+"""Baseline: plain retrieval-augmented generation, with one search and one LLM call."""
 
 from __future__ import annotations
 

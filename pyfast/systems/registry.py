@@ -1,4 +1,4 @@
-"""The systems by name, from pyfast, from other packages, and from any `MODULE:NAME`."""
+"""Find systems by name: those of pyfast, those of other packages, and any `MODULE:NAME`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyfast.systems.system import System
 
 
 def names() -> list[str]:
-    """The names of all installed systems.
+    """List the names of all installed systems.
 
     Returns:
         The names, sorted.

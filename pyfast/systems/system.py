@@ -1,4 +1,4 @@
-"""The value that describes a system to the engine and the API."""
+"""`System`: what the engine and the API need to know about a system."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fa
 class Settings(BaseModel):
     """Base class of a system's settings. A system without settings uses this class directly.
 
-    A setting is a `pydantic.Field` with bounds and a `description`. If it comes from a paper, `json_schema_extra`
-    says where: `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows bounds, description and source.
+    A setting is a `pydantic.Field` with bounds and a `description`. If the setting comes from a paper,
+    `json_schema_extra` says where, for example `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows
+    bounds, description and this source.
 
     Example:
         >>> from pydantic import Field
@@ -41,14 +42,15 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     renamed: ClassVar[Mapping[str, str]] = {}
-    """Old names of settings, and their new ones. They work for one more release, with a warning"""
+    """Old names of settings, with their new names. The old names work for one more release, with a warning"""
 
     inert: ClassVar[tuple[Inert, ...]] = ()
-    """Settings that have no effect if another setting has a certain value. pyfast then refuses them"""
+    """Settings that have no effect if another setting has a certain value. If they are given then, pyfast raises
+    an error"""
 
 
 class Abstaining(Settings):
-    """Base class of settings for systems that can abstain."""
+    """Base class of settings for systems that can abstain from answering."""
 
     abstain: bool = Field(
         default=True,
@@ -80,7 +82,7 @@ class WithKnowledge(Abstaining):
 
 
 def opens(index: Index, settings: WithKnowledge, run: Path | None) -> Session:
-    """Open the store of the index, as it was when the run started."""
+    """Open the knowledge of the index, as it was when the run started."""
     return open_session(index, settings.embedder, run)
 
 
@@ -104,12 +106,12 @@ class System:
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True
     opens: Callable[[Index, Any, Path | None], Session] | None = None
-    """opens(index, settings, run): everything that the system needs besides the index. The result becomes the
-    fourth argument of `answer`. `run` is the folder of the run, which may be a resumed one
+    """A function `opens(index, settings, run)` that opens what the system needs besides the index. Its result
+    becomes the fourth argument of `answer`. `run` is the folder of the run, which may be a resumed one
     """
     resumes: Callable[[Session, Any, Path], None] | None = None
-    """resumes(session, settings, answers): called before a run continues, with the answers that the run already
-    has
+    """A function `resumes(session, settings, answers)` that is called before a run resumes. `answers` are those
+    that the run already has. `session` is the result of `opens`
     """
     summary: str = ""
     """What the system does, in one line"""
@@ -118,11 +120,14 @@ class System:
     presets: Mapping[str, Preset] = field(default_factory=dict)
     """Presets by name. The setting `preset` chooses one, so no setting of the system can have this name"""
     requests: Mapping[str, Role] = field(default_factory=dict)
-    """The roles of the system's calls of `Context.complete`, which have no prompt, by the names of their stages"""
+    """The roles of the calls of `Context.complete` that the system makes, by the names of their stages. These
+    calls use no `Prompt`"""
 
     @property
     def roles(self) -> Mapping[Role, tuple[str, ...]]:
-        """The roles of the system, with the names of their prompts. The default role if it declares no prompts."""
+        """The roles of the system, with the names of their prompts. A system without prompts has the default
+        role.
+        """
         roles: dict[Role, dict[str, None]] = {}
         asked = [(prompt.name, prompt.role) for prompt in self.prompts]
         for name, role in (*asked, *self.requests.items()):
@@ -138,14 +143,14 @@ class System:
         """Make the settings from the defaults, a preset, and the values `given` by name.
 
         Args:
-            given: Values as text, as on the command line (`{"k": "5", "graph": "off"}`), or as Python values
-                (`{"k": 5, "graph": False}`). An old name of a setting works, with a warning. `preset` is the name
-                of one of the system's `presets`: its settings replace the defaults. Other given values take
-                precedence over the preset.
+            given: Values by name, as text like on the command line (`{"k": "5", "graph": "off"}`), or as Python
+                values (`{"k": 5, "graph": False}`). The old name of a setting works, with a warning. `preset` is
+                the name of one of the system's `presets`, whose settings replace the defaults. Other given values
+                take precedence over the preset.
 
         Raises:
-            InputError: There is no such setting or preset, or a value does not fit. Or a setting has no effect
-                beside the others, or is given under both its old and its new name.
+            InputError: There is no such setting or preset, or a value is not valid. Or a setting has no effect in
+                combination with the others, or is given under both its old and its new name.
         """
         known = self.settings.model_fields
         values = self._with_new_names(given)
@@ -190,7 +195,7 @@ class System:
         return values
 
     def ask(self, settings: Settings, session: Session | None = None) -> Ask:
-        """The function that answers a question, with these settings and the result of `opens`."""
+        """Make the function that answers a question, with these settings and the result of `opens`."""
         if session is None:
             return partial(self.answer, settings=settings)
         return partial(_ask_with, self.answer, settings, session)

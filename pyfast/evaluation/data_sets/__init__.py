@@ -1,4 +1,4 @@
-"""Published data sets as corpus, questions and gold: one file for each layout."""
+"""Convert published data sets into corpus, questions and gold. There is one file for each layout."""
 
 from pyfast.evaluation.data_sets.convert import Converted, convert, names
 

@@ -39,7 +39,7 @@ _NO_CORPUS = {
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The result of `pyfast.convert`."""
+    """The files that `pyfast.convert` made, and how much is in them."""
 
     corpus: Path | None
     """The file of the corpus. None if the set has no corpus"""
@@ -50,7 +50,7 @@ class Converted:
     count: int
     """The number of questions. Every turn of a conversation is one question"""
     no_corpus: str | None = None
-    """Why there is no corpus, and what to index"""
+    """Why there is no corpus, and what to index instead"""
 
 
 def names() -> list[str]:
@@ -59,7 +59,7 @@ def names() -> list[str]:
 
 
 def convert(name: str, source: Path, out: Path) -> Converted:
-    """Convert a set into the new folder `out`. If it raises `InputError`, it leaves no folder."""
+    """Convert a set into the new folder `out`. If it fails with `InputError`, there is no folder."""
     converter = _CONVERTERS.get(name)
     if converter is None:
         raise InputError(f"unknown data set {name!r}; there are: {', '.join(names())}")

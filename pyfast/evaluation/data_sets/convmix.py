@@ -43,7 +43,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the pieces of dev_set.json, or of dev_ers.jsonl, which has a corpus.
+    """Yield the lines for dev_set.json, or for dev_ers.jsonl, which has a corpus.
 
     The first answer of a turn comes from the crowd worker. Each piece of evidence becomes a document. Its title is
     the entity for which it was retrieved.

@@ -46,7 +46,9 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the pieces of `NAME_corpus.json`, and of `NAME.json` beside it. All questions share the corpus."""
+    """Yield the lines for `NAME_corpus.json`, and for `NAME.json` in the same folder. All questions share the
+    corpus.
+    """
     corpus = one_file(source, f"*{_CORPUS}", "a corpus")
     if not corpus.name.endswith(_CORPUS):
         raise InputError(f"{corpus}: name the corpus, NAME{_CORPUS}; its questions are NAME.json beside it")

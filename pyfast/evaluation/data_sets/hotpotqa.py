@@ -24,7 +24,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the pieces of a file of either set. Titles become uris. A test set without answers has no gold."""
+    """Yield the lines for a file of either set. Titles become uris. A test set without answers has no gold."""
     documents = Documents()
     path = one_file(source, "*.json", "questions")
     for record in records(path, _Record):

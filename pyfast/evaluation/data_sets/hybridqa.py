@@ -30,7 +30,7 @@ class _Question(BaseModel):
 
 
 def hybridqa(source: Path) -> Pieces:
-    """Yield the pieces of released_data/*.json and of the folder WikiTables-WithLinks beside it.
+    """Yield the lines for released_data/*.json and the folder WikiTables-WithLinks next to it.
 
     A question's documents are its table and the passages that the table links to.
     """
@@ -43,8 +43,9 @@ def hybridqa(source: Path) -> Pieces:
 
 
 def ottqa(source: Path) -> Pieces:
-    """Yield the pieces of OTT-QA. One file has all tables, another one all passages. The questions are about the
-    whole corpus.
+    """Yield the lines for OTT-QA.
+
+    One file has all tables, and another has all passages. The questions are about the whole corpus.
     """
     path = one_file(source, "released_data/*.json", "questions")
     tables = _object(beside(path, "*/*tables*.json", "the tables"))

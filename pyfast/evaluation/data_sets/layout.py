@@ -1,4 +1,4 @@
-"""Shared parts of the converters: pieces, and reading of published files."""
+"""What all converters share: the lines that they write, and the reading of published files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 def load(path: Path) -> Any:
-    """The JSON of a file. Raises `InputError` if it cannot be read."""
+    """Read a JSON file. Raises `InputError` if it cannot be read."""
     try:
         return orjson.loads(path.read_bytes())
     except OSError as error:
@@ -31,7 +31,7 @@ def load(path: Path) -> Any:
 
 
 def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
-    """The records of a JSON list. Raises `InputError`, with the place, for a record of another layout."""
+    """Read the records of a JSON list. If a record has another layout, an `InputError` says which one."""
     content = load(path) if content is None else content
     if not isinstance(content, list):
         raise InputError(f"{path}: expected a list of records")
@@ -40,7 +40,9 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
 
 
 def checked(record: Any, kind: type[R], place: str) -> R:
-    """Check a record of a published set, and return it. Raises `InputError` with the record's place."""
+    """Check a record of a published set, and return it. If it has another layout, an `InputError` says which one
+    it is.
+    """
     try:
         return TypeAdapter(kind).validate_python(record)
     except ValidationError as error:
@@ -49,9 +51,9 @@ def checked(record: Any, kind: type[R], place: str) -> R:
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:
-    """The source itself if it is a file.
+    """Find the source file: `source` itself, or the only file in this folder that matches the pattern.
 
-    Otherwise the only file in it that fits the pattern. Raises `InputError`.
+    Raises `InputError` if there is no such file, or more than one.
     """
     if source.is_file():
         return source
@@ -63,7 +65,7 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
-    """The file or folder that fits the pattern, in the nearest parent folder.
+    """Find the file or folder that matches the pattern in the nearest parent folder.
 
     Raises `InputError` if there is none.
     """
@@ -75,12 +77,12 @@ def beside(path: Path, pattern: str, what: str) -> Path:
 
 
 def named(text: str, *more: str) -> str:
-    """A name for a text: 16 hexadecimal digits."""
+    """Make a name for a text from its hash: 16 hexadecimal digits."""
     return blake2b("\0".join((text, *more)).encode(), digest_size=8).hexdigest()
 
 
 def title_of(uri: str) -> str:
-    """The title of a Wikipedia page from its path, such as `/wiki/Titan_(moon)`."""
+    """Read the title of a Wikipedia page from its path, such as `/wiki/Titan_(moon)`."""
     return unquote(uri.rpartition("/wiki/")[2]).replace("_", " ")
 
 
@@ -94,7 +96,7 @@ class Documents:
         self._known: dict[str, str] = {}
 
     def place(self, uri: str, content: str) -> tuple[str, bool]:
-        """Return (the uri of this content, whether it is new)."""
+        """Return the uri of the document with this content, and whether the document is new."""
         digest = named(content)
         number = 1
         name = uri

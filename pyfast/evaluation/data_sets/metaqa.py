@@ -15,8 +15,9 @@ _HOPS = re.compile(r"([123])-?hop")
 
 
 def read(source: Path) -> Pieces:
-    """Yield the pieces of one file of questions (qa_test.txt), or of all such files in a folder, and of kb.txt
-    near it.
+    """Yield the lines for one file of questions (qa_test.txt), or all such files in a folder.
+
+    kb.txt must be in the same folder or in a parent folder.
     """
     files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
     if not files:

@@ -34,7 +34,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the pieces of a file. Titles repeat, so uris are digests of paragraphs."""
+    """Yield the lines for a file. Titles repeat, so the uri of a paragraph is its hash."""
     documents = Documents()
     for place, line in read_lines(one_file(source, "*.jsonl", "questions")):
         record = checked(line, _Record, place)

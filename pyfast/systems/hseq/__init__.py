@@ -1,4 +1,6 @@
-"""HSEQ: one policy over text, tables and knowledge graphs. Each part of section 3 of HSEQ's paper has a file."""
+"""HSEQ: one policy chooses evidence from text, tables and knowledge graphs. Each part of section 3 of the paper
+has a file.
+"""
 
 from pyfast.systems.hseq.system import SYSTEM
 

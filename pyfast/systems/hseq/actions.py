@@ -1,4 +1,4 @@
-"""The action of one step: its schema for a window of a given size, and its prompt."""
+"""The action of one step: its schema, which depends on the size of the window, and its prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field, create_model
 from pyfast.engine import Prompt
 
 Strategy = Literal["guided_topk", "children", "parent", "row", "column", "relation"]
-"""`guided_topk` only picks. The others name the neighbours that an expansion adds to the window"""
+"""What an action does. `guided_topk` only picks segments. The others also add neighbours of segments to the
+window"""
 
 
 class Args(BaseModel):
@@ -50,7 +51,8 @@ sufficiency: true only if all picked evidence, from now and before, is enough to
 def select_prompt(width: int, k: int) -> Prompt[Action]:
     """Make the iterator's prompt for a window of `width` candidates, at least 1. The LLM picks at most `k`.
 
-    The schema allows only the labels 1 to `width`. It depends only on these two numbers, so a run has few schemas.
+    The schema allows only the labels 1 to `width`. It depends only on `width` and `k`, so a run has few different
+    schemas.
     """
     labels: Any = Literal[tuple(range(1, width + 1))]
     only: Any = Literal[k]

@@ -1,4 +1,4 @@
-"""Guidance: a short plan before the first step, from the head or from a template (section 4.2, A.3.3)."""
+"""Guidance: a short plan before the first step. The head (an LLM) or a template makes it (section 4.2, A.3.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pydantic import BaseModel, Field, model_validator
 from pyfast.engine import Prompt
 
 _SHORTEST = 20
-"""The minimum number of characters of a plan. A shorter plan was cut off, or the model did not understand (A.3.3)
+"""The minimum number of characters of a plan. A shorter plan was cut off, or the model did not understand the
+prompt (A.3.3)
 """
 _START = "Gather the few segments that carry the most."
 _TEMPLATES = {
@@ -31,12 +32,12 @@ _PATTERNS = {
 
 
 def pattern(question: str) -> str:
-    """Return the kind of a question: binary, numeric, factoid or default."""
+    """Return the kind of a question: `binary`, `numeric`, `factoid` or `default`."""
     return next(name for name, words in _PATTERNS.items() if words.search(question))
 
 
 def template(question: str) -> str:
-    """Return a fixed guidance for the question's kind (see `pattern`)."""
+    """Return the fixed guidance for a kind of question (see `pattern`)."""
     return f"{_START} {_TEMPLATES[pattern(question)]}"
 
 
@@ -80,5 +81,5 @@ def guidance_text(fields: GuidanceFields) -> str:
 
 
 def tightened(guidance: str, missing: str) -> str:
-    """Extend the guidance for a refinement by the contradiction that the verifier found."""
+    """Add to the guidance the contradiction that the verifier found, for a refinement."""
     return " ".join(f"{guidance} Settle above all: {missing}".split())

@@ -1,4 +1,4 @@
-"""HSEQ-H: the answer from the evidence package alone, and the verifier that can start a refinement."""
+"""The head of HSEQ: an LLM answers from the evidence package alone. The verifier can then start a refinement."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
 from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
-"""The minimum size of a call of the head: instructions, answer, and a few short lines of evidence"""
+"""The minimum number of tokens of a call of the head: instructions, answer, and a few short lines of evidence"""
 _MOST_SUPPORTING = 8
 _SHORT = 200
-"""The maximum characters of an answer that is not a list"""
+"""The maximum number of characters in an answer that is not a list"""
 FRAME = 6  # characters of a line without its text
 
 
@@ -78,12 +78,10 @@ VERIFY = Prompt(
 
 
 async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstain: bool) -> HeadFields | None:
-    """Ask the head. None if the budget has no room for a call with evidence.
+    """Ask the head for the answer. None if the budget is too small for a call with evidence.
 
-    With `abstain`, the head may say that the evidence has no answer.
-
-    The head is asked again after a broken answer only if the budget surely allows another call. Raises
-    `CallError`.
+    With `abstain`, the head may say that the evidence has no answer. If its reply has the wrong form, pyfast asks
+    again only if the budget surely allows another call. Raises `CallError`.
     """
     left = ctx.remaining()
     graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")
@@ -100,8 +98,9 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 
 
 def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
-    """Return the number of attempts that the budget allows for a prompt of this length. None: all. 1: perhaps
-    not all.
+    """Return how many attempts the budget allows for a prompt of this length.
+
+    None: it surely allows all attempts. 1: it may not allow all of them.
     """
     tokens = 2 * ctx.attempts * (TOKENS + characters)
     return 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None

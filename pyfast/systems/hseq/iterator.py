@@ -1,4 +1,4 @@
-"""The iterator of HSEQ (algorithm 1), for any policy. All questions that wait at `move_on` share one call."""
+"""The iterator of HSEQ (algorithm 1), for any policy. Questions that wait to move on share one call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.retrieval.windows import Priority
 from pyfast.systems.hseq.state import State, chosen
 
 STEP_COST = 3
-"""The maximum number of batch points in a step: the window, the LLM, and the lexical policy in its place"""
+"""The maximum number of batch points in a step: the window, the LLM, and the lexical policy as its fallback"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +24,16 @@ class Decision:
     labels: tuple[int, ...]
     """The labels of the picked segments, best first. Labels after the first `k` are ignored"""
     score: float
-    """How sufficient the evidence seems with the picked segments, from 0 to 1"""
+    """How sufficient the evidence seems with the picked segments: from 0 (not at all) to 1 (fully)"""
     expand: Neighbors | None = None
     note: str | None = None
-    """A note if something unusual happened"""
+    """A note for the trace if something unusual happened"""
     last: bool = False
     """Whether the budget allows no further call"""
 
 
 Policy = Callable[[State], Awaitable[Decision]]
-"""The policy, as a function of the state"""
+"""A policy: a function that takes the state and returns a decision"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,24 @@ class Progress:
     selected: tuple[Candidate, ...] = ()
     """The picked segments, in the order of picking"""
     next: Move | None = None
-    """the move to the next window, which is not made yet"""
+    """The move to the next window, which is not carried out yet"""
     steps: tuple[dict[str, Any], ...] = ()
-    """a record of each step, for the trace"""
+    """A record of each step, for the trace"""
     ended: str = ""
-    """the reason why the iteration ended: sufficient, steps, exhausted or budget"""
+    """Why the iteration ended: `sufficient`, `steps`, `exhausted` or `budget`"""
     source: str = ""
-    """the source of the guidance, for the trace"""
+    """The source of the guidance, for the trace"""
 
 
 async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:
-    """Iterate until the evidence is sufficient, T_max is reached, the stream ends, or the budget is used up.
+    """Take steps until the evidence is sufficient, the maximum number of steps is reached, the stream ends, or the
+    budget is spent.
 
-    `reserve` batch points are kept for later stages. If a policy picks fewer than k segments, the window moves
-    past all its segments. Otherwise the other segments stay, and the window is refilled. So each step picks or
-    skips at least k segments. Lemma 1 follows: a policy that picks all evidence among the first L segments has it
-    after at most ceil(L / k) steps. By proposition 1, it then stops. These bounds do not count steps whose picks
-    come from an expansion.
+    `reserve` is the number of batch points that are left for later stages. If a policy picks fewer than k
+    segments, the window moves past all its segments. Otherwise the segments that were not picked stay, and new
+    segments fill the window. So each step picks or skips at least k segments. This gives lemma 1 of the paper: if
+    all evidence is among the first L segments, a policy that picks all of it needs at most ceil(L / k) steps. By
+    proposition 1, it then stops. Steps whose picks come from an expansion do not count in these bounds.
     """
     for t in range(1, limits.max_steps + 1):
         if ctx.remaining().steps < STEP_COST + reserve:
@@ -94,7 +95,9 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
 
 
 def so_far(index: Index, progress: Progress) -> Answer:
-    """Return the answer to record if the question fails: no text, and the segments picked so far as evidence."""
+    """Return the answer to record if the question fails. It has no text, and its evidence is the segments picked
+    so far.
+    """
     (package,) = canonicalize(index, [[it.position for it in progress.selected]])
     guidance = {"source": progress.source, "text": progress.guidance}
     return Answer(None, package.json(), {"guidance": guidance, "steps": progress.steps})
@@ -107,7 +110,7 @@ def state_of(progress: Progress) -> State:
 
 
 def step(progress: Progress, decision: Decision, k: int) -> Progress:
-    """Carry out a decision: add the picked segments, and prepare the move to the next window."""
+    """Carry out a decision of the policy: add the picked segments, and prepare the move to the next window."""
     view = progress.view
     picked = chosen(state_of(progress), decision.labels, k)
     done = picked if len(picked) == k else view.window

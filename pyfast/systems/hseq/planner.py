@@ -1,4 +1,4 @@
-"""The head's guidance alone, for questions that train the iterator."""
+"""A system that only makes the head's guidance, for questions that train the iterator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyfast.systems.hseq.guidance import GUIDE, guidance_text
 
 
 async def plan(question: Question, ctx: Context, settings: system.Settings) -> Answer:
-    """Answer with the guidance. There is no answer if the head gave none of the right form."""
+    """Answer with the guidance. If the head's guidance has the wrong form, there is no answer."""
     try:
         return Answer(guidance_text(await ctx.generate(GUIDE, question=question.text)))
     except AnswerError as error:

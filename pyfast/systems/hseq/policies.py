@@ -1,6 +1,6 @@
-"""The iterator's policies: one asks the LLM, the other is lexical.
+"""The two policies of the iterator: one asks the LLM, and the other compares words (lexical).
 
-The lexical policy is an ablation and the fallback.
+The lexical policy is an ablation, and also the fallback of the LLM's policy.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FRAME = 24  # characters of a line without its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
-    """Pick greedily the segments that cover most of the question's words.
+    """Pick segments one after the other, each time the one that covers most of the question's remaining words.
 
-    The score is the covered share of their weight.
+    Words have weights. The score is the share of the total weight that is covered.
     """
 
     async def policy(state: State) -> Decision:
@@ -34,11 +34,11 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
 
 
 def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Policy:
-    """Ask the LLM. Its score is 1 for sufficient, 0 for not sufficient.
+    """Let the LLM decide. The score is 1 if it says that the evidence is sufficient, and 0 otherwise.
 
     `head_tokens` and one call are reserved for the head. If the budget has no more than this, the iteration ends
-    with the segments picked so far. If no segment is picked yet, the lexical policy picks. The lexical policy also
-    replaces a step whose action is broken.
+    with the segments picked so far. If no segment is picked yet, the lexical policy picks. It also picks if the
+    LLM's reply is not usable.
     """
     lexical = lexical_policy(ctx, k)
 
@@ -64,14 +64,14 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
 
 
 def decision_of(action: Action) -> Decision:
-    """Turn an action into a decision."""
+    """Turn the LLM's action into a decision."""
     strategy = action.args.strategy
     expand = None if action.type == "select" or strategy == "guided_topk" else strategy
     return Decision(tuple(action.args.segment_ids), float(action.sufficiency), expand)
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """Fit the prompt's fields into `budget` characters, by shortening long segments. None: they cannot fit."""
+    """Shorten long segments until the prompt's fields fit into `budget` characters. None: they cannot fit."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

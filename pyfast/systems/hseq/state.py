@@ -1,4 +1,4 @@
-"""The state of one question before a step, and its form in the prompt."""
+"""The state of one question before a step, and how the prompt shows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class State:
     """The guidance, or "" if there is none"""
     selected: tuple[Candidate, ...]
     window: tuple[Candidate, ...]
-    """Label j means the j-th candidate, counted from 1"""
+    """The candidates. Label j stands for the j-th candidate, counted from 1"""
 
 
 def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
@@ -42,8 +42,8 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
     """Shorten a text to at most `characters`, which is 4 or more.
 
-    If the text is longer, the result can have two parts: its beginning (a third of the length), and the part where
-    most of `words` first occur. The words are in lower case.
+    If the text is longer, the result can have two parts: the beginning (a third of the length), and the part that
+    has the most of `words`. Give the words in lower case.
     """
     if len(text) <= characters:
         return text

@@ -1,4 +1,4 @@
-"""HSEQ: one policy over text, tables and knowledge graphs."""
+"""HSEQ: one policy chooses evidence from text, tables and knowledge graphs, in steps."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Settings(system.Abstaining):
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Answer a question (HSEQ's paper, equation 1).
 
-    The policy selects segments, they become an evidence package, and the head answers from it.
+    The policy selects segments. They become an evidence package, from which the head answers.
     """
     if ctx.remaining().steps < 1 + _CONCLUSION:
         return Answer(None, trace={"ended": "budget"})
@@ -188,7 +188,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
-    """Return (source, guidance). The head plans only if the budget allows further calls after the plan."""
+    """Make the guidance, and return (its source, the guidance). The head makes it only if the budget allows more
+    calls after it.
+    """
     if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""
     left = ctx.remaining()
@@ -220,15 +222,16 @@ def policy_of(ctx: Context, settings: Settings) -> Policy:
 async def conclude(
     question: str, progress: Progress, ctx: Context, abstain: bool
 ) -> tuple[EvidencePackage, HeadFields | None]:
-    """Return the evidence package and the head's answer. None: there is no evidence, or no budget for an
-    answer.
+    """Return the evidence package and the head's answer.
+
+    None: there is no evidence, or the budget does not allow an answer.
     """
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
     return package, await ask_head(question, package, ctx, abstain) if package.segments else None
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
-    """Let the verifier find a contradiction to resolve. None: there is none, or no budget for a refinement."""
+    """Ask the verifier for a contradiction. None: there is none, or the budget does not allow a refinement."""
     left = ctx.remaining()
     budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
     lines = cut_evenly(package.lines, budget, FRAME)

@@ -1,4 +1,4 @@
-"""A column of the matrix: its data, its record, and the assembly of its texts."""
+"""A column of the matrix of thought: its data, its texts in prompts, and its record in the trace."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Column:
     """A column of the matrix of thought, while it is being filled."""
 
     units: list[KnowledgeUnit] = field(default_factory=list)
-    """The knowledge units that the nodes read"""
+    """The knowledge units that the thought nodes read"""
     thoughts: list[list[str]] = field(default_factory=list)
     """The paragraphs of each thought node"""
     seen: list[int] = field(default_factory=list)
-    """For each node, the number of paragraphs that it saw of the node above it"""
+    """For each node, how many paragraphs of the node above it saw"""
     correcting: list[KnowledgeUnit] = field(default_factory=list)
     """The knowledge units that the summary node reads"""
     summary: list[str] = field(default_factory=list)
     """The paragraphs of the summary node"""
     answer: str = ""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
-    """The knowledge units that were in prompts"""
+    """The knowledge units that were in one of the prompts"""
     degraded: list[str] = field(default_factory=list)
     """The replies of the LLM that had the wrong form"""
 
@@ -38,14 +38,14 @@ class Column:
 def communicated(thought: Sequence[str], weight: float) -> list[str]:
     """Return the part of a node that the next node sees (MTQA's paper, equation 8).
 
-    It is the last ⌈weight · paragraphs⌉ paragraphs, where the conclusion is.
+    This part is the last ⌈weight · paragraphs⌉ paragraphs, because the conclusion is at the end.
     """
     count = ceil(round(weight * len(thought), 9))  # 0.3 * 10 can be 3.0000000000000004.
     return list(thought[len(thought) - count :])
 
 
 def under(heading: str, texts: Sequence[str]) -> str:
-    """Write texts under a heading. Return an empty text if there are none."""
+    """Write texts under a heading. If there are no texts, return an empty text."""
     return "\n".join(("", heading, *texts, "")) if texts else ""
 
 
@@ -55,7 +55,7 @@ def paragraphs(given: Iterable[str]) -> list[str]:
 
 
 def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
-    """Collect the sources of all knowledge units, those of the last summary first."""
+    """Collect the sources of all knowledge units. Those of the last summary come first."""
     best: dict[int, float] = {}
     for column in reversed(columns):
         for unit in (*column.correcting, *column.units):

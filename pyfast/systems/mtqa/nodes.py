@@ -53,9 +53,9 @@ async def fill(
 ) -> None:
     """Fill the thought nodes of a column (equations 7 and 8 of MTQA).
 
-    A node that sees a part of the node above runs after it. All other nodes run in parallel.
+    If a node sees a part of the node above, it runs after that node. All other nodes run in parallel.
 
-    `passed` has, for each node, how much of the node above it sees.
+    `passed` says for each node how much it sees of the node above.
     """
 
     async def chain(rows: range) -> None:
@@ -80,7 +80,7 @@ async def think(
 ) -> list[str]:
     """Let the LLM write one thought node (equation 8 of MTQA).
 
-    If the reply is unusable, the node is empty, and the next node sees nothing of it.
+    If the reply is not usable, the node stays empty, and the next node sees nothing of it.
     """
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
@@ -105,7 +105,7 @@ async def summarise(
 ) -> None:
     """Let the LLM write the summary of a column and check it with knowledge units (equation 11 of MTQA).
 
-    If the summary is unusable, the last usable node takes its place, and there is no short answer.
+    If the summary is not usable, the last usable node takes its place, and there is no short answer.
     """
     prompt = SUMMARY if settings.retrieval else SUMMARY_ALONE
     budget = ctx.text_budget(prompt)

@@ -1,4 +1,6 @@
-"""The prompts of MTQA. The part that a column's nodes share comes first, for the prefix cache."""
+"""The prompts of MTQA. The part that the nodes of a column share comes first, so that the LLM's prefix cache has
+it.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,7 @@ THOUGHT_ALONE = Prompt(
     max_tokens=THOUGHT.max_tokens,
     role="think",
 )
-"""The prompt of a thought without knowledge units ("-RAG" in table 3 of MTQA's paper)"""
+"""The prompt for a thought without knowledge units ("-RAG" in table 3 of MTQA's paper)"""
 
 SUMMARY_ALONE = Prompt(
     name="summary_alone",

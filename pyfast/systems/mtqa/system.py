@@ -16,7 +16,7 @@ from pyfast.systems.prompts import final_text, long_text
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
     """Answer a question (algorithm 1 of MTQA).
 
-    Each column starts from the summary of the column before it, each node from the node above it.
+    Each column starts from the summary of the column before it. Each node starts from the node above it.
     """
     weights = settings.matrix()
     columns: list[Column] = []

@@ -9,7 +9,8 @@ from statistics import NormalDist
 import orjson
 
 Weights = tuple[tuple[float, ...], ...]
-"""[rows - 1][columns]: what row i + 2 of a column sees of row i + 1, from 0 (nothing) to 1 (all)"""
+"""[rows - 1][columns]: element i of a column says how much row i + 2 sees of row i + 1, from 0 (nothing) to 1
+(all)"""
 
 SEED = 1
 DRAWN = ("uniform", "gaussian")
@@ -21,9 +22,10 @@ _DIGITS = 9  # Sums such as 0.1 + 0.2 have rounding errors beyond these digits.
 def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) -> Weights:
     """Compute the weights of `rows` x `columns` nodes, by a scheme of figure 3 or from numbers in JSON.
 
-    `const-C` is C everywhere. `vert-S` starts at S and grows by S with each row, `hor-S` with each column,
-    `vert&hor-S` with both. No weight exceeds 1. `uniform` and `gaussian` are drawn from the seed; `gaussian` is
-    normalised. Raises `ValueError` for another name, and for a matrix that does not fit.
+    With `const-C`, all weights are C. With `vert-S`, the weights of the first row are S, and each further row adds
+    S. `hor-S` does the same by columns, and `vert&hor-S` by both. No weight is above 1. `uniform` and `gaussian`
+    draw random weights from the seed, and `gaussian` normalises them. Raises `ValueError` if there is no such
+    scheme, or the matrix has another shape.
     """
     if name.lstrip().startswith("["):
         return _given(name, rows, columns)

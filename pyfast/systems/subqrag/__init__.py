@@ -1,6 +1,8 @@
-"""SubQRAG: sub-questions in order. Triples answer each of them, or else documents, which also give new triples.
+"""SubQRAG: the LLM splits a question into sub-questions. Triples answer each of them.
 
-The used triples are the graph memory. The final answer comes from this memory. Each part of section 2 has a file.
+If triples do not suffice, documents answer it, and the LLM extracts new triples from them. The triples that were
+used are the graph memory, and the final answer comes from this memory. Each part of section 2 of the paper has a
+file.
 """
 
 from pyfast.systems.subqrag.system import SYSTEM

@@ -21,7 +21,7 @@ _MOST = 300  # the maximum number of characters of an earlier answer in a rewrit
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
-    """Split a question. Return (the sub-questions in order, the error of the model's reply)."""
+    """Split a question. Return the sub-questions in order, and the error in the model's reply if it has one."""
     if not settings.decompose:
         return [question], None
     try:
@@ -35,12 +35,12 @@ async def sub_questions(question: str, ctx: Context, settings: Settings) -> tupl
 async def on_its_own(
     text: str, chain: Sequence[str], steps: Sequence[Sequence[Step]], ctx: Context, settings: Settings
 ) -> tuple[list[str], int]:
-    """Section 2.2.2, equation 2: return (the sub-question with earlier answers filled in, the number of omitted
-    branches).
+    """Put earlier answers into a sub-question (section 2.2.2, equation 2).
 
-    If the sub-question refers to several answers, it becomes one question for each, at most `branches`. One
-    question's five facts could not contain the answers to all. If it refers to a missing answer, the text of the
-    earlier sub-question takes the place of this answer.
+    Returns the resulting questions, and how many were omitted. If the sub-question refers to a sub-question with
+    several answers, it becomes one question for each answer, at most `branches` questions. Otherwise the facts of
+    one search would have to cover all answers. If an answer is missing, the text of the earlier sub-question takes
+    its place.
     """
     if not steps or not settings.rewrite:
         return [text], 0

@@ -15,9 +15,10 @@ from pyfast.token_budget import fit, join, share
 
 
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
-    """Write the used facts in about `budget` characters, one on each line, with the parts that were used.
+    """Write the facts that were used in about `budget` characters, each on one line, with only the triples that
+    were used.
 
-    An answer without a triple also has a line.
+    An answer that does not come from a triple also gets a line.
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:
@@ -42,7 +43,7 @@ def _answers(step: Step, budget: int | None) -> str:
 
 
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
-    """Collect the segments that state used triples or gave answers, in the order of the sub-questions."""
+    """Collect the segments that state the used triples or contain answers, in the order of the sub-questions."""
     ids: dict[int, None] = {}
     for step in steps:
         ids.update(dict.fromkeys(_used(step, session)))
@@ -53,7 +54,7 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
 def trace(steps: Sequence[Sequence[Step]], session: Session, **faults: str | int | None) -> dict[str, Any]:
     """Make the trace: each sub-question with its answers and triples, and the learned triples.
 
-    `faults`: errors of replies that could not be used, and numbers of omitted things.
+    `faults` has the errors of replies that could not be used, and how many questions and facts were omitted.
     """
     path = [
         [

@@ -1,6 +1,6 @@
 """Answer a sub-question from the graph, or from documents (SubQRAG's paper, section 2.3).
 
-Triples of these documents join the graph.
+The LLM also extracts triples from these documents, and they join the graph.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _NUMBER = 5  # characters of a fact's number in a list
 
 @dataclass(slots=True)
 class Step:
-    """One self-contained sub-question, and its result."""
+    """One sub-question that can be understood alone, and its result."""
 
     question: str
     answers: list[str] = field(default_factory=list)
     used: list[RetrievedFact] = field(default_factory=list)
-    """The triples that were used for answers"""
+    """The triples from which the answers come"""
     read: list[int] = field(default_factory=list)
-    """For answers from documents: the ids of the segments that contain them"""
+    """If the answers come from documents: the ids of the segments that contain them"""
     facts: list[int] = field(default_factory=list)
     """The ids of the segments that state the retrieved facts"""
     documents: list[int] = field(default_factory=list)
     """The ids of the segments that a search retrieved"""
     learned: list[Statement] = field(default_factory=list)
     source: str = "nothing"
-    """The source of the answers: graph, documents or nothing"""
+    """Where the answers come from: `graph`, `documents` or `nothing`"""
     degraded: list[str] = field(default_factory=list)
     """The replies of the LLM that had the wrong form"""
 
@@ -123,7 +123,9 @@ def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
-    """Add new statements of a step to the learned ones. Statements with an answer also join the graph memory."""
+    """Add the new statements of a step to the learned statements. Those that contain an answer also join the graph
+    memory.
+    """
     store = session.store
     fresh = [one for one in step.learned if not session.knows(one.head, one.relation, one.tail)]
     vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))
