@@ -1,4 +1,4 @@
-"""The checks: real runs of a system with an LLM whose replies depend only on the request."""
+"""The checks. They are real runs of a system, with an LLM whose replies depend only on the request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CheckResult:
     name: str
     passed: bool
     detail: str
-    """A description of the check, or the broken promise and its place"""
+    """What was checked. If the check failed: which promise is broken, and where"""
     causes: str = ""
     """The likely causes of a broken promise. Empty if `detail` says enough"""
 
@@ -70,12 +70,12 @@ class _Checked:
     place: Path
     plain: list[bytes] = field(default_factory=list)
     steps: Counter[str] = field(default_factory=Counter)
-    """The batch points of each question in the last run, without the citing of its evidence"""
+    """How many batch points each question used in the last run, without the one that cites its evidence"""
 
     def run(
         self, folder: str, questions: Sequence[Question], llm: CheckLLM, concurrency: int, **limits: int
     ) -> list[bytes]:
-        """A new run in this process."""
+        """Make a new run in this process."""
         self.steps.clear()
         subject = replace(self.subject, system=replace(self.subject.system, answer=self._counted))
         budget = Budget.model_validate({"seconds": _QUESTION_S, **limits})
@@ -98,7 +98,7 @@ def check_system(
 
     The check runs the system many times, with an LLM whose replies depend only on the request:
 
-    - with one question at a time, and with many at once
+    - with one question at a time, and with many questions at once
     - in a separate process that is killed with SIGKILL, and resumed
     - with budgets that are too small
     - with hostile questions
@@ -117,8 +117,8 @@ def check_system(
         A result for each check.
 
     Raises:
-        InputError: There is no such system, or it has no such settings. Or no other process can load the `System`,
-            because no module binds it to a name.
+        InputError: There is no such system, or it has no such settings. Or another process cannot load the
+            `System`, because it is not a global variable of a module.
         IndexFormatError: The index cannot be opened.
 
     Example:

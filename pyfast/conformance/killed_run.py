@@ -1,4 +1,4 @@
-"""A run in a separate process. The check kills this process. `python -m pyfast.conformance.killed_run JSON`."""
+"""Make a run in a separate process, which the check kills: `python -m pyfast.conformance.killed_run JSON`."""
 
 from __future__ import annotations
 

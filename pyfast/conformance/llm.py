@@ -1,6 +1,6 @@
 """Language models for the checks. Their replies depend only on the request.
 
-`CheckLLM` replies well. `spoiled` makes a reply unusable.
+`CheckLLM` gives usable replies. `spoiled` makes a reply unusable.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Spoil = Callable[[Request, Completion, int], Completion]
 class CheckLLM:
     """A language model that fills in the schema of a request.
 
-    It waits for some turns of the event loop, so that calls end in another order than they started. Like a real
-    LLM, it refuses prompts that do not fit the window, and text that is not Unicode.
+    Each call waits for a different time, so that calls end in another order than they started. Like a real LLM, it
+    refuses prompts that are too long for its context window, and text that is not valid Unicode.
     """
 
     fingerprint = "check:1"
@@ -38,9 +38,10 @@ class CheckLLM:
     slots = 16
 
     def __init__(self, spoil: Spoil | None = None, delay_s: float = 0.0, log: Path | None = None) -> None:
-        """`delay_s` is the average duration of a call; `log` gets a line for each call."""
+        """`delay_s` is the average duration of a call. The file `log` gets a line for each call."""
         self.leaks: Counter[str] = Counter()
-        """Unbroken control tokens in the requests, from the text of a question or document"""
+        """Control tokens in requests that came from the text of a question or document, and that pyfast did not
+        break"""
         self._instant = Instant()
         self._spoil, self._delay_s, self._log = spoil, delay_s, log
 

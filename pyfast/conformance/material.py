@@ -1,4 +1,4 @@
-"""Material for the checks: a small corpus, ordinary questions, hostile questions."""
+"""What the checks use: a small corpus, ordinary questions, and hostile questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIGHTHOUSES = [
 _KEEPERS = ["Ada Rook", "Bram Tolley", "Cora Finch", "Dov Marsh", "Edda Vale"]
 
 MARK = "Zzyzx"
-"""A text that is in no corpus. The LLM's answers to a question with it are spoiled"""
+"""A text that is in no corpus. If a question contains it, the LLM's replies are made unusable"""
 
 CONTROL_TOKENS = (
     *("<|im_start|>", "<|im_end|>", "<|eot_id|>", "[INST]", "<<SYS>>", "</s>", "<bos>", "<think>"),
@@ -70,7 +70,7 @@ def build_corpus(folder: Path) -> Path:
 
 
 def questions_about(index: Index | None) -> list[Question]:
-    """Single questions and conversations about the content of the index."""
+    """Make single questions and conversations about the content of the index."""
     count = SINGLE + CONVERSATIONS * TURNS
     if index is None:
         about = [f"the lighthouse of {_LIGHTHOUSES[at % len(_LIGHTHOUSES)]}" for at in range(count)]
@@ -87,7 +87,7 @@ def questions_about(index: Index | None) -> list[Question]:
 
 
 def poisoned(questions: list[Question]) -> list[Question]:
-    """The questions, with hostile ones inserted between the first ones."""
+    """Insert hostile questions between the first of these questions."""
     mixed = list(questions)
     for number, (kind, text) in enumerate(POISON.items()):
         mixed.insert(2 * number, Question(f"poison: {kind}", text))
@@ -95,7 +95,7 @@ def poisoned(questions: list[Question]) -> list[Question]:
 
 
 def marked(questions: list[Question]) -> list[Question]:
-    """The questions, with as many marked ones inserted between the first ones."""
+    """Insert as many questions with `MARK` between these questions."""
     mixed = list(questions)
     for number in range(SINGLE - 1):
         mixed.insert(2 * number, Question(f"marked: {number}", f"What is {MARK} to {MARK} {number}, and whose?"))

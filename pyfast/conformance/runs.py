@@ -1,4 +1,4 @@
-"""Runs of the system under check. Only `answered` calls the engine."""
+"""Make runs of the system that is checked. Only `answered` calls the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The system under check, with its index and settings."""
+    """The system that is checked, with its index and settings."""
 
     system: System
     settings: Mapping[str, Any]
@@ -40,9 +40,9 @@ def answered(
     concurrency: int = 16,
     budget: Budget | None = None,
 ) -> list[bytes]:
-    """Answer the questions in a run folder, or resume it. Returns each of its records as a line of JSON.
+    """Answer the questions in a run's folder, or resume the run. Returns each of its records as a line of JSON.
 
-    Raises the errors of `pyfast.answer`. `run_seconds` ends a run that hangs.
+    Raises the errors of `pyfast.answer`. If the run hangs, it ends after `run_seconds` seconds.
     """
     limits = {"run_seconds": PATIENCE_S, **(budget or Budget()).model_dump(exclude_none=True)}
     answer(
@@ -59,12 +59,12 @@ def answered(
 
 
 def recorded(run: Path) -> list[bytes]:
-    """Each record of a run, with its trace, as a line of JSON."""
+    """Read each record of a run, with its trace, as a line of JSON."""
     return [orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for _, record in records_of(run / ANSWERS)]
 
 
 def name_of(system: System) -> str:
-    """The name by which another process loads the system. Raises `InputError` if there is none."""
+    """Find the name by which another process can load the system. Raises `InputError` if there is none."""
     if system.name in names() and load_system(system.name) is system:
         return system.name
     for name in _bound_to(system):

@@ -1,7 +1,7 @@
 """The parts of the conversational system graph_convqa (Jain and Lapata 2024).
 
-They are the evidence memory, the token graph of the evidence, its encoder, and the prompt. The system and its
-training use the same parts.
+The parts are the memory of evidence, the graph of the evidence's tokens, the encoder of this graph, and the
+prompt. The system and its training use the same parts.
 """
 
 from pyfast.conversation.entities import Entities, Linear, known_entities, linearise, names_in

@@ -1,4 +1,4 @@
-"""The graph encoder: GATv2 layers over the tokens' own embeddings (graph_convqa, section 4.4). Imports torch."""
+"""The graph encoder: GATv2 layers over the LLM's token embeddings (graph_convqa, section 4.4). Imports torch."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Shape:
     """The size of an encoder and its options (graph_convqa's paper, table 4)."""
 
     hidden: int
-    """The LLM's hidden size. Nodes are its token embeddings, and the results replace them"""
+    """The LLM's hidden size. The encoder reads token embeddings of this size, and its results replace them"""
     layers: int = 2
     heads: int = 2
     dropout: float = 0.5
-    """The dropout of attention, in training"""
+    """The dropout of attention during training"""
     residual: bool = True
-    """Whether the graph's output is added to the tokens' embeddings. Off: the output alone, as in the paper"""
+    """Whether the encoder's output is added to the token embeddings. False: it replaces them, as in the paper"""
     model: str = ""
     """A digest of the LLM with which the encoder was trained. Empty in encoders of earlier releases"""
 
 
 class GraphEncoder(torch.nn.Module):
-    """Node embeddings [nodes, hidden] from token embeddings [nodes, hidden] and their graph.
+    """Computes embeddings of nodes [nodes, hidden] from their token embeddings [nodes, hidden] and the graph.
 
-    The weights have the layout of PyG's `GATv2Conv` with self-loops. The heads are next to each other. An ELU
-    follows each layer (σ in equation 5). The attention is `ops.gatv2`.
+    The weights have the layout of PyTorch Geometric's `GATv2Conv` with self-loops. The outputs of the heads are
+    concatenated. An ELU follows each layer (σ in equation 5). `ops.gatv2` computes the attention.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -101,7 +101,7 @@ def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
 
 
 def load_encoder(folder: Path) -> GraphEncoder:
-    """Load what `save_encoder` wrote. Raises `InputError` if the files are something else."""
+    """Load an encoder that `save_encoder` wrote. Raises `InputError` if the files are something else."""
     for name in (SHAPE, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"{folder}: no trained graph encoder (it has no {name})")

@@ -1,4 +1,4 @@
-"""Spans of known entities in items of evidence, by string matching (graph_convqa, section 4.3)."""
+"""Find the names of known entities in evidence, by string matching (graph_convqa, section 4.3)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Entities:
         self._automaton = AhoCorasick(self.names)
 
     def spans(self, text: str) -> list[Span]:
-        """Find the spans of names in a text. Only whole words count.
+        """Find where names occur in a text. Only whole words count.
 
-        If names overlap, the first counts. If they start together, the longest does.
+        If names overlap, the first one counts. If they start at the same character, the longest one counts.
         """
         spans: list[Span] = []
         end_before = 0
@@ -77,7 +77,7 @@ def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ..
     """Find the known names in texts.
 
     Args:
-        index: The index. The known names come from its corpus, see `known_entities`.
+        index: The index. The known names come from its corpus (see `known_entities`).
         items: Lists of texts. A text with tabs is a table row, with a tab between two cells.
 
     Returns:
@@ -99,7 +99,7 @@ def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
     """Write segments as lines of text, and find the known entities in the lines.
 
     Args:
-        index: The index. The known names come from its corpus, see `known_entities`.
+        index: The index. The known names come from its corpus (see `known_entities`).
         items: Lists of segments.
 
     Returns:

@@ -31,17 +31,17 @@ class MemoryQuery:
     evidence: ScoredSegments
     past: tuple[ScoredSegments, ...]
     turn: str
-    """The turn's id, which is the seed of `random`"""
+    """The turn's id. It is the seed of the draw if the memory is `random`"""
 
 
 def apply_memory(
     index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT, share: float = SHARE
 ) -> list[ScoredSegments]:
-    """Replace the lowest part of a turn's evidence by evidence of earlier turns (section 4.2, equation 2).
+    """Replace the worst-ranked evidence of a turn by evidence of earlier turns (section 4.2, equation 2).
 
     M_t, the memory of turn t, is the evidence of all earlier turns. E_t is the evidence of this turn. The function
-    replaces the lowest items of E_t by items of M_t. If M_t has too few items that are not in E_t, it replaces
-    fewer.
+    replaces the worst-ranked items of E_t by items of M_t. If M_t has too few items that are not in E_t, it
+    replaces fewer.
 
     Args:
         index: The index.
@@ -67,7 +67,7 @@ def apply_memory(
 
 
 def replaceable(items: int, share: float) -> int:
-    """Return how many of `items` pieces of evidence memory may replace: their share, rounded down."""
+    """Return how many of `items` pieces of evidence memory may replace: `share` of them, rounded down."""
     return math.floor(items * share + 1e-9)  # A third of 9 must be 3.
 
 

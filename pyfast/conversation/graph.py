@@ -1,4 +1,6 @@
-"""The graph of a turn's evidence: a chain of tokens for each item, links between mentions of an entity."""
+"""Build the graph of a turn's evidence. Each item is a chain of tokens, and edges join the mentions of an
+entity.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ class TokenGraph:
     tokens: Int32
     """[nodes] the LLM's token ids"""
     indptr: Int64
-    """[nodes + 1] where the edges of each node start"""
+    """[nodes + 1] the position in `indices` at which the edges of each node start"""
     indices: Int32
-    """[edges] the sources of node i, ascending: `indices[indptr[i]:indptr[i + 1]]`"""
+    """[edges] the nodes from which edges lead to node i are `indices[indptr[i]:indptr[i + 1]]`, ascending"""
     items: int
-    """How many of the chains are in the graph, from the first on. The last of these chains may be cut"""
+    """How many chains are in the graph, from the first on. The last of them may be cut off"""
 
 
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:

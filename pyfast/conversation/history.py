@@ -1,4 +1,4 @@
-"""The prompt around the evidence: the conversation so far, and the task."""
+"""Write the parts of the prompt other than the evidence: the conversation so far, and the task."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text, with the numbers of turns and facts in it."""
+    """A prompt as text. It also says how many turns and facts it contains."""
 
     messages: tuple[Message, ...]
     items: int
-    """How many facts of the evidence the prompt has, from the first on"""
+    """How many facts the prompt has, from the first on"""
     turns: int
-    """How many turns of the conversation the prompt has: the last turns"""
+    """How many turns of the conversation the prompt has. They are the last turns"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def query_of(history: History, question: str) -> str:
         question: The question of this turn.
 
     Returns:
-        All these texts in order, with spaces between them.
+        All these texts in order, separated by spaces.
     """
     return " ".join([*(text for turn in history for text in turn if text), question])
 
@@ -106,7 +106,7 @@ def most_recent(history: History, question: str, max_tokens: int, size: Callable
         history: The (question, answer) pairs of the earlier turns.
         question: The question of this turn.
         max_tokens: The limit, in the unit of `size`.
-        size: A function of a text that returns its size, for example in tokens. The text is the prompt without
+        size: A function that returns the size of a text, for example in tokens. The text is the prompt without
             facts.
 
     Returns:

@@ -1,4 +1,8 @@
-"""From a turn to the embeddings that the LLM reads: H = H_prefix + H_g + H_suffix (graph_convqa, equation 6)."""
+"""Compute the embeddings that the LLM reads for a turn (graph_convqa, equation 6).
+
+They are the embeddings of the prompt before the graph (H_prefix), those of the graph (H_g), and those of the
+prompt after it (H_suffix)
+"""
 
 from __future__ import annotations
 
@@ -45,13 +49,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Framed:
-    """A prompt in tokens: the part before the graph, the graph, and the part after it."""
+    """A prompt in three parts: the tokens before the graph, the graph, and the tokens after it."""
 
     prefix: tuple[int, ...]
     graph: TokenGraph
     suffix: tuple[int, ...]
     turns: int
-    """How many earlier turns the prompt has: the last turns"""
+    """How many earlier turns the prompt has. They are the last turns"""
 
 
 @lru_cache(maxsize=2)
@@ -109,7 +113,7 @@ def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torc
 
 
 def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: int) -> list[Framed]:
-    """Build the prompts of many turns (see `framed`), with the tokenizer of a trained model."""
+    """Build the prompts of many turns with the tokenizer of a trained model, each as `framed` does."""
     tokenizer = open_trained(folder).tokenizer
     return [framed(tokenizer, turn, max_tokens, max_nodes) for turn in turns]
 

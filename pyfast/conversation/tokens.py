@@ -1,4 +1,4 @@
-"""Convert text to the LLM's tokens: the chains of the evidence graph, and the prompt before and after it."""
+"""Convert text to the LLM's tokens, for the evidence graph and for the prompt before and after it."""
 
 from __future__ import annotations
 

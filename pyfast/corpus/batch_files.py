@@ -1,4 +1,4 @@
-"""A record batch that is written piece by piece and then mapped, so that it never has to fit into memory."""
+"""Write an Arrow record batch piece by piece, and then map it. So it never has to fit into memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 
 
 class BatchFiles:
-    """Files that get the rows of batches of one schema, one batch after another. No column may have nulls."""
+    """Files to which the rows of batches are appended. All batches have the same schema, and no column has
+    nulls.
+    """
 
     def __init__(self, folder: Path, columns: pa.Schema) -> None:
         """`folder` is a new folder for the files."""
@@ -24,7 +26,7 @@ class BatchFiles:
             column.append(array)
 
     def mapped(self) -> pa.RecordBatch:
-        """All rows as one batch. Afterwards nothing can be added. The files can be removed."""
+        """Return all rows as one batch. After that, nothing can be appended, and the files can be removed."""
         return pa.RecordBatch.from_arrays([column.mapped() for column in self._columns], schema=self._schema)
 
 

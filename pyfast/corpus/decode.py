@@ -1,4 +1,4 @@
-"""Turn a hierarchical sequence back into its documents."""
+"""Turn a corpus back into its documents."""
 
 from pyfast.corpus.documents import Document
 from pyfast.corpus.sequence import Corpus

@@ -20,9 +20,10 @@ class Outline:
     pages: tuple[int, ...] = ()
     """The position where each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
-    """Starts and ends of parts that are in no passage: front matter, and tables that are separate documents"""
+    """The starts and ends of parts that are in no passage: front matter, and tables that are documents of their
+    own"""
     about: str = ""
-    """A JSON object with the document's own metadata"""
+    """The document's own metadata, as a JSON object"""
 
 
 NO_OUTLINE = Outline()
@@ -51,7 +52,7 @@ class Table:
 
     Rows can be shorter or longer than the header. Names in the header can repeat or be empty.
 
-    `links` are (data row, column, uri of the document to which the cell links). Rows and columns count from 0.
+    A link is (data row, column, uri of the document to which the cell links). Rows and columns count from 0.
 
     Example:
         >>> from pyfast.corpus import Table

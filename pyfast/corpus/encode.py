@@ -1,7 +1,7 @@
 """Turn documents into one sequence of segments.
 
-This module works on batches of documents. NumPy operations handle all documents of a kind at once, as one joined
-text. At the end, the documents get their order back.
+This module works on batches of documents. NumPy operations handle all documents of one kind at once, as one joined
+text. At the end, the segments are put into the order of the documents.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -159,7 +159,7 @@ def _section(document: Document) -> str:
 
 
 def digest_of(document: Document) -> bytes:
-    """The digest of all that is in a document."""
+    """The digest of everything in a document."""
     try:
         return blake2b(orjson.dumps(document), digest_size=16).digest()
     except TypeError:  # no Unicode: another column refuses it, and says where

@@ -22,7 +22,7 @@ def encode_texts(
     buffer: bytearray,
     length_of_paragraph: int,
 ) -> Columns:
-    """The segments of text documents, depth first. `source` has the number of each document."""
+    """Make the segments of text documents, depth first. `source` has the number of each document."""
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
     first = np.cumsum(length + len(_SEPARATOR)) - length
@@ -73,7 +73,7 @@ def _sections(
 
 
 def headings_of(document: TextDocument) -> Sequence[Heading]:
-    """The headings of a text, from its outline or from Markdown."""
+    """Find the headings of a text, in its outline or in its Markdown."""
     if document.outline.headings is not None:
         return document.outline.headings
     return headings(document.text) if document.markdown else ()

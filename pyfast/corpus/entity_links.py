@@ -1,6 +1,6 @@
 """Links between segments that name the same entity.
 
-Triples share a head or tail, and table cells link to documents.
+Two triples can share a head or tail, and a table cell can link to a document.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ class EntityLinks:
 
     corpus: Corpus
     triplets: Int64
-    """[triplets] the positions of the triplets"""
+    """[triplets] the position of each triplet in the corpus"""
     entity: Int32
-    """[triplets, 2] for each triplet, the entities that are its head and its tail: equal strings are one entity"""
+    """[triplets, 2] the numbers of the entities that are the head and tail of each triplet. Equal strings are the
+    same entity"""
     entity_offsets: Int64
-    """[entities + 1] where the triplets of each entity start in `entity_triplets`"""
+    """[entities + 1] the position in `entity_triplets` at which the triplets of each entity start"""
     entity_triplets: Int64
-    """the triplets that name each entity, ascending"""
+    """The triplets that name each entity, entity by entity, ascending"""
     links: tuple[Int64, Int64]
-    """([links] the table row with the link, ascending; the document to which it leads)"""
+    """Two arrays [links]: the table row with each link, ascending, and the document to which the link leads"""
     linked: tuple[Int64, Int64]
-    """the same links, sorted by document: ([links] documents, ascending; rows)"""
+    """The same links, sorted by document: the document of each link, ascending, and the row"""
 
     def of(self, i: int) -> Iterator[int]:
-        """The segments that name an entity of segment `i`.
+        """Find the segments that name an entity of segment `i`.
 
         A segment can occur twice. If there are very many segments, some are left out.
 
-        A triplet or subgraph leads to the triplets that share its tail or head. Triplets with the same tail come
-        first, because paths continue there. A table row or cell leads to the paragraphs to which the row links. A
-        text leads to the rows that link to it.
+        For a triplet or subgraph, these are the triplets that share its tail or head. Those with its tail come
+        first, because paths continue there. For a table row or cell, they are the paragraphs to which the row
+        links. For a text, they are the rows that link to it.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:

@@ -1,4 +1,4 @@
-"""Join several corpora into one, without deleted documents."""
+"""Join several corpora into one, and leave out deleted documents."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ def digest_sum(digests: NDArray[np.uint64]) -> int:
 
 
 def add_sums(a: int, b: int, sign: int = 1) -> int:
-    """The sum, or with `sign` -1 the difference, of two `digest_sum`s."""
+    """Add two sums of digests. With `sign` -1, subtract the second one."""
     low, high = (a + sign * b) % _LANES, (a // _LANES + sign * (b // _LANES)) % _LANES
     return high * _LANES + low
 
@@ -43,16 +43,16 @@ def add_sums(a: int, b: int, sign: int = 1) -> int:
 def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int) -> tuple[Int64, pa.RecordBatch]:
     """Write the documents of several corpora that are not deleted into a new folder, in order.
 
-    Positions of segments, bytes and triples shift. Some documents are in memory at a time.
+    The positions of segments, bytes and triples change. Only a few documents are in memory at once.
 
     Args:
-        corpora: The corpora. One of them is open at a time.
-        live: Which documents of each to keep.
+        corpora: The corpora. Only one of them is open at a time.
+        live: For each corpus, which documents to keep.
         folder: The folder to make.
-        size: The maximum number of bytes of their texts.
+        size: The maximum number of bytes of all texts together.
 
     Returns:
-        The positions of the passages, and the documents.
+        The positions of the passages, and the table of the documents.
     """
     scratch = folder / "scratch"
     segments = schema.segments_schema(size)
@@ -90,7 +90,7 @@ class _Sizes:
 
 
 _Piece = tuple[int, int, int, int]
-"""The first and the last document of a piece, and the first and the last segment; each last one excluded"""
+"""The range of documents in a piece, and the range of segments: first (included) and last (excluded)"""
 
 
 def _pieces(parts: Parts) -> Iterator[_Piece]:

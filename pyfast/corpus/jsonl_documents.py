@@ -1,4 +1,4 @@
-"""Read documents from JSON and JSON Lines. The rules are in docs/formats.md; other keys are ignored."""
+"""Read documents from JSON and JSON Lines. docs/formats.md has the rules. Other keys are ignored."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ class _Fault(Exception):
 
 
 def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
-    """The documents of a JSON Lines file. Flat records form one table with this `uri` and `title`.
+    """Read the documents of a JSON Lines file. Flat records form one table with this `uri` and `title`.
 
     A text, table or graph without an ``id`` gets the uri of the file with its line number, ``uri#line``. Raises
     InputError for a line that cannot be read.
@@ -28,9 +28,10 @@ def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]
 
 
 def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
-    """The documents of a JSON file: a list of records, an object that contains one such list, or one record.
+    """Read the documents of a JSON file.
 
-    Raises InputError for anything else.
+    The file has a list of records, an object that contains one such list, or one record. Otherwise an InputError
+    is raised.
     """
     try:
         content = orjson.loads(read_text(path))
@@ -53,7 +54,7 @@ def _is_records(value: object) -> bool:
 def documents_of_records(
     uri: str, path: Path, title: str, placed: Iterable[tuple[str, JsonObject]]
 ) -> Iterator[Document]:
-    """The documents of records.
+    """Make documents from records.
 
     Each record comes with its place, which ends with a number, such as "FILE, line 3".
     """
@@ -95,9 +96,10 @@ def _is_question(record: JsonObject) -> bool:
 
 
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
-    """The text, table or graph of a record. A record without an ``id`` gets `uri`, which is `place` by default.
+    """Make the text, table or graph of a record. If the record has no ``id``, its uri is `uri` (by default
+    `place`).
 
-    Raises InputError, which names the place, for any other record.
+    For any other record, an InputError names the place.
     """
     kind = _kind_of(record)
     try:

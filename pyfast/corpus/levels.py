@@ -40,9 +40,10 @@ _DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2], dtype=np.int8)
 
 
 def parents(level: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The position of each segment's parent (int64, -1 for roots), from levels (uint8) in depth-first order.
+    """Compute the position of each segment's parent from the levels of the segments, in depth-first order.
 
-    In that order, the parent is the last earlier segment of a higher level.
+    The parent is the last segment before it of a higher level. Positions are int64, and -1 for roots. Levels are
+    uint8.
     """
     depth = _DEPTH[level]
     position = np.arange(level.size, dtype=np.int64)

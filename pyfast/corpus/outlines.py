@@ -1,4 +1,4 @@
-"""Outlines of texts: how they are stored, and the metadata at a position in the text."""
+"""Store outlines of texts, and find the metadata at a position in a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.corpus.sections import Heading
 
 
 def outline_json(outline: Outline) -> str:
-    """An outline in its stored form; empty if there is none."""
+    """Write an outline in its stored form. Empty if there is no outline."""
     if outline == NO_OUTLINE:
         return ""
     fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}
@@ -33,7 +33,7 @@ def parse_outline(stored: str) -> Outline:
 
 
 def metadata_at(outline: Outline, place: int) -> dict[str, Any]:
-    """The metadata at a character: the document's own metadata, `page` and `headings`."""
+    """The metadata at a character of the text: the document's own metadata, `page` and `headings`."""
     metadata: dict[str, Any] = json.loads(outline.about) if outline.about else {}
     if outline.pages:
         metadata["page"] = bisect_right(outline.pages, place)

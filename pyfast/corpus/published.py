@@ -1,6 +1,6 @@
-"""Recognise files of published question sets by their beginning.
+"""Recognise files of published question sets by their first bytes.
 
-These files contain answers, so they are not a corpus.
+These files contain answers, so they must not become part of a corpus.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NQ = re.compile(rb'\s*\{\s*"question"\s*:\s*"[^\n]*"answer"\s*:\s*\[[^\n]*\]\s*
 
 
 def published_set(path: Path) -> str | None:
-    """The name of the data set that has the layout of this file; None for any other file."""
+    """The name of the data set with the layout of this file. None for any other file."""
     if path.suffix.lower() not in _SUFFIXES:
         return None
     try:

@@ -1,6 +1,7 @@
 """Turn files into documents. The name of a file selects its reader; docs/formats.md describes each format.
 
-A reader is a plug-in. If a file has no reader or cannot be read, it is left out, and listed with the reason.
+A reader is a plug-in. If there is no reader for a file, or the file cannot be read, pyfast leaves it out and
+reports the reason.
 """
 
 import os
@@ -41,10 +42,12 @@ class Reader:
     """
 
     patterns: tuple[str, ...]
-    """Patterns for file names in lower case, as in `fnmatch`. If several fit a name, the longest pattern decides
+    """Patterns for file names in lower case, as in `fnmatch`. If several patterns match a name, the longest one
+    decides
     """
     read: Callable[[str, Path], Iterable[Document]]
-    """read(uri, path): the documents of a file. Raises `InputError` for a file that it cannot read"""
+    """A function `read(uri, path)` that returns the documents of a file. It raises `InputError` if it cannot read
+    the file"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +70,23 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSource:
-    """A file, or a document that is given as it is. It is read when its documents are taken."""
+    """A file, or a document that the caller gave as a value. A file is read when `documents` is used."""
 
     documents: Callable[[], Iterable[Document]]
-    """The documents, read now"""
+    """The documents. Using this reads the file"""
     identity: Callable[[], str]
-    """A text that is another one if the documents may have changed"""
+    """A text that identifies the documents. It changes if the documents may have changed"""
     size: int = 0
     """The bytes of a file"""
 
     @classmethod
     def as_is(cls, document: Document) -> "DocumentSource":
-        """A document that is given as it is."""
+        """Make a source from a document, which stays unchanged."""
         return cls(lambda: (document,), lambda: digest_of(document).hex())
 
     @classmethod
     def of(cls, document: Document, columns: int) -> "DocumentSource":
-        """A document that is given. If it is a table with more columns, it is cut into several."""
+        """Make a source from a document. A table with more than `columns` columns is cut into several tables."""
         if isinstance(document, Table):
             return cls(lambda: narrow(document, columns), lambda: digest_of(document).hex())
         return cls.as_is(document)
@@ -101,18 +104,18 @@ def read(
 ) -> Iterator[Document]:
     """Read the documents in files and folders.
 
-    Folders are read with all subfolders, files in order of their paths.
+    Folders are read with all subfolders. Files are read in the order of their paths.
 
-    A uri is the path relative to the given folder, with ``/``. The uri of a file that is given by itself is its
-    name. If two uris would be equal, the folder's name comes before them. Files and folders whose names begin with
-    a dot are left out.
+    The uri of a document is the path of its file relative to the given folder, with ``/``. If you give a file, its
+    uri is its name. If two uris would be equal, they begin with the folder's name. Files and folders whose names
+    begin with a dot are left out.
 
     Args:
         sources: Files and folders.
         unread: A list that gets the files that cannot be read. None: the first such file raises `InputError`.
-        readers: Readers to try before the installed ones (entry points of the group `pyfast.readers`); each is a
-            `Reader` or `MODULE:NAME`.
-        columns: A table with more columns is cut into several.
+        readers: Additional readers, which come before the installed ones (entry points of the group
+            `pyfast.readers`). Each is a `Reader` or `MODULE:NAME`.
+        columns: The maximum number of columns of a table. A wider table is cut into several.
 
     Yields:
         The documents, in the order of sources and paths.
@@ -138,7 +141,7 @@ def sources_of(
     *,
     columns: int = COLUMNS,
 ) -> Iterator[DocumentSource]:
-    """The files that `read` reads, not read yet. Arguments and errors are those of `read`."""
+    """List the files that `read` would read, without reading them. Arguments and errors are those of `read`."""
     chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
     try:
         for uri, path in _named(sources):
@@ -216,7 +219,7 @@ class _Readers:
         self.patterns = sorted({pattern for pattern, _ in pairs})
 
     def of(self, path: Path) -> Reader | None:
-        """The reader for a file; None if there is none."""
+        """The reader for a file. None if there is no reader for it."""
         name = path.name.lower()
         return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
 

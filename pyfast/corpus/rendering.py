@@ -1,4 +1,4 @@
-"""Render a passage as the line of text that retrieval and the LLM read."""
+"""Write a passage as one line of text. Retrieval and the LLM read this line."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -8,7 +8,7 @@ Fact = tuple[str, str, str, str | None]
 
 
 def paragraph_line(title: str, text: str) -> str:
-    """``title. text``. Only the text if there is no title, or the text begins with it."""
+    """``title. text``, or only the text if there is no title or the text begins with it."""
     title, text = fold(title), fold(text)
     return text if text.startswith(title) else f"{title}. {text}"
 
@@ -25,13 +25,15 @@ def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[st
 
 
 def table_line(title: str, section: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """``title | section | name; name; ... | cell; cell; ... | ...``: a whole table, its header before its rows."""
+    """``title | section | name; name; ... | cell; cell; ... | ...``: a whole table, with the header before the
+    rows.
+    """
     lines = ["; ".join(map(fold, cells)) for cells in (header, *rows) if any(cells)]
     return fold(" | ".join([part for part in (title.strip(), section.strip()) if part] + lines))
 
 
 def subgraph_line(facts: Sequence[Fact]) -> str:
-    """``head relation tail; relation tail (time); ...`` for facts of one head."""
+    """``head relation tail; relation tail (time); ...``: triples with the same head."""
     parts = [
         f"{relation.replace('_', ' ')} {tail} ({time})" if time else f"{relation.replace('_', ' ')} {tail}"
         for _, relation, tail, time in facts
@@ -40,12 +42,12 @@ def subgraph_line(facts: Sequence[Fact]) -> str:
 
 
 def linear_sentence(title: str, text: str) -> str:
-    """``title, text``: the form of a sentence in graph_convqa, where each sentence is an evidence item."""
+    """``title, text``: a sentence as an evidence item of graph_convqa."""
     return fold(", ".join([part for part in (title.strip(), text.strip()) if part]))
 
 
 def linear_row(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
-    """``title, header cell, header cell, ...`` without empty parts; for an infobox ``title, key, value``."""
+    """``title, header cell, header cell, ...`` without empty parts. For an infobox: ``title, key, value``."""
     names = () if section.strip().lower() == "infobox" else header
     pairs = zip_longest(names, map(str.strip, cells), fillvalue="")
     return fold(", ".join([title.strip(), *[f"{name} {cell}".strip() for name, cell in pairs if cell]]))
@@ -58,7 +60,7 @@ def linear_fact(fact: Fact) -> str:
 
 
 def fold(text: str) -> str:
-    """The text on one line, trimmed. Each line end, with its surrounding whitespace, becomes one space."""
+    """Put a text on one line. Each line end, with the whitespace around it, becomes one space."""
     if "\n" in text or "\r" in text:
         text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
     return text.strip()

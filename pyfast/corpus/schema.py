@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyfast.errors import InputError
 
 Columns = dict[str, NDArray[Any]]
-"""Columns of one of the schemas below, by name. Some may be missing."""
+"""The columns of one of the schemas below, by name. Some may be missing."""
 
 _LARGEST = (1 << 31) - 1
 
@@ -48,7 +48,7 @@ CELLS = _schema(byte_end=pa.int32())
 
 
 def wide(columns: pa.Schema) -> pa.Schema:
-    """The same columns in a corpus with more text than 2 GB."""
+    """The same columns for a corpus with more than 2 GB of text."""
     return pa.schema(
         [field.with_type(pa.int64()) if field.name.startswith("byte") else field for field in columns]
     )
@@ -126,7 +126,7 @@ def segments_schema(size: int) -> pa.Schema:
 def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
     """A batch of segments of a text buffer of `size` bytes, with the smallest possible types.
 
-    Raises InputError if there are too many for one corpus.
+    Raises InputError if there are too many segments for one corpus.
     """
     try:
         return record(segments_schema(size), values)

@@ -16,7 +16,9 @@ _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
 
 class Heading(NamedTuple):
-    """A heading: half-open character offsets of its lines (from 0), depth (1 to 6), text as written."""
+    """A heading: the half-open character offsets of its lines (from 0), its depth (1 to 6), and its text as
+    written.
+    """
 
     start: int
     end: int
@@ -25,7 +27,7 @@ class Heading(NamedTuple):
 
 
 class MarkdownTable(NamedTuple):
-    """A table: the offsets of its lines, and its cells as written."""
+    """A table: the character offsets of its lines, and its cells as written."""
 
     start: int
     end: int

@@ -1,4 +1,6 @@
-"""Segment ids: 64 bits that depend only on the uri, the level and the place in the document."""
+"""Segment ids. An id has 64 bits and depends only on the document's uri, and on the segment's level and place in
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from pyfast import ops
 
 
 def hash_uris(uris: Iterable[str]) -> NDArray[np.uint64]:
-    """One uint64 for each uri. Raises UnicodeEncodeError for a lone surrogate."""
+    """Compute a hash (uint64) for each uri. Raises UnicodeEncodeError for a lone surrogate."""
     digests = (blake2b(uri.encode(), digest_size=8).digest() for uri in uris)
     return np.frombuffer(b"".join(digests), dtype="<u8")
 
@@ -25,7 +27,7 @@ class SegmentIds:
 
     columns: ops.Segments
     check: Callable[[NDArray[np.int64]], None]
-    """A function that checks these segments in the mapped files"""
+    """A function that checks the data of segments in the mapped files"""
 
     def __len__(self) -> int:
         """The number of segments."""

@@ -1,4 +1,4 @@
-"""The corpus as one hierarchical sequence of segments, in memory or mapped from files."""
+"""`Corpus`: all documents as one sequence of segments, in memory or mapped from files."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,22 +57,23 @@ _CITED = ("level", "source", "start", "end", "byte_start", "byte_end")
 
 
 class Corpus:
-    """Segments in document order, depth first, so that parents come before children.
+    """All documents as one sequence of segments. The order is depth-first: a segment comes before the segments
+    inside it.
 
     The columns have one entry for each segment (read-only NumPy arrays, memory-mapped in an opened corpus):
 
     - `level` uint8: the `Level` of the segment;
-    - `parent` int32: position of the parent, -1 for roots;
+    - `parent` int32: the position of the segment directly above it, -1 for documents;
     - `subtree_end` int32: the position after the last segment inside it;
     - `source` int32: the number of its document, from 0;
-    - `start`, `end` int32: for text, zero-based half-open character offsets in the document. For tables, row and
-      column: table (-1, -1), row (r, -1), cell (r, c). In knowledge graphs (-1, -1);
-    - `byte_start`, `byte_end` int32, or int64 beyond 2 GB of text: where the content is in the buffer of UTF-8
-      bytes.
+    - `start`, `end` int32: in a text, half-open character offsets from 0. In a table, the row and the column: (-1,
+      -1) for the table, (r, -1) for a row, (r, c) for a cell. In a knowledge graph, (-1, -1);
+    - `byte_start`, `byte_end` int32, or int64 if there are more than 2 GB of text: where the content is in the
+      buffer of UTF-8 bytes.
 
-    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and offsets. In
-    knowledge graphs, the number of the triple in its document replaces `start`. A subgraph has the number of its
-    first triple. `roots` int64 has the position of each document's first segment, `documents` the number of
+    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and `start`. In
+    a knowledge graph, the number of the triple in its document replaces `start`, and a subgraph has the number of
+    its first triple. `roots` int64 has the position of each document's first segment. `documents` is the number of
     documents.
     """
 
@@ -88,8 +89,8 @@ class Corpus:
 
         `encode` and `open` call this.
 
-        `files` are the mapped files of the batches and the buffer. Their blocks are checked when they are first
-        read. Without `files`, nothing is checked.
+        `files` are the mapped files of the batches and the buffer. A block of these files is checked when it is
+        first read. Without `files`, nothing is checked.
         """
         self._parts = (segments, documents, triples, buffer)
         self._files = files
@@ -180,9 +181,10 @@ class Corpus:
         )
 
     def check(self, segments: NDArray[np.int64]) -> None:
-        """Check the files' data of these segments, of the segments inside them, and the uris of their documents.
+        """Check the data of these segments in the files, with the segments inside them and the uris of their
+        documents.
 
-        For a corpus in memory, this method does nothing. Raises `IndexFormatError`.
+        For a corpus in memory, this method does nothing. Raises `IndexFormatError` if the data is damaged.
         """
         if not self._files:
             return
@@ -242,7 +244,7 @@ class Corpus:
         return IndexFormatError(f"{where}the corpus is damaged: {fault}; build the index again")
 
     def check_all(self) -> None:
-        """Check the whole corpus. Raises `IndexFormatError`."""
+        """Check the whole corpus. Raises `IndexFormatError` if it is damaged."""
         if not self._files:
             return
         columns, *others = self._files
@@ -300,7 +302,7 @@ class Corpus:
         return self._titles[source]
 
     def document(self, source: int) -> Document:
-        """A document, equal to the encoded one."""
+        """Return a document, exactly as it was encoded."""
         kind, root = int(self._kind[source]), int(self.roots[source])
         self._check(root)
         uri, title = self._uris[source], self._titles[source]
@@ -333,8 +335,8 @@ class Corpus:
     def content(self, i: int) -> str:
         """The content of a segment.
 
-        Text and cells are exact. Tabs join the cells of a row, and line ends join rows. A triple is "head relation
-        tail"; "; " joins several.
+        Texts and cells are unchanged. Tabs separate the cells of a row, and line ends separate rows. A triple is
+        written "head relation tail", and "; " separates several triples.
         """
         self._check(i)
         level = self._level[i]
@@ -347,7 +349,7 @@ class Corpus:
         return self._text(i)
 
     def render(self, i: int) -> str:
-        """A segment on one line, as retrieval and the LLM read it; see `pyfast.corpus.rendering`."""
+        """Write a segment on one line, as retrieval and the LLM read it (see `pyfast.corpus.rendering`)."""
         self._check(i)
         level = self._level[i]
         source = self._source[i]
@@ -379,7 +381,7 @@ class Corpus:
         return [i]
 
     def linearise(self, i: int) -> str:
-        """An evidence item on one line, with commas between its parts (graph_convqa, section 4.1)."""
+        """Write an evidence item on one line, with commas between its parts (graph_convqa, section 4.1)."""
         self._check(i)
         level = self._level[i]
         source = self._source[i]
@@ -395,7 +397,9 @@ class Corpus:
         return [cell for cell in self._row(i) if cell.strip()]
 
     def links(self, i: int) -> list[str]:
-        """The uris of the documents to which the cells of a table row link, in the given order."""
+        """The uris of the documents to which the cells of a table row link, in the order in which the links were
+        given.
+        """
         self._check(i)
         source = self._source[i]
         first, stop = map(int, self._link_range[source : source + 2])
@@ -405,8 +409,10 @@ class Corpus:
         return [self._link_uris[first + k] for k in at.tolist()]
 
     def links_between(self) -> tuple[NDArray[np.int64], ...]:
-        """Three arrays [links]: the document of each link, its data row, and its target document (-1: not in the
-        corpus).
+        """Find all links. Returns three arrays [links]: the document with the link, the data row, and the target
+        document.
+
+        The target is -1 if it is not in the corpus.
         """
         documents = self.document_table
         uris = documents.column("links").values.field("uri")
@@ -415,7 +421,7 @@ class Corpus:
         return source, np.asarray(self._link_row), target.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def triples(self, i: int) -> list[Triple]:
-        """The triples in a knowledge graph's document, subgraph or triplet segment, subgraph by subgraph."""
+        """The triples in a segment of a knowledge graph (document, subgraph or triplet), subgraph by subgraph."""
         self._check(i)
         return [Triple(*fact) for fact in self._facts(i)]
 
@@ -434,13 +440,13 @@ class Corpus:
         return tuple(self._names[k] for k in range(*map(int, self._header_range[source : source + 2])))
 
     def table(self, source: int) -> dict[str, Any]:
-        """`title`, `header`, and `section` if there is one, of a document that is a table."""
+        """The `title` and `header` of a document that is a table, and its `section` if it has one."""
         section = self._sections[source]
         shown = {"title": self._titles[source], "header": self._header(source)}
         return shown | {"section": section} if section else shown
 
     def segment(self, i: int) -> dict[str, Any]:
-        """A segment as evidence shows it: `id` (16 hex digits), `level`, `uri`, `offsets`, `snippet`."""
+        """A segment in the form of evidence: `id` (16 hex digits), `level`, `uri`, `offsets`, `snippet`."""
         self._check(i)
         return {
             "id": f"{self.ids[i]:016x}",
@@ -453,9 +459,8 @@ class Corpus:
     def metadata(self, i: int) -> dict[str, Any]:
         """The metadata of a segment's document.
 
-        For text, also `page` (from 1) and the `headings` above the segment.
-
-        Unknown values have no key.
+        For a text, also `page` (from 1) and the `headings` above the segment. A value that is not known has no
+        key.
         """
         self._check(i)
         source = self._source[i]
@@ -472,14 +477,14 @@ class Corpus:
     def fingerprint(self) -> str:
         """A hexadecimal digest of all documents.
 
-        It does not depend on their order, because it is a sum of digests.
+        It is a sum over all documents, so it does not depend on their order.
 
-        So the digest of an added document is added to the sum, and the digest of a deleted document is subtracted.
+        To update it, the digest of an added document is added, and that of a deleted document is subtracted.
         """
         return f"{self.digest_sum():032x}"
 
     def digests(self, documents: Sequence[int] | None = None) -> NDArray[np.uint64]:
-        """[n, 2]: the digests of these documents; None: of all documents."""
+        """The digests of these documents, [n, 2]. None: all documents."""
         digests = digests_of(self._parts[1])
         which = np.arange(self.documents) if documents is None else np.array(documents, np.int64)
         if self._files:
@@ -488,7 +493,7 @@ class Corpus:
         return digests[which]
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
-        """The sum of the digests of these documents (None: of all), as two 64-bit numbers with overflow."""
+        """The sum of the digests of these documents, as two 64-bit numbers with overflow. None: all documents."""
         return digest_sum(self.digests(documents))
 
     def passages_in(self, documents: Sequence[int]) -> int:
@@ -498,8 +503,9 @@ class Corpus:
 
     @property
     def document_table(self) -> pa.RecordBatch:
-        """A table of the documents, with the columns of `schema.DOCUMENTS`. The whole table is checked, because
-        Arrow does not check it.
+        """A table of the documents, with the columns of `schema.DOCUMENTS`.
+
+        pyfast checks the whole table, because Arrow does not.
         """
         self._validate_documents()
         return self._parts[1]
@@ -510,8 +516,8 @@ class Corpus:
     ) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Write several corpora into a new folder, as one.
 
-        `live`, bool[documents], marks the documents of each corpus to keep. `size` is the sum of `text_size`.
-        Returns the positions of the passages, and the table of the documents.
+        `live` says for each corpus which documents to keep (bool[documents]). `size` is the sum of the corpora's
+        `text_size`. Returns the positions of the passages, and the table of the documents.
         """
         return join((corpus._checked_parts() for corpus in corpora), live, folder, size)
 
@@ -533,7 +539,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Map the corpus saved in a folder. Raises IndexFormatError if a file is missing or damaged."""
+        """Map the corpus that was saved in a folder. Raises IndexFormatError if a file is missing or damaged."""
         return cls(*storage.read(folder))
 
     @classmethod
@@ -611,7 +617,7 @@ class _Strings:
     data: memoryview
     file: MappedFile | None
     places: tuple[int, int]
-    """The positions in the file where the offsets and the data begin"""
+    """The positions in the file at which the offsets and the data start"""
 
     def __getitem__(self, k: int) -> str:
         if self.file is not None:

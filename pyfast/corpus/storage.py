@@ -1,8 +1,8 @@
-"""A corpus as a folder: four Arrow files and the text buffer, all memory-mapped when opened.
+"""Store a corpus as a folder: four Arrow files and the text buffer. Opening it memory-maps them.
 
-This module checks that the files belong together and that every view lies inside its buffer. So a damaged file
+This module checks that the files belong together and that every position lies inside its file. So a damaged file
 cannot cause reads out of bounds. `read` checks everything at once. In an index, `map_parts` opens the files
-without reading them. `Corpus` compares a block with its checksum when it first reads the block.
+without reading them. `Corpus` then compares each block with its checksum when it first reads the block.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _FORMATS = {
         )
     },
 }
-"""The columns of each readable format"""
+"""The columns of each format that can be read"""
 CONTENT = "content.bin"
 """The file of the text buffer"""
 FOLDER = "corpus"
@@ -56,7 +56,7 @@ _DEEPEST = 4  # the maximum number of ancestors of a segment
 
 Parts = tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, memoryview]
 Files = tuple[Mapping[str, MappedFile], MappedFile, MappedFile, MappedFile]
-"""The mapped files of the parts; of the segments, the file of each column"""
+"""The mapped files of the corpus. For segments, the file of each column"""
 
 # Which level may be below which: [child, parent]. The last column is for segments without a parent.
 _ALLOWED = np.zeros((len(Level), len(Level) + 1), dtype=bool)
@@ -78,10 +78,10 @@ def write(folder: Path, parts: Parts) -> None:
 
 
 def write_stored(folder: Path, stored: Sequence[pa.RecordBatch], size: int) -> None:
-    """Write the segments that are no cells, the cells, documents and triples of a corpus.
+    """Write the files of a corpus: segments that are not cells, cells, documents and triples.
 
-    `size` is the number of bytes of its text. Each file is written beside its place. All are renamed when they
-    are complete.
+    `size` is the number of bytes of its text. Each file is first written under another name. All are renamed when
+    they are complete.
     """
     stored = without_places(*stored[:2]), *stored[1:]
     with contextlib.ExitStack() as asides:
@@ -98,7 +98,7 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
 def read(folder: Path, format_: str = FORMAT) -> Parts:
     """Map the parts of a corpus, of the current format or an older one.
 
-    Raises IndexFormatError if a file is missing, truncated or foreign.
+    Raises IndexFormatError if a file is missing, cut off or of another kind.
     """
     files = _FORMATS[format_]
     for name in (*files, CONTENT):
@@ -127,8 +127,9 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
 
 
 def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
-    """Map the parts of a corpus in a part of an index. Only their sizes are read. Raises IndexFormatError for
-    anything truncated or foreign.
+    """Map the files of a corpus in a part of an index. Only their sizes are read.
+
+    Raises IndexFormatError if a file is cut off or of another kind.
     """
     *files, text = (folder.file(f"{FOLDER}/{name}") for name in (*_FILES, CONTENT))
     batches = [_map_batch(file, columns) for file, columns in zip(files, _FILES.values(), strict=True)]
@@ -190,7 +191,7 @@ def _nulls(column: pa.Array) -> int:
 
 
 def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
-    """The first inconsistency of the segments from `first` to before `stop`; "" if there is none."""
+    """Find the first inconsistency in the segments from `first` to `stop` (excluded). "" if there is none."""
     segments, documents, _, buffer = parts
     level, parent, source, byte_start, byte_end, passage, end = (
         segments.column(name).to_numpy()
@@ -238,7 +239,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
 
 
 def fault_of(parts: Parts) -> str:
-    """The first inconsistency of these parts; "" if there is none."""
+    """Find the first inconsistency in these files. "" if there is none."""
     segments, documents, *_ = parts
     for first in range(0, len(segments), _BLOCK):
         if fault := fault_of_segments(parts, first, min(first + _BLOCK, len(segments))):
@@ -250,7 +251,7 @@ def fault_of(parts: Parts) -> str:
 
 
 def fault_of_triples(parts: Parts, triplets: Any) -> str:
-    """The first inconsistency of the triples. `triplets` are their segments."""
+    """Find the first inconsistency in the triples. `triplets` are their segments."""
     segments, _, triples, _ = parts
     relation, tail = triples.column("relation_start").to_numpy(), triples.column("tail_start").to_numpy()
     byte_start, byte_end = (segments.column(name).to_numpy() for name in ("byte_start", "byte_end"))

@@ -1,7 +1,7 @@
-"""The columns of segments as they are stored: of a table cell, only where its content ends.
+"""Store the columns of segments. Of a table cell, only the end of its content is stored.
 
-The rest follows from the cell's row and its place in the row. In a mapped corpus it is computed when it is first
-read.
+All other columns of a cell follow from its row and its place in the row. In a mapped corpus, pyfast computes them
+when they are first read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyfast.errors import IndexFormatError
 
 
 def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The segments that are not cells, with the position of each; where each cell ends.
+    """Divide segments into those that are not cells, with their positions, and the ends of the cells.
 
     `first` is the position of the first of these segments.
     """
@@ -35,19 +35,20 @@ def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.
 
 
 def without_places(stored: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
-    """The segments that are not cells. If there are no cells, their positions are not stored."""
+    """Return the segments that are not cells. If there are no cells, positions are not stored."""
     return stored if len(ends) else stored.select(stored.schema.names[:-1])
 
 
 class StoredSegments:
-    """The stored columns of segments, and those of all segments, which follow from them."""
+    """The stored columns, and the columns of all segments, which are computed from them."""
 
     def __init__(
         self, folder: Path, stored: pa.RecordBatch, ends: pa.RecordBatch, files: Sequence[MappedFile] = ()
     ) -> None:
-        """`files` are the mapped files of both. Their blocks are checked when they are read.
+        """Make the columns of all segments available.
 
-        Raises `IndexFormatError`.
+        `files` are the mapped files of segments and cells. Their blocks are checked when they are read. Raises
+        `IndexFormatError`.
         """
         self._folder, self._stored, self._files = folder, stored, files
         self._column = {field.name: stored.column(field.name).to_numpy() for field in stored.schema}
@@ -64,7 +65,9 @@ class StoredSegments:
         return schema.of_arrays({name: self.compute(name, 0, self._size) for name in self._column})
 
     def mapped(self) -> tuple[pa.RecordBatch, dict[str, MappedFile]]:
-        """The same, but each block is checked or computed when it is first read; and the file of each column."""
+        """The columns of all segments and the file of each. A block is checked or computed when it is first
+        read.
+        """
         if self._place is None:
             return self._stored, dict.fromkeys(self._column, self._files[0])
         arrays = {name: np.zeros(self._size, values.dtype) for name, values in self._column.items()}
@@ -74,7 +77,7 @@ class StoredSegments:
         return schema.of_arrays(arrays), files
 
     def compute(self, name: str, first: int, stop: int) -> NDArray[Any]:
-        """A column of the segments from `first` on, before `stop`."""
+        """Compute a column of the segments from `first` to `stop` (excluded)."""
         place = self._place
         assert place is not None
         low, high = int(np.searchsorted(place, first, "right")) - 1, int(np.searchsorted(place, stop))

@@ -1,4 +1,4 @@
-"""A corpus as a stream of windows: `ops.hseq_stream` over its columns."""
+"""Show a corpus window by window, with `ops.hseq_stream`."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ PRIORITY = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SENTENCE, Level.TRIPLET)
 def stream(
     corpus: Corpus, priority: Sequence[Level] = PRIORITY, tombstones: ArrayLike | None = None
 ) -> ops.Stream:
-    """Open the stream of a corpus, for windows of its segments.
+    """Open the stream of a corpus, which shows its segments window by window.
 
     Args:
         corpus: The corpus.

@@ -1,4 +1,4 @@
-"""The text buffer has every string of a corpus once, as UTF-8. A map gives the byte position of each character."""
+"""The text buffer. It has every string of a corpus once, as UTF-8."""
 
 from collections.abc import Callable, Iterable, Sized
 

@@ -63,7 +63,9 @@ _characters = cache(_Characters)
 
 
 def codes_of(text: str) -> Codes:
-    """The characters of a text as an array of code points: uint8, uint16 or uint32, the smallest that fits."""
+    """Return the characters of a text as code points, in the smallest of uint8, uint16 and uint32 that can hold
+    them.
+    """
     if text.isascii():
         return np.frombuffer(text.encode(), dtype=np.uint8)
     utf16 = text.encode("utf-16-le")
@@ -73,7 +75,7 @@ def codes_of(text: str) -> Codes:
 
 
 def paragraphs(text: str, codes: Codes, headings: Bounds) -> Bounds:
-    """The paragraphs of a text: the blocks between blank lines and headings, trimmed, without empty ones."""
+    """Find the paragraphs of a text: the blocks between blank lines and headings, trimmed, without empty ones."""
     blank = np.array([match.span() for match in _BLANK_LINES.finditer(text)], dtype=np.int64).reshape(-1, 2)
     gap_start = np.concatenate([blank[:, 0], headings[0]])
     gap_end = np.concatenate([blank[:, 1], headings[1]])
@@ -92,9 +94,7 @@ def paragraphs(text: str, codes: Codes, headings: Bounds) -> Bounds:
 
 
 def sentence_breaks(text: str, codes: Codes) -> Bounds:
-    """The ends of sentences and the starts of the next ones in a text (two sorted int64 arrays of the same
-    length).
-    """
+    """Find where sentences end and where the next ones start: two sorted int64 arrays of the same length."""
     is_ = _characters()
     marks = [np.flatnonzero(codes == ord(mark)) for mark in _ENDS if mark in text]
     stop = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *marks]))
@@ -138,7 +138,7 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
 
 
 def bounded(text: str, blocks: Bounds, breaks: Bounds, length: int) -> Bounds:
-    """The same paragraphs. Those with more than `length` characters are cut into several."""
+    """Cut paragraphs of more than `length` characters into several. Other paragraphs stay."""
     start, end = blocks
     long = end - start > length
     if not long.any():
@@ -170,7 +170,9 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> lis
 
 
 def sentences(blocks: Bounds, breaks: Bounds) -> Bounds:
-    """The sentences of paragraphs. Together they cover each paragraph, except for the whitespace between them."""
+    """Find the sentences of paragraphs. Together they cover each paragraph, except for the whitespace between
+    them.
+    """
     start, end = blocks
     if not start.size:
         return blocks

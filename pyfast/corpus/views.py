@@ -1,4 +1,4 @@
-"""Typed views of a segment (HSEQ, A.3.5): as text, as part of a table, or as triples."""
+"""Views of a segment (HSEQ, A.3.5): as text, as a part of a table, or as triples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.corpus.sequence import Corpus
 
 @dataclass(frozen=True, slots=True)
 class TextView:
-    """A span of a text: half-open character offsets, and the positions of its section and paragraph."""
+    """A part of a text: half-open character offsets, and the positions of its section and paragraph."""
 
     start: int
     end: int
@@ -21,7 +21,9 @@ class TextView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A part of a table: the header, its row (None for the whole table), and the coordinates of its cells."""
+    """A part of a table: the table's header, the row (None for the whole table), and the coordinates of the
+    cells.
+    """
 
     schema: tuple[str, ...]
     row: int | None
@@ -31,7 +33,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """The facts in a part of a knowledge graph, with their times if known."""
+    """The triples in a part of a knowledge graph, with their times if these are known."""
 
     triples: tuple[Triple, ...]
 

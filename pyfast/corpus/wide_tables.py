@@ -11,7 +11,7 @@ COLUMNS = 64
 
 
 def narrow(table: Table, columns: int) -> Iterator[Table]:
-    """The table, or the tables into which it is cut: `uri#columns-65-127` and so on.
+    """Return the table, or the tables into which it is cut. Their uris are `uri#columns-65-127` and so on.
 
     Each part begins with the first column of the table, which identifies the rows, and has the names of its own
     columns. Links stay with their cells.

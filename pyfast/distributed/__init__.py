@@ -1,6 +1,6 @@
-"""Runs whose questions the workers of a Ray cluster answer, block by block.
+"""Runs on a Ray cluster. The workers of the cluster answer the questions, block by block.
 
-This package does not know how to answer a question. The public API makes a `Work` object, which answers questions.
+This package does not answer questions itself: the public API gives it a `Work` object that does.
 """
 
 from pyfast.distributed.cluster import Cluster

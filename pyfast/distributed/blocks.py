@@ -1,7 +1,8 @@
-"""The blocks of a run. A block is a folder in the run's folder, and an ordinary run of consecutive questions.
+"""The blocks of a run. A block is a folder inside the run's folder. It is an ordinary run with some consecutive
+questions.
 
-The name of the folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128. The folder
-appears with its questions in it.
+The name of the folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128. When the
+folder appears, its questions are already in it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ _NAME = re.compile(r"(\d{9,})-(\d{9,})")
 _LARGEST, _SMALLEST = 4096, 8
 """The maximum and the minimum number of questions in a block.
 
-Larger blocks cost less, smaller blocks finish sooner
+With larger blocks, the run takes less work. With smaller blocks, all workers finish at about the same time
 """
 _SHARES = 4
-"""A block is at most this part of what a worker has left to do: the last ones are the smallest"""
+"""A block is at most this share of the questions that are left for each worker. So the last blocks are the
+smallest"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,18 +36,18 @@ class Block:
     """Consecutive questions of a run."""
 
     first: int
-    """The number of the block's first question"""
+    """The position of the block's first question in the run"""
     count: int
     folder: Path
 
     @property
     def end(self) -> int:
-        """The number of the question after its last one."""
+        """The position after the block's last question."""
         return self.first + self.count
 
 
 def blocks_in(run: Path) -> list[Block]:
-    """The blocks of a run that were started and are not merged, in the order of their questions."""
+    """The blocks that were started and are not merged into the run yet, in the order of their questions."""
     found = []
     if (run / BLOCKS).is_dir():
         for folder in (run / BLOCKS).iterdir():
@@ -64,19 +66,20 @@ def cut(
     workers: int,
     asked: int,
 ) -> Iterator[Block]:
-    """Yield the blocks of the questions that are not merged, in order. New blocks are made when a worker needs
-    one.
+    """Yield the blocks of the questions that are not merged yet, in order.
 
-    Conversations stay whole. Memory holds the questions of one block.
+    A new block is made when a worker needs one. All turns of a conversation are in the same block. Only the
+    questions of one block are in memory.
 
     Args:
         run: The folder of the run.
         questions: All questions of the run.
-        done: How many questions are merged.
+        done: How many questions are already merged.
         total: The number of all questions.
         existing: Blocks that were started before. A part of the first one may already be merged.
         workers: How many workers answer them.
-        asked: Questions below this number may have calls in the run's journal. Their block gets these calls.
+        asked: The run's journal may have LLM calls for questions before this position. Their blocks get these
+            calls.
     """
     place = min([done, *(block.first for block in existing)])
     left = islice(questions, place, None)

@@ -1,4 +1,4 @@
-"""The workers of a run as actors of a Ray cluster."""
+"""The workers of a run, as actors of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyfast.errors import InputError, RunError
 
 LOCAL = "local"
 AT_ONCE = 2
-"""Blocks that a worker has in progress: while the last questions of one finish, the next one begins"""
+"""How many blocks a worker has in progress: while the last questions of one block finish, the next block starts"""
 _STORE = 100 << 20  # bytes of Ray's object store on this machine: blocks go through the run's folder
 
 
@@ -26,11 +26,12 @@ class Cluster:
     """The cluster on which a run is answered."""
 
     address: str
-    """`local`: processes of this machine. Otherwise the address of a Ray cluster to which this machine belongs"""
+    """`local`: the workers are processes of this machine. Otherwise the address of a Ray cluster to which this
+    machine belongs"""
     workers: int | None = None
     """The number of workers. None: as many as the cluster has room for"""
     resources: Mapping[str, float] = field(default_factory=dict)
-    """What each worker needs, by Ray's names: `CPU` (by default 1), `GPU`, and others"""
+    """The resources that each worker needs, by Ray's names: `CPU` (by default 1), `GPU`, and others"""
 
     def __post_init__(self) -> None:
         """Check. Raises `InputError`."""
@@ -42,7 +43,7 @@ class Cluster:
 
     @property
     def needs(self) -> dict[str, float]:
-        """What each worker needs, including its processor."""
+        """The resources that each worker needs, including its `CPU`."""
         return {"CPU": 1.0, **self.resources}
 
 
@@ -50,7 +51,7 @@ class Cluster:
 def connected(cluster: Cluster) -> Iterator[Pool]:
     """Connect to the cluster, or start a cluster on this machine.
 
-    A cluster that this function started ends with the block.
+    If this function started the cluster, the cluster ends with the `with` block.
 
     Raises `InputError` if no cluster answers at the address, or if a local cluster has no room for a worker.
     """
@@ -90,7 +91,7 @@ def _connect(cluster: Cluster) -> None:
 
 
 class Pool:
-    """Actors of a cluster that is connected."""
+    """Starts, asks and ends the workers of a connected cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         import ray
@@ -104,10 +105,10 @@ class Pool:
             lacks = ", ".join(f"{name}={amount:g}" for name, amount in self._needs.items())
             raise InputError(f"worker_resources: this machine has not {lacks}")
         self.size = cluster.workers or max(fits, 1)
-        """The intended number of workers"""
+        """How many workers there should be"""
 
     def new(self, opens: Callable[[], Work], run: Path) -> Any:
-        """An actor with a `Worker`. It starts when the cluster has room for it."""
+        """Create an actor with a `Worker`. It starts when the cluster has room for it."""
         import ray
 
         others = {name: amount for name, amount in self._needs.items() if name not in ("CPU", "GPU")}
@@ -121,7 +122,7 @@ class Pool:
         return actor.remote(opens, str(run), os.getcwd())
 
     def ready(self, calls: list[Any], seconds: float) -> list[Any]:
-        """The calls that have ended. If none has ended, wait at most `seconds` for one."""
+        """Return the calls that have ended. If none has ended, wait at most `seconds` for one."""
         import ray
 
         if not calls:
@@ -131,9 +132,9 @@ class Pool:
         return list(ray.wait(calls, num_returns=len(calls), timeout=0)[0])
 
     def result(self, call: Any) -> Told | None:
-        """The result of a call, or None if its worker cannot be reached.
+        """Return the result of a call, or None if its worker cannot be reached.
 
-        Raises `RunError` if the call failed in a way that pyfast does not expect.
+        Raises `RunError` if the call failed for a reason that pyfast does not expect.
         """
         import ray
 

@@ -1,4 +1,4 @@
-"""The process that gives blocks to workers, and merges them in the order of the questions."""
+"""The process that gives blocks to workers, and merges their answers in the order of the questions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
 from pyfast.errors import InputError, RunError
 
 HUNG_S = 30.0
-"""A worker that has not renewed a lease for so long is ended"""
+"""If a worker has not renewed a lease for this many seconds, the worker is ended"""
 _LOOK_S, _TELL_S = 0.25, 1.0
 _LOSSES = 5
-"""How often a block may lose its worker. Also how many workers in a row may end before one has started"""
+"""How often the worker of a block may end before the run stops. Also how many workers in a row may end while they
+start"""
 _PATIENCE_S = 60.0  # between two warnings that there is no worker
 _LOG = logging.getLogger("pyfast")
 
@@ -36,22 +37,24 @@ _LOG = logging.getLogger("pyfast")
 def work_on_blocks(
     job: Job, opens: Callable[[], Work], cluster: Cluster, on_event: OnEvent, stop: threading.Event
 ) -> Summary:
-    """Answer a run by the workers of a cluster, or resume it, until it is finished or `stop` is set.
+    """Let the workers of a cluster answer or resume a run, until it is finished or `stop` is set.
 
     Args:
-        job: The run. Its folder is on a file system that all machines share; its LLMs are not started.
+        job: The run. Its folder is on a file system that all machines share. Its LLMs are not started in this
+            process.
         opens: A function that makes the work of each worker.
         cluster: The cluster with the workers.
-        on_event: Called with each event, in this thread.
-        stop: Once it is set, no question starts. Questions in progress finish.
+        on_event: A function that is called with each event, in this thread.
+        stop: After this event is set, no new question starts. Questions in progress finish.
 
     Returns:
-        The result of this call.
+        What this call did.
 
     Raises:
         InputError: Another process works on the folder, the cluster cannot be reached, or a worker has other code,
             models or documents than this process.
-        RunError: As `answer_all`; or a block or a start has cost one worker after another.
+        RunError: For the reasons of `answer_all`. Also if one worker after another ends on the same block, or
+            while it starts.
     """
     run = job.folder
     assert run is not None
@@ -118,13 +121,13 @@ class _Driver:
         self._members: list[_Member] = []
         self._calls: dict[Any, tuple[_Member, Block]] = {}
         self._again: list[Block] = []
-        """Blocks whose worker is gone"""
+        """Blocks whose worker has ended. Another worker continues them"""
         self._fresh: Iterator[Block] = iter(())
         self._watched: dict[Block, _Watched] = {}
         self._answered: dict[int, Block] = {}
-        """Blocks that can be merged, by their first question"""
+        """Blocks that can be merged, by the position of their first question"""
         self._totals = Summary()
-        """The totals of all answered blocks, in all sessions"""
+        """The calls, tokens and times of all answered blocks, in all sessions"""
         self._session = Summary()
         self._losses: Counter[Block] = Counter()
         self._false_starts = 0
@@ -137,7 +140,7 @@ class _Driver:
         self._waits = False
 
     def drive(self) -> Summary:
-        """Work until all is merged, or stopped."""
+        """Work until all questions are merged, or the run is stopped."""
         self._members = [self._member() for _ in range(self._pool.size)]
         while self._folder is None or self._done < self._job.questions.count:
             self._hear()
@@ -165,7 +168,7 @@ class _Driver:
         return self._session
 
     def close(self) -> None:
-        """End the workers and leave the folder."""
+        """End the workers, and release the run's folder."""
         for member in self._members:
             self._pool.end(member.actor)
         if self._folder is not None:

@@ -1,9 +1,9 @@
 """Leases: a file in a block's folder shows which worker has the block. The worker writes it again every second.
 
-A block has one worker at a time. A lock on a file cannot ensure this: some file systems do not share locks between
-machines, and a stopped process keeps its lock. So the next worker of a block renames the folder and continues in a
-copy with the old name. The old worker then ends, because it finds a foreign lease, or because its files moved.
-This needs a file system with atomic renames.
+A block may have only one worker at a time. A lock on a file cannot ensure this: some file systems do not share
+locks between machines, and a frozen process keeps its lock. So if the lease of a block is not renewed, the next
+worker renames the block's folder and continues in a copy with the old name. If the old worker wakes up, it finds
+that the lease is not its own or that its files have moved, and ends. This needs a file system with atomic renames.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pyfast.files import built_aside, free_name, write_atomically
 LEASE = "lease.json"
 BEAT_S = 1.0
 LEASE_S = 12 * BEAT_S
-"""A lease that has not changed for this time belongs to nobody"""
+"""If a lease has not changed for this many seconds, nobody has the block"""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The content of the file."""
+    """The content of a lease's file."""
 
     holder: str
-    """The holder: machine, process, and a random number. Empty: the block was given back"""
+    """Who has the block: machine, process, and a random number. Empty: the worker has released the block"""
     machine: str
     beat: int = 0
     states: Mapping[str, int] = field(default_factory=dict)
@@ -47,15 +47,16 @@ class Lease:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     waiting: Waiting | None = None
-    """The outage for which the block waits"""
+    """The outage of an LLM whose end the block waits for. None: it does not wait"""
 
 
 _READ = TypeAdapter(Lease)
 
 
 def machine() -> str:
-    """A name for this machine since its last start. If holder and reader are on the same machine, a free lock
-    means that the holder is gone.
+    """A name for this machine, which changes when the machine starts again.
+
+    If the holder of a lease is on this machine and its lock is free, the holder has ended.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -64,7 +65,7 @@ def machine() -> str:
 
 
 def read_lease(block: Path) -> Lease | None:
-    """The lease of a block; None if it has none, or one that cannot be read."""
+    """The lease of a block. None if it has no lease, or one that cannot be read."""
     try:
         return _READ.validate_json((block / LEASE).read_bytes())
     except (OSError, ValidationError):
@@ -72,14 +73,14 @@ def read_lease(block: Path) -> Lease | None:
 
 
 def is_given_back(block: Path, lease: Lease | None) -> bool:
-    """Whether it is certain that nobody works on the block."""
+    """Whether it is certain that nobody works on the block any more."""
     return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
 
 
 def take(block: Path) -> Holding:
-    """Take a free block: one without a lease, or with a lease that has not changed for `LEASE_S` seconds.
+    """Take a free block. A block is free if it has no lease, or its lease has not changed for `LEASE_S` seconds.
 
-    Raises `OSError`, and `InputError` if its journal cannot be read.
+    Raises `OSError`. Raises `InputError` if the block's journal cannot be read.
     """
     if not is_given_back(block, read_lease(block)):
         left = free_name(block, "left")
@@ -99,7 +100,7 @@ class Holding:
         """Write the lease. Raises `OSError`, and `InputError` if the block's journal cannot be read."""
         self._block = block
         self.is_new = not (block / JOURNAL).exists()
-        """Whether nobody worked on the block before"""
+        """Whether this is the first worker of the block"""
         totals = Summary() if self.is_new else totals_of(block)
         self._name = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
         self._machine = machine()
@@ -121,11 +122,11 @@ class Holding:
                 self._used[place] += value
 
     def keep(self, is_alive: Callable[[], bool], lost: Callable[[], None]) -> None:
-        """Renew the lease in a thread until it is given back.
+        """Renew the lease from a thread, until it is released.
 
         Args:
-            is_alive: Whether the work continues. If not, the lease is not renewed.
-            lost: Called once if another worker has the block.
+            is_alive: A function that says whether the work continues. If not, the lease is not renewed.
+            lost: A function that is called once if another worker takes the block.
         """
 
         def renew() -> None:
@@ -146,7 +147,7 @@ class Holding:
         self._renewing.start()
 
     def give_back(self) -> None:
-        """Let others take the block."""
+        """Release the lease, so that others can take the block."""
         self._over.set()
         if self._renewing is not None:
             self._renewing.join()

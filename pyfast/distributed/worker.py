@@ -20,14 +20,14 @@ from pyfast.errors import PyfastError
 
 
 class Work(Protocol):
-    """Answers blocks of one run. Its models stay loaded."""
+    """The interface of what a worker does: answer the blocks of one run. Its models stay loaded."""
 
     def start(self) -> Configuration:
         """Load the models and return the configuration of the whole run. Raises `PyfastError`."""
         ...
 
     def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
-        """Answer the questions in a block's folder, or resume. Raises `PyfastError`."""
+        """Answer the questions in a block's folder, or resume the block. Raises `PyfastError`."""
         ...
 
     def concurrency(self) -> int:
@@ -35,7 +35,7 @@ class Work(Protocol):
         ...
 
     def turn(self) -> Future[None]:
-        """A future for the next turn of the event loop. If the loop hangs, the future is never done."""
+        """A future that is done as soon as the event loop answers. If the loop hangs, it is never done."""
         ...
 
 
@@ -43,34 +43,35 @@ class Work(Protocol):
 class Told:
     """The result of a call of a worker.
 
-    Errors of pyfast travel as values, because pickle cannot restore all of them.
+    Errors of pyfast are sent as values, because pickle cannot restore all of them.
     """
 
     configuration: Configuration | None = None
     totals: Summary | None = None
-    """The use of all ended questions of the block, in all sessions"""
+    """The calls, tokens and times of all ended questions of the block, in all sessions"""
     session: Summary | None = None
-    """The result of this call"""
+    """What this call did"""
     error: tuple[str, str] | None = None
     """The class and the text of the error"""
 
 
 class Worker:
-    """Runs in a Ray actor. Its methods are called from several threads."""
+    """A worker, which runs in a Ray actor. Several threads call its methods."""
 
     def __init__(self, opens: Callable[[], Work], run: str, place: str) -> None:
         """Prepare.
 
         Args:
-            opens: Makes the work; called in the actor.
+            opens: A function that makes the work. The actor calls it.
             run: The run's folder.
-            place: The working directory, for relative paths in what the work opens.
+            place: The working directory, to which relative paths refer.
         """
         self._opens, self._run, self._place = opens, Path(run), place
         self._work: Work | None = None
         self._stop = threading.Event()
         self._full = threading.Lock()
-        """Held by the block that fills the worker: the next one begins when that one has few questions left"""
+        """A lock. A block has it while it can use the whole worker. When the block has few questions left, the
+        next one starts"""
 
     def start(self) -> Told:
         """Open everything that the work needs."""

@@ -1,4 +1,4 @@
-"""The times at which the questions of an open loop arrive."""
+"""Compute the times at which the questions of an open loop arrive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, bursti
             `vllm bench serve`.
         rate: Questions a second, on average.
         count: The number of questions.
-        seed: Equal seeds give equal times.
+        seed: The seed of the random gaps. The same seed always gives the same times.
         burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, they are more even.
 
     Returns:
@@ -58,8 +58,8 @@ def read_trace(path: Path) -> Float64:
     """Read arrival times from a file: a number of seconds on each line. The first time becomes 0.
 
     Raises:
-        InputError: The file cannot be read or is empty. Or a line is not a number, or is smaller than the line
-            before.
+        InputError: The file cannot be read or is empty, a line is not a number, or a number is smaller than the
+            one before.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

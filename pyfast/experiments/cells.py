@@ -1,4 +1,4 @@
-"""`pyfast.experiment`: data sets x systems x models x seeds, as a table."""
+"""`pyfast.experiment`: run each system with each model and seed on each data set, and make a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of the experiment: the runs of one row, on one set and with one model, over all seeds."""
+    """One cell of the table: the runs of one row on one set and with one model, for all seeds."""
 
     set: str
     row: str
@@ -37,12 +37,12 @@ class Cell:
     runs: tuple[Path, ...]
     """One run for each seed"""
     figures: Mapping[str, Figure]
-    """The figures by name: means over questions and seeds, with 95 % intervals over the questions"""
+    """The figures by name. Each is a mean over questions and seeds, with a 95 % interval over the questions"""
     paper: Mapping[str, float]
-    """The published figures of the row on this set, by column"""
+    """The published figures of this row on this set, by the name of the column"""
     cost: Cost
     scored: Sequence[Scored]
-    """The questions. With several seeds, they have sums over the seeds"""
+    """The scores of each question. With several seeds, they are sums over the seeds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class Experiment:
         """Compare each row with the baseline row, on each set and model, question by question.
 
         Args:
-            baseline: The name of the row to compare with. None: the first row that was run.
+            baseline: The name of the row with which the others are compared. None: the first row that was run.
 
         Returns:
-            The differences in the columns of the plan, with p-values after Holm's correction for all of them.
+            The differences in each column of the plan, with p-values after Holm's correction over all differences.
 
         Raises:
             InputError: No row that was run has this name.
@@ -113,7 +113,8 @@ def experiment(
             corpus.jsonl, questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
         out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
             matplotlib is installed, pareto.png.
-        llm: A model that replaces the plan's models: the text that names it, or a mapping of roles to such texts.
+        llm: A model that replaces the models of the plan: the text that names it, or a mapping from roles to such
+            texts.
         llm_options: Options of `llm`.
         limit: Ask only the first `limit` questions of each set, instead of the plan's `limit`. You can raise it
             later.
@@ -121,12 +122,12 @@ def experiment(
             raise it later.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at once. None: as in `pyfast.answer`.
-        outage: How many minutes to wait for a model that does not answer.
-        on_event: Called with each `pyfast.engine.Event` of each run, from another thread.
-        stop: Once it is set, the run in progress finishes its questions, and `RunError` is raised.
+        outage: How many minutes to wait if a model does not answer.
+        on_event: A function that is called with each `pyfast.engine.Event` of each run, from another thread.
+        stop: After you set this event, questions in progress finish, and `RunError` is raised.
 
     Returns:
-        The cells of the table.
+        The experiment, with the cells of the table.
 
     Raises:
         InputError: The plan or a set cannot be read, or `out` has runs of another experiment.

@@ -1,4 +1,4 @@
-"""The figures of a load, with the names of `vllm bench serve`, and their comparison with an earlier result."""
+"""Compute the figures of a load, with the names of `vllm bench serve`, and compare them with an earlier result."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any
 
     Args:
         samples: The questions of the repeat. A failed question has no latency, but counts in the duration.
-        objective: The highest latency, in seconds, at which a question counts for the goodput. None: no goodput.
+        objective: The goodput counts only questions whose latency is at most this many seconds. None: no goodput.
 
     Returns:
-        Latencies in milliseconds, rates per second, counts, and means by stage.
+        Latencies in milliseconds, rates per second, counts, and the mean time of each stage.
     """
     ended = [sample for sample in samples if sample.state != "failed"]
     duration = max((sample.arrival + sample.latency for sample in samples), default=0.0) - min(
@@ -101,7 +101,7 @@ class Change:
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """Compare two results, as from `Bench.as_json`, at the loads that both have.
+    """Compare two results of `Bench.as_json`, for the loads that both have.
 
     Raises:
         InputError: One of the two is not a result of `bench`, or they share no load.

@@ -1,4 +1,4 @@
-"""`pyfast.bench`: latency and throughput of a system under load, in this process."""
+"""`pyfast.bench`: measure latency and throughput of a system under load, in this process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Bench:
     about: Mapping[str, Any]
     """The system, model, index, machine and arguments"""
     loads: list[dict[str, Any]]
-    """The medians of the repeats, their ranges, stages, and each repeat"""
+    """For each load: the medians over the repeats, their ranges, the time of each stage, and each repeat"""
     saturation: float | None = None
     """The highest number of questions a second that a sweep found"""
 
@@ -64,7 +64,7 @@ class Bench:
         }
 
     def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
-        """Compare with an earlier result: a file that `bench` wrote, or `as_json` of one.
+        """Compare with an earlier result: a file that `bench` wrote, or the result of `as_json`.
 
         Raises:
             InputError: The file is not a result of `bench`, or the two results share no load.
@@ -104,42 +104,43 @@ def bench(
 ) -> Bench:
     """Measure latency and throughput of a system under load.
 
-    The load generator and the system share this process and one event loop. In an open loop (`rates`, `trace`)
-    questions arrive at their times, even if the system is slower. A latency counts from the scheduled arrival. In
-    a closed loop (`clients`) each client asks its next question when it has an answer.
+    The load generator and the system share this process and one event loop. In an open loop (`rates`, `trace`),
+    questions arrive at fixed times, even if the system is slower. A latency counts from the time when the question
+    was due. In a closed loop (`clients`), each client asks its next question when it has an answer.
 
     Args:
         questions: Texts, mappings with `id` and `question`, or a file of them. Conversations are not allowed.
-        index: An index, or its folder. None for systems that need none.
+        index: An index, or its folder. None: a system that needs no index.
         llm: As in `pyfast.answer`.
         llm_options: As in `pyfast.answer`.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`.
         budget: Limits of each question, as in `pyfast.Engine`.
-        rates: The questions a second of open loops, one load for each number.
+        rates: The loads of open loops, in questions a second. Each number is one load.
         arrivals: How questions of an open loop arrive: `poisson`, `gamma` or `constant`.
         burstiness: The shape of `gamma`. Below 1, arrivals come in bursts.
-        trace: A file of arrival times in seconds, one on each line. It makes one more open loop.
-        clients: The numbers of clients of closed loops, one load for each number.
-        sweep: Find the highest number of questions a second. It doubles the clients until the gain is less than 5
-            %. Then it measures open loops at 50, 70, 80 and 90 % of that number.
-        count: The number of questions in each repeat. If there are fewer questions, they are asked again with
-            other ids. The LLM's prefix cache then helps more than in real use.
-        warm_up: Questions that are asked first and not measured.
-        repeats: How often each load is measured. Figures are medians; `ranges` has the smallest and the largest.
-        objective: A latency in seconds. `request_goodput` counts only questions that take at most this time.
+        trace: A file of arrival times in seconds, one on each line. It adds one open loop.
+        clients: The loads of closed loops, in numbers of clients. Each number is one load.
+        sweep: Find the highest number of questions a second. `bench` doubles the clients until the gain is less
+            than 5 %. Then it measures open loops at 50, 70, 80 and 90 % of that number.
+        count: The number of questions in each repeat. If you give fewer questions, they are asked again with other
+            ids. The LLM's prefix cache then helps more than in real use.
+        warm_up: How many questions are asked first and not measured.
+        repeats: How often each load is measured. Figures are the medians of the repeats. `ranges` has the smallest
+            and largest values.
+        objective: A latency in seconds. `request_goodput` counts only questions that take at most this long.
         concurrency: How many questions the engine works on at once. Others wait in its queue.
-        journal: Write each question into a journal, as a run does: its answer waits until every completion is
-            committed. The journal is in a temporary folder in `out`, or without `out` in the system's folder for
-            temporary files.
-        seed: The seed of the arrival times. Each repeat has another draw.
+        journal: Write each question into a journal, as a run does: a question continues only after each completion
+            is stored. The journal is in a temporary folder in `out`. Without `out`, it is in the system's folder
+            for temporary files.
+        seed: The seed of the arrival times. Each repeat draws new times.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 
     Returns:
         The figures of each load.
 
     Raises:
-        InputError: An argument does not fit, or no load is given.
+        InputError: An argument is not valid, or no load is given.
         LLMUnavailableError: The model cannot be reached.
 
     Example:

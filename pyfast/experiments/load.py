@@ -26,7 +26,7 @@ class Sample:
     """One question under load. Times are in seconds."""
 
     arrival: float
-    """The time when the question was due, in seconds from the start of the load"""
+    """When the question was due, in seconds from the start of the load"""
     latency: float
     """The seconds from `arrival` to the answer"""
     stages: Mapping[str, float]
@@ -74,7 +74,7 @@ def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sampl
 
 
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
-    """`count` questions, each with its own id.
+    """Make `count` questions, each with its own id.
 
     If there are fewer questions, they are repeated from the first on.
     """
@@ -85,8 +85,8 @@ def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Q
 async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> list[Sample]:
     """Ask each question when it is due, even if earlier ones are not answered.
 
-    The latency of a question counts from the time when it was due. So a server that stalls cannot hide this by
-    delaying the load.
+    The latency of a question counts from the time when it was due. So if a server stalls, the latencies show it,
+    even though later questions were sent late.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -99,7 +99,9 @@ async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> 
 
 
 async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> list[Sample]:
-    """Ask from this number of clients. Each one asks its next question when it has its answer."""
+    """Ask questions from this number of clients. Each client asks its next question when it has the answer to the
+    last one.
+    """
     clock = asyncio.get_running_loop().time
     samples: list[Sample] = []
 

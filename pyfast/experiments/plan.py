@@ -1,4 +1,4 @@
-"""The plan of an experiment: data sets, systems with settings, language models, seeds."""
+"""The plan of an experiment: its data sets, systems with settings, language models, and seeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Row(_Strict):
     paper: Mapping[str, Mapping[str, float]] = {}
     """Published figures, by data set and column"""
     not_run: str = ""
-    """The reason why the row shows only published figures. Empty: the row is run"""
+    """Why the row is not run and shows only published figures. Empty: the row is run"""
 
 
 class Model(_Strict):
@@ -44,13 +44,14 @@ class Plan(_Strict):
 
     title: str = ""
     sets: tuple[str, ...] = Field(min_length=1)
-    """Names of folders with corpus.jsonl, questions.jsonl or conversations.jsonl, and optionally gold.jsonl"""
+    """The names of the data sets. Each is a folder with corpus.jsonl, questions.jsonl or conversations.jsonl, and
+    optionally gold.jsonl"""
     columns: tuple[str, ...] = ("em", "f1")
     metrics: tuple[str, ...] | None = None
     rows: tuple[Row, ...] = Field(min_length=1)
     models: Mapping[str, Model] = {"embedded": Model(llm="embedded")}
     paper_model: str = ""
-    """The model of the published figures"""
+    """The model with which the published figures were made"""
     seeds: tuple[int, ...] = (0,)
     temperature: float = Field(0.0, ge=0, allow_inf_nan=False)
     limit: int | None = Field(None, ge=1)
@@ -66,7 +67,7 @@ class Plan(_Strict):
 
 
 def ready_plans() -> dict[str, str]:
-    """The plans that come with pyfast: titles by name."""
+    """The plans that come with pyfast: a title for each name."""
     names = sorted(path.name.removesuffix(".toml") for path in READY.iterdir() if path.name.endswith(".toml"))
     return {name: read_plan(name).title for name in names}
 

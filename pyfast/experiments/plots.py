@@ -1,4 +1,4 @@
-"""Plots of measurements, by matplotlib."""
+"""Draw measurements with matplotlib."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.experiments.load import STAGES
 
 
 def plot_bench(result: Mapping[str, Any], path: Path) -> None:
-    """Draw latency against throughput, and the mean time by stage, of all loads into a PNG file."""
+    """Draw a PNG file for all loads: latency against throughput, and the mean time of each stage."""
     loads = sorted(
         (load for load in result["loads"] if "mean_e2el_ms" in load), key=lambda load: load["request_throughput"]
     )
@@ -37,12 +37,12 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
 
 
 def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """The points (name, cost, quality) that no other point beats.
+    """Find the points (name, cost, quality) that no other point beats.
 
     A point beats another if it is at most as expensive and at least as good.
 
     Args:
-        points: Points in any order. If points are equal, the first one stays.
+        points: Points in any order. Of equal points, only the first is in the result.
 
     Returns:
         The front, cheapest first.

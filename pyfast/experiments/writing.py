@@ -48,7 +48,7 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
 
 
 def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
-    """Make the table of one model: its head and its rows. Published figures stand beside pyfast's."""
+    """Make the table of one model, as a header and rows. Published figures are next to those of pyfast."""
     head = ["row"]
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     for name in plan.sets:

@@ -1,1 +1,1 @@
-"""Readers of file formats, one file each. `pyfast.corpus.readers` describes the rules."""
+"""Readers of file formats, each in its own file. `pyfast.corpus.readers` describes their rules."""

@@ -14,13 +14,13 @@ from pyfast.errors import InputError
 
 
 def read_columnar(uri: str, path: Path) -> Iterator[Document]:
-    """The documents in a file's records, or the table that the records form."""
+    """Read the documents in a file's records, or the table that the records form."""
     placed = ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
     return documents_of_records(uri, path, title_of(path), placed)
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet or Arrow file (the file format, the stream format or Feather). Raises InputError."""
+    """Yield the rows of a Parquet or Arrow file (file format, stream format or Feather). Raises InputError."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -17,13 +17,13 @@ _BLOCK = 1 << 20
 
 
 def inner(path: Path) -> Path:
-    """The path without the suffix of its compression."""
+    """The path of a file without the suffix of its compression, such as `.gz`."""
     return path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Unpack a compressed file while the block runs. Other files are used unchanged.
+    """Unpack a compressed file for the time of a `with` block. Other files are used unchanged.
 
     Raises InputError if the file is damaged, or unpacks to far more than its size.
     """

@@ -1,4 +1,4 @@
-"""CSV and TSV. The delimiter and the quotes are detected."""
+"""Read CSV and TSV files. pyfast detects the delimiter and the quotes."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _SAMPLE = 1 << 13
 
 
 def read_table(uri: str, path: Path) -> Iterator[Document]:
-    """The table in a file. Its first line is the header."""
+    """Read the table in a file. Its first line is the header."""
     text = read_text(path)
     yield table_of(uri, path, (row for _, row in rows(path, text, dialect_of(path, text))))
 
 
 def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
-    """Make a table of rows. The first row is its header."""
+    """Make a table from rows. The first row is its header."""
     header, *data = list(rows) or [()]
     return Table(uri, title_of(path), "", header, tuple(data))
 
 
 class PlainTabs(csv.excel_tab):
-    """A dialect with tabs and no quotes, because quotes belong to the names in a knowledge graph."""
+    """A dialect with tabs and without quotes. In a knowledge graph, quotes belong to the names."""
 
     quoting = csv.QUOTE_NONE
 
 
 def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The line number and fields of every line that is not empty."""
+    """Yield the line number and the fields of every line that is not empty."""
     csv.field_size_limit(sys.maxsize)
     lines = csv.reader(io.StringIO(text, newline=""), dialect, strict=True)
     while True:
@@ -52,9 +52,9 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[in
 
 
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
-    """The dialect of the file.
+    """Find the dialect of a file.
 
-    The suffix of its name decides, if the table then has more than one column. Otherwise the first lines decide.
+    The suffix of its name decides, if this gives more than one column. Otherwise the first lines decide.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]

@@ -26,9 +26,10 @@ _LOG = logging.getLogger("pyfast")
 
 
 def read_text(path: Path) -> str:
-    """Read a text file. Its byte order mark gives the encoding, or else it is UTF-8, or a guess from its bytes.
+    """Read a text file.
 
-    Raises InputError for damaged UTF-8, and if no encoding fits.
+    A byte order mark gives the encoding. Without one, the file is read as UTF-8, or in an encoding that is guessed
+    from its bytes. Raises InputError if the file is damaged UTF-8, or no encoding can be found.
     """
     data = path.read_bytes()
     for bom, encoding in _BOMS:

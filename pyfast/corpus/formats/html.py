@@ -1,4 +1,6 @@
-"""HTML as Markdown. Headings, lists and tables stay. Scripts, styles, navigation and link targets are removed."""
+"""Convert HTML to Markdown. Headings, lists and tables stay. Scripts, styles, navigation and link targets do
+not.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _LEFT_OUT = ["script", "style", "noscript", "template", "nav", "svg", "head"]
 
 
 def read_html(uri: str, path: Path) -> Iterator[Document]:
-    """The text and the tables of a page. The page states its encoding."""
+    """Read the text and the tables of a page, in the encoding that the page states."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 

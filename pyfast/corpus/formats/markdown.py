@@ -1,4 +1,4 @@
-"""Markdown: headings are sections, tables are tables, YAML front matter is metadata."""
+"""Read Markdown. Headings make sections, tables become tables, and YAML front matter becomes metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 1 << 16  # the maximum number of characters of front matter
 
 
 def read_markdown(uri: str, path: Path) -> Iterator[Document]:
-    """The text and the tables of a file."""
+    """Read the text and the tables of a file."""
     text = read_text(path)
     about, end = _front_matter(text)
     title = about.get("title")
@@ -29,7 +29,9 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document]:
 def markdown_documents(
     uri: str, stem: str, text: str, *, start: int = 0, about: Mapping[str, Any] | None = None, named: str = ""
 ) -> Iterator[Document]:
-    """The Markdown text from `start` on, and its tables as separate documents, `uri#table-1` and so on."""
+    """Make documents from the Markdown text after `start`. Its tables are documents of their own: `uri#table-1`,
+    and so on.
+    """
     headings, tables = layout(text, start)
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")
     title = named or first or stem

@@ -1,4 +1,4 @@
-"""Titles from file names."""
+"""Make titles from file names."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""DOCX, PPTX and XLSX."""
+"""Read DOCX, PPTX and XLSX files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyfast.corpus.sections import Heading
 
 
 def read_docx(uri: str, path: Path) -> Iterator[Document]:
-    """The paragraphs of a document, its headings as sections, and its tables."""
+    """Read the paragraphs of a document, its headings as sections, and its tables."""
     _check_archive(path)
     import docx
     from docx.table import Table as DocxTable
@@ -46,7 +46,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document]:
 
 
 def read_pptx(uri: str, path: Path) -> Iterator[Document]:
-    """The text of the slides, with notes and tables. Each slide is a page, and its title is a heading."""
+    """Read the text of slides, with notes and tables. Each slide is a page, and its title is a heading."""
     _check_archive(path)
     import pptx
 
@@ -74,7 +74,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document]:
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document]:
-    """Each sheet as a table. The first row that is not empty is the header. Formulas give their last values."""
+    """Read each sheet as a table. The first row that is not empty is the header. A formula has its last value."""
     _check_archive(path)
     import openpyxl
 

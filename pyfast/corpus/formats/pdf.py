@@ -1,4 +1,4 @@
-"""PDF: the text of each page, and the headings of the outline."""
+"""Read PDF files: the text of each page, and the bookmarks as headings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BETWEEN = "\n\n"
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document]:
-    """The text of a file. The outline has the pages, and the bookmarks as headings."""
+    """Read the text of a file. Its outline has the pages, and the bookmarks as headings."""
     import pypdfium2
 
     pdf = pypdfium2.PdfDocument(path)

@@ -1,4 +1,6 @@
-"""N-Triples and Turtle: a knowledge graph. The name of an IRI is its label, or else its last part."""
+"""Read N-Triples and Turtle as a knowledge graph. The name of an IRI is its label, or its last part if it has no
+label.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
 
 
 def read_rdf(uri: str, path: Path) -> Iterator[Document]:
-    """The graph of a file. A triple with a label names an IRI, and is left out of the graph."""
+    """Read the graph of a file. Triples that give an IRI its label are not in the graph."""
     import pyoxigraph
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")
@@ -49,7 +51,7 @@ class _Names:
         self._taken: set[str] = set()
 
     def label(self, node: Any, value: Any) -> None:
-        """Take a label as the node's name. English labels win over other languages."""
+        """Use a label as the node's name. English labels take precedence over other languages."""
         key = str(node)
         if value.value.strip() and (key not in self._labels or (value.language or "en").startswith("en")):
             self._labels[key] = value.value.strip()
