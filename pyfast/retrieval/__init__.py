@@ -1,4 +1,4 @@
-"""The index of a corpus, and searches in it."""
+"""Build, open, change and search the index of a corpus."""
 
 from pyfast.retrieval.building import BuildProgress, build_index
 from pyfast.retrieval.evidence import ScoredSegments, cite, evidence_of, narrate

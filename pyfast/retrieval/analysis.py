@@ -22,15 +22,18 @@ _of_this_thread = local()
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The terms of texts and queries. Documents that join an index get the analysis of the index."""
+    """How texts and queries are divided into terms. Documents that are added to an index later use the index's
+    analysis.
+    """
 
     tokenizer: Tokenizer = "words"
-    """`words` of two characters or more. `characters`: words of any length, and each Chinese or Japanese character
+    """`words`: words of two characters or more. `characters`: words of any length, and each Chinese or Japanese
+    character
     """
     stemmer: str = ""
-    """A language of Snowball, such as `english`. Empty: words stay unchanged"""
+    """A language that the Snowball stemmer knows, such as `english`. Empty: words stay unchanged"""
     stop_words: StopWords = "english"
-    """The words that are left out"""
+    """The words that searches ignore"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for an unknown tokenizer, stemmer or list of stop words."""

@@ -1,4 +1,4 @@
-"""BERT on torch alone, for most embedding models. It loads seconds faster than sentence-transformers."""
+"""BERT with torch alone, for most embedding models. It loads several seconds faster than sentence-transformers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SINCE = {"hidden_act": "gelu", "position_embedding_type": "absolute", "model_ty
 
 
 def can_read(folder: Path) -> bool:
-    """Whether `Bert` can load the sentence-transformers model in a folder and give the library's results."""
+    """Whether `Bert` can load the model in a folder, and gives the same results as sentence-transformers."""
     if not (folder / _WEIGHTS).is_file() or not (folder / _TOKENIZER).is_file():
         return False
     modules = _json(folder / "modules.json")

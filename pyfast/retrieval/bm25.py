@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
 
 FOLDER = "bm25"
-"""The number of passages in a part"""
+"""The name of the folder of term counts, in a part"""
 BM25_PARAMETERS: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}
-"""Parameters of BM25"""
+"""The default parameters of BM25"""
 # The stop words of Lucene's EnglishAnalyzer
 STOP_WORDS = frozenset(
     re.findall(
@@ -46,7 +46,7 @@ _ARRAYS = ("indptr", "documents", "counts", "lengths")
 
 
 def term_counts(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> ops.TermCounts:
-    """How often each term is in each passage, by term, without stop words."""
+    """Count how often each term is in each passage, without stop words."""
     return ops.TermCounts.of(without_columns(counts, stop_columns(terms, analysis.stop(STOP_WORDS))))
 
 
@@ -58,8 +58,9 @@ def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
 
 
 def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.TermCounts:
-    """The term counts of a part, mapped. The lengths are read and checked. Check all other arrays before you read
-    them.
+    """Map the term counts of a part.
+
+    The lengths of passages are read and checked. Check the other arrays before you read them.
     """
     indptr, documents, counts, lengths = (
         files.file(f"{FOLDER}/{name}.npy").array(*_TYPES[name]) for name in _ARRAYS
@@ -75,7 +76,7 @@ def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.Term
 
 
 def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]) -> None:
-    """Check some columns of the mapped term counts of a part, and of other arrays with the same columns."""
+    """Check some columns of a part's mapped term counts, and of other arrays that have the same columns."""
     indptr, documents, counts = (files.file(f"{FOLDER}/{name}.npy").checked(*_TYPES[name]) for name in _ARRAYS[:3])
     check_lists(indptr, columns, documents, counts, *others)
 

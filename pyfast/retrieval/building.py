@@ -1,7 +1,7 @@
-"""Build an index in bounded memory: part by part, then merged into one.
+"""Build an index in bounded memory: first part by part, then merge the parts.
 
-The index is built in a folder beside its place, and then renamed. If the process is killed, the finished parts
-stay in that folder, and the next build with the same parameters and sources continues after them.
+The index is built in a temporary folder next to its final place, and then renamed. If the process is killed, the
+finished parts stay in that folder, and the next build with the same parameters and sources continues after them.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ MEMORY = 2000
 """The default of `memory`, in MB"""
 _LEAST = 600
 _BESIDE = 350
-"""MB that the process takes beside the part that it makes"""
+"""MB of memory that the process takes in addition to the part that it makes"""
 _STATE = "building.json"
 """The file of an unfinished index that lists its finished parts"""
 _EVERY = 0.5
-"""Seconds between two calls of `on_progress` while a part is read"""
+"""The seconds between two calls of `on_progress` while a part is read"""
 _LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far the build of an index is."""
+    """The progress of building an index."""
 
     documents: int
     """The number of documents that were read"""
@@ -62,9 +62,9 @@ class BuildProgress:
     parts: int
     """The number of finished parts"""
     merging: bool = False
-    """Whether all parts are finished and are merged into one"""
+    """Whether all parts are finished and are being merged"""
     seconds_left: float | None = None
-    """An estimate of the time until all parts are finished. None: it is not known"""
+    """An estimate of the seconds until all parts are finished. None: it is not known"""
 
 
 OnProgress = Callable[[BuildProgress], object]
@@ -83,25 +83,25 @@ def build_index(
 ) -> Index:
     """Build the index of `sources` in the folder `out` and open it.
 
-    The folder appears complete or not at all.
+    The folder appears only when the index is complete.
 
     Args:
-        sources: The documents and files, each document with another uri.
+        sources: The documents and files. Each document needs its own uri.
         out: The folder to make.
         overwrite: Replace an existing index.
-        size: The size of passages. None: the default.
+        size: The maximum length and overlap of passages. None: the default.
         vectors: The encoders of the passages, such as `dense`.
         analysis: The tokenizer, stemmer and stop words.
-        memory: MB that the process can take, without vectors and without the page cache.
-        unread: The list that gets the files that cannot be read. If the build continues an earlier one, the list
-            also gets the files that could not be read then.
-        on_progress: Called now and then.
+        memory: How many MB of memory the process may use, without vectors and without the page cache.
+        unread: A list to which the files that cannot be read are added. If the build continues an earlier one, the
+            files that could not be read then are added too.
+        on_progress: A function that is called with the progress from time to time.
 
     Returns:
         The index.
 
     Raises:
-        InputError: Something else is at `out`, or no document has anything to retrieve.
+        InputError: `out` exists and is not an index, or no document has a passage.
     """
     if memory < _LEAST:
         raise InputError(f"memory: expected at least {_LEAST} MB, got {memory}")
@@ -152,13 +152,13 @@ def write_index(
     unread: list[Unread] | None = None,
     on_progress: OnProgress | None = None,
 ) -> None:
-    """Fill a folder that is empty or has finished parts, as the commit of this number.
+    """Write an index into a folder that is empty or has finished parts. `commit` is the number of its commit.
 
-    `computed` are the passages' vectors, if they are known. Otherwise they are computed. `tokens` is the folder
-    for the vectors of tokens until all of them are computed. `memory`, `unread` and `on_progress` are as in
+    `computed` are the vectors of passages. If they are not given, the function computes them. While it computes
+    vectors of tokens, they are in the folder `tokens`. `memory`, `unread` and `on_progress` are as in
     `build_index`.
 
-    Raises `InputError` if no document has anything to retrieve.
+    Raises `InputError` if no document has a passage.
     """
     parameters = _parameters(size, vectors or {}, analysis)
     build = _Build(folder, sources, parameters, [] if unread is None else unread, on_progress)
@@ -232,7 +232,9 @@ class _Build:
         computed: Mapping[str, PassageVectors] | None,
         tokens: Path | None,
     ) -> None:
-        """Make parts of the documents that were not read yet. `room` is how many bytes a part can take."""
+        """Make parts from the documents that were not read yet. `room` is the maximum number of bytes of a
+        part.
+        """
         document = next(self._reading, None)
         while document is not None:
             some = self._progress.watched(_up_to(room, chain([document], self._reading)))
@@ -363,7 +365,7 @@ class _Reading(Iterator[Document]):
 
     @property
     def read(self) -> int:
-        """About how many bytes of the sources were read."""
+        """About how many bytes of the sources have been read."""
         return self.done + min(self._taken_bytes, self._current)
 
     def __next__(self) -> Document:
@@ -383,7 +385,9 @@ class _Reading(Iterator[Document]):
         return source
 
     def skip(self, part: Mapping[str, Any]) -> bool:
-        """Go to the position after a finished part. False if the sources up to there are no longer the same."""
+        """Go to the position after a finished part. Returns False if the sources before this position have
+        changed.
+        """
         before = copy(self)
         before._digest = self._digest.copy()
         started = [self._begin(it) for it in islice(self._sources, part["started"] - self._started)]
@@ -410,7 +414,7 @@ class _Progress:
         self._end: float | None = None
 
     def watched(self, documents: Iterator[Document]) -> Iterator[Document]:
-        """The documents, counted."""
+        """Yield the documents, and count them."""
         if self._skipped is None:
             self._skipped = self._reading.read
         for document in documents:
@@ -420,7 +424,7 @@ class _Progress:
             yield document
 
     def finished(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Note the finished parts. The time that they took gives the time that is left."""
+        """Record the finished parts. From the time that they took, the remaining time is estimated."""
         self._documents, self._passages = (sum(one[what] for one in parts) for what in ("documents", "passages"))
         self._parts = len(parts)
         done, now = self._reading.read - (self._skipped or 0), time.monotonic()

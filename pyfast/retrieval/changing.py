@@ -1,7 +1,8 @@
 """Change an index by commits. Each change happens completely or not at all.
 
-A commit is a manifest. It lists the parts and their deleted documents. Parts never change. One writer works at a
-time. Readers keep the commit that they opened. Earlier commits stay until they are erased.
+A commit is one version of an index: a manifest that lists the parts and their deleted documents. Parts never
+change. Only one process at a time can change an index. An index that is already open stays at its commit. Earlier
+commits stay until they are erased.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
-"""Up to this number of parts of one tier stay separate. A part of the next tier has this many times as many
-documents
+"""If there are more than this many parts of one tier, they are merged. A part of the next tier can have this many
+times as many documents
 """
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier"""
@@ -51,18 +52,18 @@ _LOG = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The result of one call that changed an index."""
+    """What one call has changed in an index."""
 
     commit: int
     """The number of the index's new commit"""
     added: int = 0
     """The number of new documents"""
     replaced: int = 0
-    """The number of documents with new contents"""
+    """The number of documents that were replaced by a new version"""
     deleted: int = 0
     """The number of deleted documents"""
     unchanged: int = 0
-    """The number of documents that were already there, unchanged"""
+    """The number of given documents that the index already had, unchanged"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +85,15 @@ class IndexInfo:
     passages: int
     parts: tuple[PartInfo, ...]
     size: int
-    """The bytes of the current commit"""
+    """The size of the current commit in bytes"""
     kept: int
-    """The bytes of files that only earlier commits need"""
+    """The size of the files that only earlier commits need, in bytes"""
     commits: tuple[int, ...]
-    """The commits that can be opened"""
+    """The numbers of the commits that can be opened"""
 
 
 def describe_index(folder: Path) -> IndexInfo:
-    """Describe an index from its manifest. Raises `IndexFormatError`."""
+    """Describe an index from its manifest. Raises `IndexFormatError` if there is no index, or it is damaged."""
     manifest = read_manifest(folder, check=False)
     parts = tuple(
         PartInfo(entry["name"], entry["documents"], int(np.count_nonzero(~live_documents(folder, entry))))
@@ -107,17 +108,17 @@ def describe_index(folder: Path) -> IndexInfo:
 
 
 def add_documents(folder: Path, documents: Iterable[Document], replace: bool = False) -> Change:
-    """Add documents after the others, in one commit.
+    """Add documents at the end of an index, in one commit.
 
     Args:
         folder: The index.
         documents: The documents.
         replace: Whether a document replaces an existing document with the same uri. The old document is deleted,
-            and the new one comes last. If both are equal, nothing changes.
+            and the new one is added at the end. If both are equal, nothing changes.
 
     Raises:
-        InputError: The index has a document with that uri, and `replace` is not set. Also for the reasons of
-            `build_index`.
+        InputError: The index has a document with the same uri, and `replace` is False. Or one of the reasons in
+            `build_index` applies.
         IndexFormatError: The folder is not an index, or is damaged.
     """
     parameters = read_manifest(folder, check=False)["parameters"]
@@ -148,7 +149,7 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
     """Delete documents, in one commit. Searches no longer return them.
 
     Raises:
-        InputError: One of these uris is in no document of the index.
+        InputError: The index has no document with one of these uris.
         IndexFormatError: The folder is not an index, or is damaged.
     """
     with _writing(folder) as writer:
@@ -165,8 +166,8 @@ def compact_index(folder: Path, erase: bool = False) -> Change:
 
     Args:
         folder: The index.
-        erase: Whether to remove earlier commits too, with the files that only they need. Then no byte of a deleted
-            document is left in the parts. Processes that have an earlier commit open keep it.
+        erase: Whether to remove earlier commits too, with the files that only they need. Then no text of a deleted
+            document is left in the parts. Processes that have an earlier commit open can still read it.
 
     Raises:
         IndexFormatError: The folder is not an index, or is damaged.
@@ -192,7 +193,7 @@ def _erase(folder: Path, commit: int) -> None:
 
 
 _Place = tuple[int, int]
-"""A part of a commit, and a document of it"""
+"""(the number of a part in the commit, the number of a document in the part)"""
 
 
 @dataclass(slots=True)
@@ -208,9 +209,9 @@ class _Entry:
     part: Part | None = None
     """The part, if it is already open"""
     changed: bool = False
-    """Whether documents of the part were deleted since that file was written"""
+    """Whether documents of the part were deleted since the file was written"""
     is_new: bool = False
-    """Whether no commit has the part"""
+    """Whether the part is in no commit yet"""
 
 
 class _Writer:
@@ -256,7 +257,7 @@ class _Writer:
         return self._corpora[entry.name]
 
     def find(self, uris: Sequence[str]) -> dict[str, _Place]:
-        """The places of the documents with these uris, without uris that the index does not have."""
+        """Find the documents with these uris. Uris that the index does not have are left out."""
         places: dict[str, _Place] = {}
         for number, entry in enumerate(self._parts):
             found = find_documents(self._corpus(entry), self._mapped(entry), uris)
@@ -279,7 +280,7 @@ class _Writer:
             self._sum(corpus.digest_sum(chosen), -1)
 
     def add(self, part: Part) -> None:
-        """Add a new part after the others."""
+        """Add a new part at the end."""
         self._parts.append(_Entry(part.corpus.documents, np.ones(part.corpus.documents, bool), part=part))
         self._count(1, part.corpus.documents, len(part.passages))
         self._sum(part.corpus.digest_sum(), 1)
@@ -292,7 +293,7 @@ class _Writer:
         self._facts["corpus"] = f"{add_sums(int(self._facts['corpus'], 16), digests, sign):032x}"
 
     def merge(self, first: int = 0) -> None:
-        """Merge the parts from `first` on into one, without deleted documents."""
+        """Merge part `first` and all parts after it into one, without deleted documents."""
         entries, name = self._parts[first:], self._new_name()
         folder = self._folder / PARTS / name
         merge_parts(folder, [self._open(e) for e in entries], [e.live for e in entries], alone=not first)
@@ -325,7 +326,7 @@ class _Writer:
             tier += 1
 
     def commit(self, **counts: int) -> Change:
-        """Write the changes and make them the current commit. If nothing has changed, the current one stays."""
+        """Write the changes as a new commit, and make it the current one. If nothing has changed, do nothing."""
         before, number = self._before, self._before["commit"] + 1
         added: list[Path] = []
         for entry in self._parts:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
 
 _PACKAGED = "reranker_en"
-"""ms-marco-MiniLM-L-12-v2 in int8"""
+"""The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""
 Pairs = Sequence[tuple[str, str]]
 
 
@@ -43,11 +43,11 @@ class CrossEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the model."""
+        """A text that identifies the model."""
         return f"cross:{self._scorer.fingerprint}"
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """For each query, the score of each of its passages, on the model's own scale."""
+        """Compute for each query the score of each of its passages, on the model's own scale."""
         text = self._index.text
         pairs = [
             (query, text(passage))
@@ -105,5 +105,5 @@ class _OfSentenceTransformers:
 
 
 def open_cross_encoder(index: Index, model: str = "") -> CrossEncoder:
-    """The entry point `cross`. Raises `ModelNotFoundError`."""
+    """Open the reranker `cross`. Raises `ModelNotFoundError` if the model is not on this machine."""
     return CrossEncoder(index, model)

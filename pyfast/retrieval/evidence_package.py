@@ -1,4 +1,4 @@
-"""The canonicaliser kappa (HSEQ, A.3.5): it makes an evidence package from picked segments."""
+"""Make an evidence package from the segments that HSEQ picked. HSEQ's paper calls this kappa (A.3.5)."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ class EvidencePackage:
     lines: tuple[str, ...]
     """Each item as the LLM reads it"""
     items: tuple[dict[str, Any], ...]
-    """`id`, `level`, `uri`, `offsets`, `source_type`, `snippet`, `meta`: see `canonicalize`"""
+    """Each item with `id`, `level`, `uri`, `offsets`, `source_type`, `snippet` and `meta`, as `canonicalize`
+    describes"""
 
     def json(self) -> bytes:
-        """The items as a JSON array with the keys of all evidence. `segment` is the id, and `score` is null."""
+        """The items as a JSON array, with the same keys as other evidence. `segment` is the id, and `score` is
+        null.
+        """
         renamed = ({"segment" if name == "id" else name: it for name, it in item.items()} for item in self.items)
         return orjson.dumps([{**item, "score": None} for item in renamed])
 
 
 def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidencePackage]:
-    """kappa(M) for each list of segments.
+    """Make an evidence package from each list of segments (HSEQ's kappa).
 
-    The same set gives the same package, even if it was picked in another order.
+    The package does not depend on the order in which the segments were picked.
 
-    Items are ordered by uri, then offsets, then place in the sequence. If several have the same (uri, offsets),
-    only the largest segment stays. Segments of knowledge graphs have no offsets, so their ids distinguish them.
-    `offsets` are zero-based half-open characters of the source. In tables they are [row, column], -1 for all; in
-    knowledge graphs [-1, -1]. `meta` has `schema` (a table's header), `time` (of each triple, if it is known),
-    `source_version` (the corpus's fingerprint) and the `sha1` of the snippet.
+    Items are ordered by uri, then by offsets, then by position in the corpus. If several segments have the same
+    uri and offsets, only the largest one stays. Segments of knowledge graphs have no offsets, so they are
+    distinguished by their ids. In texts, `offsets` are half-open character offsets from 0. In tables they are
+    [row, column], where -1 stands for all rows or columns. In knowledge graphs they are [-1, -1]. `meta` has
+    `schema` (a table's header), `time` (of each triple, if it is known), `source_version` (the corpus's
+    fingerprint) and the `sha1` of the snippet.
 
     Args:
         index: The index.

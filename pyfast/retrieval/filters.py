@@ -1,4 +1,4 @@
-"""Filters: choose the documents of an index that are searched, by source, level, time or metadata."""
+"""Filters: choose which documents of an index are searched, by source, level, time or metadata."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Condition:
         return f"{self.key}{self.operator}{'|'.join(self.values)}"
 
     def fits(self, values: Sequence[str]) -> bool:
-        """Whether one of the values of a document fits. For `!=`: whether all values differ."""
+        """Whether one of the values of a document meets the condition. For `!=`: whether all values differ."""
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
         equal = any(_pattern(one).fullmatch(value) for one in self.values for value in values)
@@ -45,14 +45,15 @@ class Condition:
 
 
 def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
-    """Read the conditions of a filter. A document must fit all of them.
+    """Read the conditions of a filter. A document must meet all of them.
 
     A condition is `KEY OPERATOR VALUE`. Keys: `source` (the uri), `title`, `level` (paragraph, table_row or
-    subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). Operators: `=` and `!=`,
-    with `*` for any text, `?` for any character and `|` between several values; `<`, `<=`, `>` and `>=`. The last
-    four compare numbers as numbers and everything else as text, so that dates such as 2024-05-01 work.
+    subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). The operators are `=`,
+    `!=`, `<`, `<=`, `>` and `>=`. After `=` and `!=`, `*` stands for any text, `?` for any character, and `|`
+    separates several values. The other four compare numbers as numbers and everything else as text, so that dates
+    such as 2024-05-01 work.
 
-    Raises `InputError`.
+    Raises `InputError` if a condition cannot be read.
     """
     return tuple(map(_condition, [given] if isinstance(given, str) else given))
 
@@ -88,7 +89,9 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mask) -> Mask:
-    """bool[documents]: whether a document is not deleted and fits. For times, one of its triples must fit."""
+    """For each document (bool): whether it is not deleted and meets the conditions. For times, one of its triples
+    must meet them.
+    """
     fits = live.copy()
     for condition in conditions:
         for source in np.flatnonzero(fits).tolist():
@@ -97,7 +100,7 @@ def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mas
 
 
 def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
-    """The document, without triples whose time does not fit."""
+    """Return the document without triples whose time does not meet the conditions."""
     timed = [condition for condition in conditions if condition.key == "time"]
     if not timed or not isinstance(document, KnowledgeGraph):
         return document

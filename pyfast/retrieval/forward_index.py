@@ -1,4 +1,4 @@
-"""The forward index: documents x terms, TF-IDF. Also the cell values of table rows."""
+"""The forward index X: the TF-IDF weights of each passage's terms. Also the cell values of table rows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ WORDS = Analysis()
 _X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
 _TRANSPOSED = "transposed_weights"
 _AT_ONCE = 1 << 21
-"""Values that are read at a time"""
+"""How many values are read at once"""
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
 def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_array, list[str]]:
-    """Return (counts float32, documents x terms, rows sorted; the terms in column order)."""
+    """Count the terms of texts. Returns the counts (float32, texts x terms, rows sorted) and the terms in the
+    order of columns.
+    """
     from sklearn.feature_extraction.text import CountVectorizer
 
     analyzer = "word" if analysis.is_default else analysis.tokens
@@ -52,14 +54,14 @@ def stop_columns(terms: Sequence[str], stop_words: Iterable[str]) -> np.ndarray[
 
 
 def without_columns(x: csr_array, columns: np.ndarray[Any, np.dtype[np.bool_]]) -> csr_array:
-    """`x` with the given columns emptied. The shape stays."""
+    """Remove all entries of the given columns from `x`. The shape does not change."""
     keep = ~columns[x.indices]
     indptr = np.concatenate([[0], np.cumsum(keep)])[x.indptr]
     return csr_array((x.data[keep], x.indices[keep], indptr), shape=x.shape)
 
 
 def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> csr_array:
-    """TF-IDF weights: scikit-learn's smoothed idf over the corpus, logarithmic tf, l2 norm, no stop words.
+    """Compute TF-IDF weights: scikit-learn's smoothed idf over the corpus, logarithmic tf, l2 norm, no stop words.
 
     Logarithmic tf without stop words gave the best recall with `bridge_rank`.
     """
@@ -73,7 +75,7 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
 
 
 def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], analysis: Analysis = WORDS) -> Cells:
-    """The cell values of each passage as term ids, without stop words. A passage of text has none."""
+    """Return the cell values of each passage as term ids, without stop words. A passage of text has none."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     stop = analysis.stop(ENGLISH_STOP_WORDS)
@@ -88,18 +90,20 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], ana
 
 
 def narrow_offsets(offsets: Int64) -> Int32 | Int64:
-    """Offsets in 32 bits, if they fit."""
+    """Convert offsets to 32 bits, if they are small enough."""
     return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
 
 
 Rows = tuple[Int64, Int32, Float32, Int64, Float32]
-"""Rows of X: (entries of each, terms, weights), and of X transposed: (which entries, their weights)"""
+"""Rows of X, as (number of entries in each, terms, weights), and of X transposed, as (which entries, their
+weights)"""
 
 
 def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> Iterator[Rows]:
     """Compute X and its transpose as `weigh` does, some passages at a time.
 
-    The transpose has the structure of the counts. Entries of stop words, which X does not have, have the weight 0.
+    The transpose has the same entries as the counts. The entries of stop words are not in X, and have the weight 0
+    in the transpose.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 
@@ -124,7 +128,7 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
 
 
 def pieces(offsets: Int64) -> Iterator[tuple[int, int]]:
-    """Ranges of the lists of a ragged array, with about `_AT_ONCE` values each."""
+    """Divide the lists of a ragged array into ranges with about `_AT_ONCE` values each."""
     first = 0
     while first < len(offsets) - 1:
         last = max(int(np.searchsorted(offsets, offsets[first] + _AT_ONCE, side="right")) - 1, first + 1)
@@ -143,7 +147,9 @@ def _entries(counts: TermCounts, first: int, last: int) -> tuple[Int64, Int64]:
 
 
 def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> None:
-    """Write X, and only the weights of its transpose, because the counts have the same structure."""
+    """Write X and the weights of its transpose. The positions of these weights are those of the counts, which are
+    stored already.
+    """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     folder.mkdir()
@@ -166,7 +172,7 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
 
 @contextlib.contextmanager
 def new_array(path: Path, kind: npt.DTypeLike, size: int) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """A new `.npy` file for an array of this size. Yields a function that appends values."""
+    """Create a `.npy` file for an array of this size. Yields a function that appends values."""
     with path.open("wb") as file:
         header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (size,)}
         np.lib.format.write_array_header_1_0(file, header)
@@ -174,7 +180,7 @@ def new_array(path: Path, kind: npt.DTypeLike, size: int) -> Iterator[Callable[[
 
 
 def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[csr_array, csr_array]:
-    """Map (X, X transposed). Check the rows before you read them (`check_rows`)."""
+    """Map X and X transposed. Check rows with `check_rows` before you read them."""
     passages, terms = len(counts.lengths), len(counts.indptr) - 1
     indptr, indices, data = (files.file(f"{folder}/{name}.npy").array(dtype) for name, dtype in _X)
     fit_together(files, folder, indptr, passages, indices, data)
@@ -190,23 +196,23 @@ def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None
 
 
 def transposed_weights(files: MappedFolder, folder: str) -> Any:
-    """The weights of X transposed. They are checked when they are read."""
+    """Map the weights of X transposed. They are checked when they are read."""
     return files.file(f"{folder}/{_TRANSPOSED}.npy").checked(np.float32)
 
 
 def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *values: Any) -> None:
-    """Raise `IndexFormatError` unless the offsets match the number of lists and the number of values."""
+    """Raise `IndexFormatError` if the offsets do not match the number of lists and the number of values."""
     if len(offsets) != lists + 1 or any(len(one) != int(offsets[-1]) for one in values):
         raise IndexFormatError(f"{files.folder}: the arrays of {folder} do not go together; build the index again")
 
 
 def narrow(x: csr_array) -> csr_array:
-    """The array with 32-bit ids and 64-bit offsets, as in an opened index."""
+    """Convert a sparse array to 32-bit ids and 64-bit offsets, as in an opened index."""
     return to_csr(x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), x.shape[1])
 
 
 def to_csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
-    """The array, without copying what it is made of."""
+    """Make a sparse array from its parts without copying them."""
     x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
     # Set one by one. If SciPy gets them together, it copies the indices to int64, the dtype of indptr.
     x.data, x.indices, x.indptr = data, indices, indptr
@@ -234,7 +240,7 @@ def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
 
 
 def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
-    """The cells as an op reads them, after the cells of some passages were checked."""
+    """Return the cells in the form that an op reads. The cells of some passages are checked first."""
     values, terms, ids = cells.value_offsets, cells.term_offsets, cells.term_ids
     check_lists(values, passages, terms)
     first, last = raw(values)[passages], raw(values)[passages + 1]

@@ -1,4 +1,4 @@
-"""Fusion: one list from several, by ranks or by weighted scores."""
+"""Fusion: make one list from several, by ranks or by weighted scores."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ RANK_CONSTANT = 10
 
 
 def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:
-    """The passages of several lists, by the sum of their reciprocal ranks.
+    """Rank the passages of several lists by the sum of their reciprocal ranks.
 
     Args:
-        lists: [n] passages each, best first, without duplicates. A list without a passage adds nothing
-            to the passage's sum.
+        lists: Lists of passages, best first, without duplicates. If a passage is not in a list, the list adds
+            nothing to its sum.
 
     Returns:
-        Every passage once, best first. If sums are equal, the order of the lists decides, the first list first.
+        Every passage once, best first. If sums are equal, passages of earlier lists come first.
     """
     return _summed([(passages, 1 / (RANK_CONSTANT + 1 + np.arange(len(passages)))) for passages in lists])
 
 
 def weighted_scores(pools: Sequence[Pool], weights: Sequence[float]) -> Pool:
-    """The passages of several pools, by the weighted sum of their scores, min-max normalised within each pool.
+    """Rank the passages of several pools by the weighted sum of their scores, which are min-max normalised within
+    each pool.
 
     If a pool lacks a passage, the passage gets 0 from this pool. The lowest passage of a pool also gets 0, unless
     all scores of the pool are equal.

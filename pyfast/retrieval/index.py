@@ -1,4 +1,4 @@
-"""The index folder. It has parts, and a manifest that names the parts of each commit.
+"""`Index`: an opened index. Its folder has parts, and a manifest that names the parts of each commit.
 
 A new index is built in a temporary folder, which is renamed at the end.
 """
@@ -40,13 +40,14 @@ Work = TypeVar("Work", bound=Callable[..., Any])
 _LOG = logging.getLogger("pyfast")
 
 KNOWLEDGE = "knowledge"
-"""The folder in an index for what `pyfast.knowledge` learns from it. The index's manifest does not cover it"""
+"""The folder of the knowledge graph, inside the index. It is not in the index's manifest"""
 
 
 def of_index(work: Work) -> Work:
-    """Decorate a function of an index: it raises `IndexFormatError` if the files that it reads are damaged.
+    """Decorator for functions that take an index. The function then raises `IndexFormatError` if files are
+    damaged.
 
-    Ops check the values that they read. If an op refuses a value, the whole index is checked for damage.
+    Ops check the values that they read. If an op refuses a value, pyfast checks the whole index for damage.
     """
 
     @wraps(work)
@@ -61,7 +62,9 @@ def of_index(work: Work) -> Work:
 
 
 def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
-    """Which documents of a part are not deleted, as bool[documents]. `entry` describes it in the manifest."""
+    """Which documents of a part are not deleted, as bool[documents]. `entry` is the part's entry in the
+    manifest.
+    """
     if entry["deleted"] is None:
         return np.ones(entry["documents"], bool)
     bits = np.fromfile(folder / entry["deleted"], np.uint8)
@@ -72,11 +75,11 @@ def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
 
 
 class Index:
-    """An opened index, at one commit. Later changes do not affect it.
+    """An index, opened at one commit. Later changes to the folder do not affect it.
 
     Its large arrays are memory-mapped. Each block of an array is compared with its checksum when it is first read.
-    If the index has several parts or deleted documents, a search reads the parts as they are. All other data is
-    joined in memory when it is first used. Several threads can call all methods at once.
+    If the index has several parts or deleted documents, BM25 searches the parts without merging them. All other
+    data is joined when it is first used. Several threads can call all methods at once.
     """
 
     def __init__(
@@ -90,22 +93,22 @@ class Index:
         """Open an index. `search` uses `retriever`. `commit` opens an earlier commit.
 
         `rerank` names the reranker. `filter` is one condition or several for `parse_filter`. Documents that do not
-        fit are left out, as if they were deleted.
+        meet them are left out, as if they were deleted.
 
-        Raises `IndexFormatError` for a folder that is no index, or a damaged one, and `InputError` if no document
-        fits.
+        Raises `IndexFormatError` if the folder has no index, or the index is damaged. Raises `InputError` if no
+        document meets the conditions.
         """
         self.folder = folder
         self._retriever, self._rerank = retriever, rerank
         self.filter = parse_filter(filter)
-        """Conditions that all documents fit"""
+        """The conditions that all documents of the index meet"""
         self.manifest, parts, live = _open_commit(folder, commit)
         if self.filter:
             parts, live = fitting_parts(parts, live, self.filter, self.manifest["parameters"])
             if not any(part.live_passages(some).any() for part, some in zip(parts, live, strict=True)):
                 raise InputError(f"{folder}: no document fits {' and '.join(map(str, self.filter))}")
         self.is_restricted = bool(self.filter)
-        """Whether the index leaves out documents of the folder"""
+        """Whether documents of the folder are left out, by a filter or by `within`"""
         self._hold(parts, live)
         self.rerank_scores = ScoreCache()
 
@@ -114,16 +117,16 @@ class Index:
         self.parts, self._live = parts, live
         alone = self._is_one
         self.analysis = Analysis.of(self.manifest["parameters"])
-        """how texts and queries are made into terms"""
+        """How texts and queries are divided into terms"""
         kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
         self.searched = [(part, _without(part.counts, keep)) for part, keep in zip(parts, kept, strict=True)]
-        """what a search reads: each part, with its term counts, in which deleted documents are marked"""
+        """The parts that a search reads. In their term counts, deleted documents are marked"""
         # for each part, the rows of its passages that are not deleted; None: all rows
         self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]
         self._starts = np.cumsum([0, *map(np.count_nonzero, kept)])
         self.place: Int32 | None = None
-        """A search numbers all passages, also deleted ones. This has the index's number of each. None: the numbers
-        are equal
+        """The number of each passage in this index, by its number in a search. A search also numbers deleted
+        passages. None: both numbers are the same
         """
         if not alone and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
@@ -131,7 +134,8 @@ class Index:
         chosen, rerank = self._retriever, self._rerank
         self.retriever = open_retriever(chosen, self) if isinstance(chosen, str) else chosen(self)
         self.rerankers = open_rerankers(rerank, self) if isinstance(rerank, str) else (rerank(self),)
-        """the rerankers, which read the best passages of a list again. If there are none, the list stays as it is
+        """The rerankers, which score the best passages of a list again. If there are none, the list stays
+        unchanged
         """
 
     @property
@@ -141,9 +145,9 @@ class Index:
 
     @property
     def opened_with(self) -> tuple[str, str, list[str]]:
-        """The texts that open the same index in another process: retriever, rerank, filter.
+        """The arguments that open the same index in another process: retriever, rerank and filter as text.
 
-        Raises `InputError` if one was given as a function.
+        Raises `InputError` if one of them was given as a function.
         """
         if not isinstance(self._retriever, str) or not isinstance(self._rerank, str):
             raise InputError(
@@ -158,7 +162,7 @@ class Index:
         return Index(self.folder, self._retriever, commit, self._rerank, [str(one) for one in self.filter])
 
     def within(self, uris: Sequence[str]) -> Index:
-        """The index of only these documents, as if it was built from them alone.
+        """Return an index of only these documents, as if it had been built from them alone.
 
         Raises `InputError` if a document is not in the index, or if these documents have no passages.
         """
@@ -173,7 +177,7 @@ class Index:
         return other
 
     def keeping_scores(self, path: Path) -> Index:
-        """The same index, but its rerankers keep their scores in a file.
+        """Return the same index with rerankers that store their scores in a file.
 
         Raises `InputError` if the file is damaged.
         """
@@ -190,17 +194,17 @@ class Index:
 
     @cached_property
     def whole(self) -> Part:
-        """All live documents as one part. Several parts are merged into temporary files."""
+        """All documents that are not deleted, as one part. Several parts are merged into temporary files."""
         return self.parts[0] if self._is_one else merged(self.parts, self._live)
 
     @property
     def corpus(self) -> Corpus:
-        """The sequence of segments."""
+        """The corpus of the index: the sequence of its segments."""
         return self.whole.corpus
 
     @property
     def passages(self) -> Int64:
-        """[passages] the segment of each passage, that is, of each row of X."""
+        """[passages] the segment of each passage. Passage i is row i of the forward index `X`."""
         return self.whole.passages
 
     @property
@@ -215,7 +219,7 @@ class Index:
 
     @property
     def cells(self) -> ops.Cells:
-        """The cell values of each passage, as term ids."""
+        """The cell values of each passage (for table rows), as term ids."""
         return self.whole.cells
 
     @property
@@ -236,13 +240,13 @@ class Index:
         return in_table.view(np.uint8)
 
     def rows(self, passages: npt.NDArray[Any]) -> csr_array:
-        """X. The rows of these passages are checked first."""
+        """Return X, after the rows of these passages were checked."""
         x = self._weights[0]
         self._weighed.check_rows(passages)
         return x
 
     def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
-        """X and X transposed. First, the rows of these passages and the rows of their terms are checked."""
+        """Return X and X transposed, after the rows of these passages and of their terms were checked."""
         x, transposed = self.rows(passages), self._weights[1]
         if self._weighed.files is not None:
             used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]
@@ -251,14 +255,14 @@ class Index:
 
     @property
     def X(self) -> csr_array:
-        """The forward index. All of it is checked first. `rows` checks only some rows."""
+        """The forward index, after all of it was checked. `rows` checks only some rows."""
         x = self._weights[0]
         self._weighed.check_weights()
         return x
 
     @property
     def XT(self) -> csr_array:
-        """The transpose of X. Rows of stop words can have zeros."""
+        """The transpose of X. The rows of stop words can have stored zeros."""
         transposed = self._weights[1]
         self._weighed.check_weights()
         return transposed
@@ -276,26 +280,29 @@ class Index:
 
     @of_index
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query, best first, or fewer if fewer match. A string is one query."""
+        """Find the `k` best passages for each query, best first, or fewer if fewer match. A string is one
+        query.
+        """
         return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:
-        """The distinct term ids of a question, ascending. `bridge_rank` ignores these terms."""
+        """Find the distinct term ids of a question, ascending. `bridge_rank` ignores these terms."""
         found = np.unique(self.terms.find(self.analysis.tokens(question)))
         return [term for term in found.tolist() if term >= 0]
 
     def frequency(self, term: int) -> int:
-        """The number of passages with a term; 0 for stop words."""
+        """The number of passages with a term. 0 for stop words."""
         return self._weighed.frequency(term)
 
     def idf(self, term: int) -> float:
-        """The idf of a term: ln(1 + passages / passages with the term). 0 for stop words."""
+        """The idf of a term: ln(1 + N / n), where n of the N passages have the term. 0 for stop words."""
         passages = self.frequency(term)
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
-        """The corpus as a stream of segments, in the order of the levels in `priority`. The stream of each
-        `priority` is made once.
+        """The corpus as a stream of segments, in the order of the levels in `priority`.
+
+        The stream of each `priority` is made only once.
         """
         if priority not in self._streams:
             self._streams[priority] = stream(self.corpus, priority)
@@ -321,7 +328,9 @@ class Index:
         return self._line(passage).decode()
 
     def lines(self, passages: Int32) -> tuple[RenderedPassages, Int32]:
-        """The lines of passages for an op, and the number of each passage's line among them."""
+        """Return lines of passages in the form that an op reads, and the number of each passage's line among
+        them.
+        """
         if self._is_one:
             return lines_of(self.rendered, passages), passages
         distinct, place = np.unique(passages, return_inverse=True)
@@ -338,7 +347,7 @@ class Index:
         return text[offsets[row] : offsets[row + 1]].tobytes()
 
     def check_all(self) -> None:
-        """Check all parts of the index. Raises `IndexFormatError`."""
+        """Check all parts of the index. Raises `IndexFormatError` if one is damaged."""
         for part in self.parts:
             part.check_all()
 

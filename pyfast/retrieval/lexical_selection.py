@@ -11,12 +11,12 @@ from pyfast.retrieval.index import Index, of_index
 
 @dataclass(frozen=True, slots=True)
 class LexicalSelection:
-    """The texts picked from a window, best first, and how much of the question they cover."""
+    """The texts that were picked from a window, best first, and how much of the question they cover."""
 
     picked: tuple[int, ...]
-    """places in the window, from 0"""
+    """The positions of the picked texts in the window, from 0"""
     share: float
-    """the share of the weight of the question's words, 0 to 1"""
+    """Which share of the weight of the question's words the texts cover, from 0 to 1"""
 
 
 class Words:
@@ -33,7 +33,8 @@ class Words:
     def within(self, text: str) -> set[str]:
         """The question's words that occur in the text.
 
-        By default the text is not split into words, to save time.
+        With the default analysis, the text is searched for each word, which is faster than splitting it into
+        words.
         """
         if not self._analysis.is_default:
             return self.idf.keys() & set(self._analysis.tokens(text))
@@ -49,7 +50,8 @@ class Words:
 def select_lexically(
     index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int
 ) -> list[LexicalSelection]:
-    """For each (question, texts picked before, texts of the window), greedily pick at most `k` more texts.
+    """Pick at most `k` more texts for each question, one after the other, each time the one with the highest
+    value.
 
     The value of a text is the weight of the question's words in it. Words that no picked text has count twice. If
     several texts have the same value, the first text is picked. A text without a word of the question is not
@@ -61,7 +63,7 @@ def select_lexically(
         k: The maximum number of texts to pick.
 
     Returns:
-        The picked texts of each question, best first.
+        For each question, the picked texts, best first.
 
     Example:
         >>> from pathlib import Path

@@ -1,8 +1,6 @@
-"""The manifest of an index folder: format, version and the checksum of every file.
+"""The manifest of an index folder. It has the format, its version, and the checksum of every file.
 
-It is written last and checked first.
-
-The knowledge in an index is a folder of the same kind, with its own manifest.
+It is written last and checked first. The folder of the knowledge graph has its own manifest.
 """
 
 from __future__ import annotations
@@ -20,10 +18,11 @@ from pyfast.files import link_file, sync_to_disk, written_aside
 
 VERSION = {"index": 7, "knowledge": 3}
 OLDEST = {"index": 3, "knowledge": 1}
-"""The first version of each format that `pyfast upgrade` converts"""
+"""The oldest version of each format that `pyfast upgrade` can convert"""
 _NAME = "manifest.json"
 PARTS, DELETED, COMMITS = "parts", "deleted", "commits"
-"""The manifest of an index: its parts, their deleted documents, and the manifest of each commit"""
+"""The names of entries in the manifest of an index: its parts, their deleted documents, and the manifest of each
+commit"""
 
 
 def _digest(path: Path) -> str:
@@ -63,7 +62,7 @@ def _entry(path: Path, name: str) -> dict[str, Any]:
 
 
 def map_part(folder: Path, manifest: dict[str, Any], name: str) -> MappedFolder:
-    """The files of a part, mapped. Raises `IndexFormatError`."""
+    """Map the files of a part. Raises `IndexFormatError` if a file is missing."""
     beginning = f"{PARTS}/{name}/"
     check_file(folder, manifest, beginning + CHECKSUMS)
     files = manifest["files"].items()
@@ -78,12 +77,12 @@ def _sealed(manifest: dict[str, Any]) -> str:
 
 
 def is_index(folder: Path) -> bool:
-    """Whether the folder looks like an index; it can still be damaged."""
+    """Whether the folder looks like an index. It can still be damaged."""
     return (folder / _NAME).is_file()
 
 
 def written_version(folder: Path) -> int | None:
-    """The version that a folder's manifest names, even if it is damaged; None if it has no readable version."""
+    """The version that a folder's manifest names, even if the manifest is damaged. None if it cannot be read."""
     try:
         version = json.loads((folder / _NAME).read_text(encoding="utf-8"))["version"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -92,7 +91,7 @@ def written_version(folder: Path) -> int | None:
 
 
 def format_version(folder: Path, kind: str = "index") -> int:
-    """The version of a folder's format: the current one, or an older one that `pyfast upgrade` converts.
+    """The version of a folder's format: the current one, or an older one that `pyfast upgrade` can convert.
 
     Raises `IndexFormatError` if the format is too old or too new, or the folder is of another kind.
     """
@@ -107,10 +106,10 @@ def write_commit(
     Args:
         folder: The index.
         before: The manifest of the commit before.
-        facts: The contents of the new manifest; `commit` is its number.
-        added: New files, and folders of new files.
-        removed: Names of files, or beginnings of names, that are not in the new commit. The files stay on the disk
-            for earlier commits.
+        facts: The contents of the new manifest. Its `commit` is the number of the new commit.
+        added: New files, and folders with new files.
+        removed: Which files are not in the new commit, as names or the beginnings of names. The files stay on the
+            disk for earlier commits.
 
     Returns:
         The new manifest.
@@ -163,8 +162,9 @@ def read_manifest(
         kind: `index` or `knowledge`.
         version: The expected version of the format.
         commit: For an index, the number of an earlier commit. None: the current one.
-        check: Whether to check the files too: whether the files of an index's parts exist, and whether all other
-            files have their checksums. `map_part` compares the files of parts when they are read.
+        check: Whether to check the files too. The files of an index's parts must exist, and the checksums of all
+            other files must be correct. The checksums of a part's files are compared later, when they are read
+            (`map_part`).
 
     Raises:
         IndexFormatError: The folder is damaged, incomplete, or of another kind or format.
@@ -199,13 +199,13 @@ def keep_commit(folder: Path, number: int) -> None:
 
 
 def check_file(folder: Path, manifest: dict[str, Any], name: str) -> None:
-    """Compare one file with its checksum. Raises `IndexFormatError`."""
+    """Compare one file with its checksum. Raises `IndexFormatError` if it is damaged."""
     if fault := _fault(folder / name, manifest["files"].get(name, {})):
         raise IndexFormatError(f"{folder}: {name} is {fault}; build the index again")
 
 
 def commit_numbers(folder: Path) -> list[int]:
-    """The existing commits, the oldest first."""
+    """The numbers of the commits that exist, the oldest first."""
     return sorted(int(path.stem) for path in (folder / COMMITS).glob("*.json") if path.stem.isdecimal())
 
 

@@ -1,7 +1,7 @@
 """Merge parts of an index into one, without deleted documents.
 
-The new part is written piece by piece, so that merging takes a few hundred megabytes of memory, however large the
-parts are.
+The new part is written piece by piece. So merging takes only a few hundred megabytes of memory, even if the parts
+are large.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pyfast.retrieval.uris import save_uris
 
 _LARGEST = np.iinfo(np.int32).max
 _AT_ONCE = 1 << 16
-"""Passages that are copied at a time"""
+"""How many passages are copied at once"""
 
 
 def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone: bool) -> None:
@@ -42,8 +42,8 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
     Args:
         folder: The folder of the new part. It does not exist yet.
         parts: The parts. All of them are checked first.
-        live: Which documents of each part to keep.
-        alone: Whether the new part is a whole index. Then it gets weights.
+        live: For each part, which documents to keep.
+        alone: Whether the new part will be the only part of an index. Then its weights are computed too.
 
     Raises:
         IndexFormatError: A part is damaged.
@@ -73,9 +73,10 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
 
 
 def merged(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
-    """The documents of several parts that are not deleted as one part, in files that vanish with it.
+    """Merge the documents of several parts that are not deleted into one temporary part.
 
-    The files are in the folder for temporary files (`TMPDIR`).
+    Its files are in the folder for temporary files (`TMPDIR`), and are deleted when nothing uses the part any
+    more.
     """
     with TemporaryDirectory(prefix="pyfast-") as name:
         folder = Path(name) / "part"

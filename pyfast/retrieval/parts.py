@@ -52,16 +52,16 @@ from pyfast.retrieval.terms import Terms
 from pyfast.retrieval.uris import save_uris
 
 CELLS, WEIGHTS, PASSAGES = "cells", "forward", "passages.npy"
-"""Folders and a file of a part"""
+"""The names of folders and files in a part"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some documents, with the data for searches. Only the weights depend on other parts."""
+    """Some documents of an index, with the data for searches. Only the weights depend on other parts."""
 
     corpus: Corpus
     passages: Int64
-    """[passages] the segment of each"""
+    """[passages] the segment of each passage"""
     terms: Terms
     """The term of each column, sorted"""
     counts: ops.TermCounts
@@ -69,18 +69,18 @@ class Part:
     rendered: RenderedPassages
     """The text of each passage, as the LLM reads it"""
     weights: tuple[csr_array, csr_array] | None = None
-    """X and its transpose, if this part is the whole index"""
+    """The forward index X and its transpose, if this part is the whole index"""
     vectors: Mapping[str, PassageVectors] = field(default_factory=dict)
     """The vectors of each kind that the index has, dense or sparse"""
     analysis: Analysis = WORDS
-    """The analysis that made its terms"""
+    """The analysis with which the terms of this part were made"""
     codes: Path | None = None
-    """The file of faiss's codes of its dense vectors, if there are many"""
+    """The file with faiss's codes of the part's dense vectors, if there are many vectors"""
     files: MappedFolder | None = None
-    """The files of the part's arrays, if they are mapped. Everything that is read from them is checked first"""
+    """The files of the part's arrays, if they are mapped. Data is checked before it is read from them"""
 
     def live_passages(self, live: Mask) -> Mask:
-        """Which passages belong to documents that are not deleted."""
+        """Say for each passage whether its document is not deleted."""
         if live.all():
             return np.ones(len(self.passages), bool)
         passages, source = np.asarray(self.passages), np.asarray(self.corpus.source)
@@ -97,12 +97,12 @@ class Part:
         return IndexFormatError(f"{where}: damaged: {fault}; build the index again")
 
     def check_columns(self, columns: Int32) -> None:
-        """Check some columns of the term counts. Raises `IndexFormatError`."""
+        """Check some columns of the term counts. Raises `IndexFormatError` if they are damaged."""
         if self.files is not None:
             check_columns(self.files, columns)
 
     def check_rows(self, rows: npt.NDArray[Any], transposed: bool = False) -> None:
-        """Check some rows of X, or of X transposed. Raises `IndexFormatError`."""
+        """Check some rows of X, or of X transposed. Raises `IndexFormatError` if they are damaged."""
         if self.files is None:
             return
         if transposed:
@@ -111,14 +111,14 @@ class Part:
             check_rows(self.files, WEIGHTS, rows)
 
     def check_weights(self) -> None:
-        """Check the checksums of X and of X transposed. Raises `IndexFormatError`."""
+        """Check the checksums of X and of X transposed. Raises `IndexFormatError` if one is wrong."""
         if self.files is not None:
             self.files.check_all(
                 [name for name in self.files.names if name.startswith((f"{WEIGHTS}/", f"{BM25_FOLDER}/"))]
             )
 
     def frequency(self, term: int) -> int:
-        """The number of passages with a term; 0 for stop words of the forward index."""
+        """The number of passages with a term. 0 for stop words of the forward index."""
         assert self.weights is not None
         transposed = self.weights[1]
         if self.files is not None:
@@ -131,8 +131,9 @@ class Part:
         return last - first if transposed.data[first] else 0
 
     def check_all(self) -> None:
-        """Check the whole part: checksums, ranges, order, and whether the files belong together. Raises
-        `IndexFormatError`.
+        """Check the whole part: checksums, ranges, order, and whether the files belong together.
+
+        Raises `IndexFormatError` if something is wrong.
         """
         if self.files is None:
             return
@@ -148,7 +149,7 @@ class Part:
 
 
 def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
-    """Make the part of these documents, in memory."""
+    """Make a part from these documents, in memory."""
     corpus = encode(documents, size.length)
     places = corpus.passages()
     passages = places.tolist()
@@ -169,7 +170,7 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
 
 
 def with_weights(part: Part) -> Part:
-    """The part with X and its transpose, in files that vanish with them."""
+    """Compute X and its transpose for a part. They are in temporary files."""
     with TemporaryDirectory(prefix="pyfast-") as name:
         folder = Path(name)
         save_weights(folder / WEIGHTS, part.counts, part.terms, part.analysis)
@@ -196,7 +197,7 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
 def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
     """Map a part. Its files are read and checked later, when they are used.
 
-    Raises `IndexFormatError` if a file is missing, cut short, foreign, or does not go with the others.
+    Raises `IndexFormatError` if a file is missing, cut off, of another kind, or does not belong to the others.
     """
     terms = Terms.map(files)
     passages = files.file(PASSAGES).checked(np.int64)
@@ -218,7 +219,7 @@ def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
 
 
 def fault_of(part: Part) -> str:
-    """The first inconsistency of a part with correct checksums. Empty if there is none."""
+    """Find the first inconsistency in a part whose checksums are correct. Empty if there is none."""
     passages, terms = np.asarray(part.passages), len(part.terms)
     if not np.array_equal(passages, part.corpus.passages()):
         return "its passages are not those of its corpus"

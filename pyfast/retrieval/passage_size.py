@@ -1,4 +1,4 @@
-"""The length of passages of texts, and the overlap of two neighbouring passages."""
+"""The maximum length of passages of texts, and the overlap of neighbouring passages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _SHORTEST = 100
 
 @dataclass(frozen=True, slots=True)
 class PassageSize:
-    """The size of passages of texts, in characters. Documents that join an index get the index's size."""
+    """The size of passages of texts, in characters. Documents that are added to an index later use the index's
+    size.
+    """
 
     length: int = LENGTH
-    """A longer paragraph is cut into several passages, at sentence ends"""
+    """The maximum length. A longer paragraph is cut into several passages, at sentence ends"""
     overlap: int = 0
-    """The maximum number of characters that two such passages share, in whole sentences"""
+    """How many characters two neighbouring passages of a cut paragraph may share, in whole sentences"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for impossible sizes."""
@@ -41,9 +43,11 @@ class PassageSize:
 
 
 def repeated(corpus: Corpus, i: int, overlap: int) -> str:
-    """The end of the paragraph before segment `i`, if both were cut from one long paragraph. Otherwise "".
+    """The text that passage `i` shares with the passage before it, if both were cut from one long paragraph.
+    Otherwise "".
 
-    At most `overlap` characters: as many of its last sentences as fit, or the last words of a longer sentence.
+    It has at most `overlap` characters: as many of the last sentences as fit, or the last words of a longer
+    sentence.
     """
     if not overlap or i == 0 or corpus.level[i] != Level.PARAGRAPH or corpus.level[i - 1] != Level.SENTENCE:
         return ""
@@ -63,13 +67,13 @@ def repeated(corpus: Corpus, i: int, overlap: int) -> str:
 
 
 def passage_line(corpus: Corpus, i: int, overlap: int) -> str:
-    """A passage on one line, as the LLM reads it."""
+    """Write a passage on one line, as the LLM reads it."""
     start = repeated(corpus, i, overlap)
     return paragraph_line(corpus.title(corpus.source[i]), start + corpus.content(i)) if start else corpus.render(i)
 
 
 def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
-    """The text whose words the index counts for a passage: the text that the LLM reads, always with its title.
+    """The text whose words the index counts for a passage: the text that the LLM reads, always with the title.
 
     If a paragraph begins with its title, the words of the title count twice, because the paragraph is about them.
     """

@@ -1,4 +1,4 @@
-"""Vectors of passages in an index: which encoders made them, and how a part stores them."""
+"""The vectors of passages in an index: the encoders that make them, and how a part stores them."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ if TYPE_CHECKING:
     from pyfast.retrieval.parts import Part
 
 PassageVectors: TypeAlias = "Float32 | csr_array | TokenStore"
-"""[passages, dimensions]: an array, or a sparse matrix in rows; or a vector for each token of a passage"""
+"""[passages, dimensions]: an array or a sparse matrix (CSR). Or a vector for each token of a passage"""
 KINDS = ("dense", "sparse", "late")
 EXACT = 200_000
 """Up to this number of passages, a query is compared with all dense vectors.
 
-Above it, faiss compares codes of the vectors
+If there are more, faiss compares the query with short codes of the vectors
 """
 CODES = "dense/codes.faiss"
-"""The file with faiss's codes in the folder of a part"""
+"""The name of the file with faiss's codes, in the folder of a part"""
 _SPARSE = ("indptr", "indices", "weights")
 _AT_ONCE = 4096  # passages
 
 
 class Encoder(Protocol):
-    """Makes vectors of texts. Equal texts have equal vectors, also in different batches."""
+    """The interface of an encoder, which makes vectors of texts. The vector of a text must not depend on its
+    batch.
+    """
 
     @property
     def fingerprint(self) -> str:
@@ -54,14 +56,16 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> Any:
-        """The vector of each text, one a row: float32, or a sparse matrix; or [tokens, dimensions] of each."""
+        """Compute the vector of each text: a row of a float32 array or sparse matrix, or [tokens, dimensions] for
+        each text.
+        """
         ...
 
 
 def open_encoder(kind: str, model: str) -> Encoder:
-    """The encoder of a kind: `dense`, `sparse` or `late`. Raises `InputError` or `ModelNotFoundError`.
+    """Open an encoder of a kind: `dense`, `sparse` or `late`. Raises `InputError` or `ModelNotFoundError`.
 
-    `MODEL#64` of a late-interaction model is the first 64 dimensions of its vectors.
+    For a late-interaction model, `MODEL#64` means that only the first 64 dimensions of its vectors are used.
     """
     if kind == "sparse" and not model:
         raise InputError("sparse: name the model, as a folder or a name of the hub: sparse:MODEL")
@@ -105,7 +109,8 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Encoder:
-    """The encoder that made an index's vectors. If the model has moved, `model` is its new place.
+    """Open the encoder that made the vectors of an index. If the model's folder has moved, `model` is its new
+    path.
 
     Raises `InputError` if the index has no such vectors, or another model made them.
     """
@@ -122,15 +127,15 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
 
 
 def unfinished(folder: Path) -> Path:
-    """The folder of the vectors of tokens, for an index in `folder`, while they are computed."""
+    """The folder for the vectors of tokens of an index in `folder`, while they are computed."""
     return folder.with_name(f".{folder.name}.tokens")
 
 
 def with_vectors(part: Part, parameters: Mapping[str, Any], aside: Path | None = None) -> Part:
-    """The part with the vectors that the index has, computed from its passages' lines.
+    """Compute the vectors of a part's passages, for each kind of vectors that the index has.
 
-    Vectors of tokens are written into the folder `aside`, if there is one, a batch at a time. If the process is
-    killed, they stay there, and the next process continues.
+    If `aside` is a folder, the vectors of tokens are written there, a batch at a time. If the process is killed,
+    they stay there, and the next process continues after them.
     """
     vectors: dict[str, PassageVectors] = {}
     for kind in parameters.get("vectors", {}):
@@ -152,7 +157,7 @@ def with_vectors(part: Part, parameters: Mapping[str, Any], aside: Path | None =
 
 
 def join_vectors(parts: Sequence[Mapping[str, PassageVectors]], live: Sequence[Mask]) -> dict[str, PassageVectors]:
-    """Join the vectors of several parts: for each part, the passages that are not deleted."""
+    """Join the vectors of several parts, without those of deleted passages."""
     joined: dict[str, PassageVectors] = {}
     for kind in parts[0] if parts else ():
         if kind == "late":
@@ -190,12 +195,14 @@ def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
 
 
 def dense_codes(files: MappedFolder) -> Path | None:
-    """The file of faiss's codes of a part's dense vectors, if it has one. Check it before you read it."""
+    """The file with faiss's codes of a part's dense vectors, if the part has one. Check the file before you read
+    it.
+    """
     return files.folder / CODES if CODES in files else None
 
 
 def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors]:
-    """Map what `save_vectors` wrote. Sparse vectors are checked as a whole."""
+    """Map the vectors that `save_vectors` wrote. Sparse vectors are checked as a whole."""
     vectors: dict[str, PassageVectors] = {}
     for kind in KINDS:
         if f"{kind}/vectors.npy" in files:

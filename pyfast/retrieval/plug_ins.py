@@ -1,4 +1,6 @@
-"""Find retrievers and rerankers by name: `NAME` or `NAME:REST` of a registered plug-in, or `MODULE:NAME`."""
+"""Find retrievers and rerankers by name: `NAME` or `NAME:PARAMETERS` for a registered plug-in, or
+`MODULE:NAME`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def open_plug_in(kind: Literal["retrievers", "rerankers"], name: str, index: Index) -> Any:
-    """Open a retriever or reranker for an index. `cross:MODEL` passes `MODEL` to `cross`. Raises `InputError`."""
+    """Open a retriever or reranker for an index. For example, `cross:MODEL` passes `MODEL` to `cross`. Raises
+    `InputError`.
+    """
     registered, colon, rest = name.partition(":")
     if colon and registered in plugins.names(kind):
         return plugins.load(kind, registered)(index, rest)

@@ -1,4 +1,4 @@
-"""Pools: the passages retrieved for a query."""
+"""Pools. A pool is the list of passages that a search found for a query."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOTHING = Pool(np.empty(0, np.int32), np.empty(0, np.float32))
 
 
 def stack_pools(pools: Sequence[Pool]) -> tuple[Int64, Int32, Float32]:
-    """Pools as the ops take them: (offsets [P + 1], passages, scores)."""
+    """Join pools into the arrays that ops take: (offsets [P + 1], passages, scores)."""
     return (
         ends(pools),
         np.concatenate([_NOTHING.passages, *[pool.passages for pool in pools]]),
@@ -46,19 +46,19 @@ def stack_pools(pools: Sequence[Pool]) -> tuple[Int64, Int32, Float32]:
 
 
 def split(offsets: Int64, passages: Int32, scores: Float32) -> list[Pool]:
-    """Pools from the arrays of an op, as views without a copy."""
+    """Make pools from the arrays of an op, without copying them."""
     return [Pool(passages[begin:end], scores[begin:end]) for begin, end in pairwise(offsets.tolist())]
 
 
 def fuse(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
-    """Fuse the pools of each group into one list of the `k` best passages, without duplicates, in one native call.
+    """Join the pools of each group into one list of the `k` best passages, without duplicates, in one native call.
 
-    Scores of different queries are not comparable, so each pool is min-max normalised (to 1 if all are equal). A
-    passage keeps its best score. If scores are equal, the passage of the earlier pool comes first; within a pool,
-    the earlier passage does.
+    Scores of different queries are not comparable. So the scores of each pool are min-max normalised, or set to 1
+    if all are equal. A passage that is in several pools keeps its best score. If scores are equal, the passage of
+    the earlier pool comes first. Within a pool, the earlier passage comes first.
 
     Args:
-        groups: For each list to make, the pools to fuse.
+        groups: The groups of pools. Each group becomes one list.
         k: The maximum number of passages in a list.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The text of each passage, as the LLM reads it. It is rendered once, when the index is built."""
+"""The text of each passage, as the LLM reads it. pyfast writes it once, when the index is built."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def render_passages(lines: Iterable[str]) -> RenderedPassages:
 
 
 def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
-    """Write the texts and the offsets where they start."""
+    """Write the texts into files, with the offsets at which they start."""
     folder.mkdir()
     offsets, text = rendered
     text.tofile(folder / "text.bin")
@@ -38,7 +38,7 @@ def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
 
 
 def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
-    """Map the lines. They are checked when they are read."""
+    """Map the files of the texts. They are checked when they are read."""
     offsets = files.file(f"{FOLDER}/offsets.npy").checked(np.int64)
     file = files.file(f"{FOLDER}/text.bin")
     fit_together(files, FOLDER, offsets, passages, file.data)
@@ -46,6 +46,6 @@ def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
 
 
 def lines_of(rendered: RenderedPassages, passages: npt.NDArray[Any]) -> RenderedPassages:
-    """The lines as an op reads them, after the lines of some passages were checked."""
+    """Return the texts in the form that an op reads. The texts of some passages are checked first."""
     check_lists(rendered[0], passages, rendered[1])
     return cast(RenderedPassages, (raw(rendered[0]), raw(rendered[1])))

@@ -1,7 +1,6 @@
-"""Improve pools: fuse them, rank and prune them by the evidence graph, and apply the bridge-aware selector.
+"""Improve pools: join them, rank and prune them by the evidence graph, and apply the bridge-aware selector.
 
-Each function takes the index, the items of many questions at once, and parameters, so that `Context.call` can
-batch it.
+Each function takes the index, the items of many questions at once, and parameters. So `Context.call` can batch it.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SEEN = 0.01  # scores are at most 1, so a boost of this size changes each of th
 
 @dataclass(frozen=True, slots=True)
 class RerankConfig:
-    """How a pool becomes a context."""
+    """How a pool is ranked and reduced to the context that the LLM reads."""
 
     min_nodes: int
     max_nodes: int
@@ -56,23 +55,24 @@ class RerankConfig:
     """The structural score of `graph_rank`"""
     per_kind: int = 2
     edges: bool = False
-    """Whether the trace has the strongest edges between kept nodes"""
+    """Whether the trace should have the strongest edges between the nodes that are kept"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectedPool(Pool):
-    """The result of the bridge-aware selector for a pool."""
+    """A pool after the bridge-aware selector."""
 
     linked: bool
-    """phi of its top passage and its top table row (equation 3 of N2N-GQA). False if one of them is missing"""
+    """Whether the best passage and the best table row are linked (phi in equation 3 of N2N-GQA). False if one of
+    them is missing"""
 
 
 @of_index
 def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:
-    """For each (pool, query), rank the nodes of the evidence graph, and keep the best for the context.
+    """Rank the nodes of each pool's evidence graph, and keep the best ones for the context.
 
-    There are three native calls: the structural score (weighted degree in closed form, another centrality of the
-    graph, or `bridge_rank`), GraphRank, and pruning. The edges between kept nodes explain the result.
+    There are three native calls for all pools: the structural score, GraphRank, and pruning. The structural score
+    is the weighted degree, another centrality of the graph, or `bridge_rank`.
 
     Args:
         index: The index.
@@ -127,10 +127,10 @@ def expand(
     terms: tuple[Int64, Int32],
     by: Retriever | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """Add the passages nearest to the first ones to each pool (offsets, passages, semantic scores).
+    """Add to each pool the passages that share the most terms with its best passages (`ops.bridge_expand`).
 
-    The nearest are those of `bridge_expand`, or the neighbours by the retriever `by`. New passages come last. They
-    get the pool's lowest semantic score, so that only their edges can raise them.
+    The retriever `by` can find passages near the best ones instead. New passages come last. They get the pool's
+    lowest semantic score, so that only their edges in the graph can raise them.
     """
     sizes = np.diff(offsets)
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
@@ -165,7 +165,7 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
     Args:
         index: The index.
         pools: The pools.
-        beta: The boost, on the scale of the pool's scores.
+        beta: The boost, on the scale of the pools' scores.
 
     Returns:
         The pools with their new scores, and whether their top passage and row are linked.
@@ -197,10 +197,10 @@ def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
 def reranked_scores(
     index: Index, offsets: Int64, passages: Int32, scores: Float32, queries: Sequence[str]
 ) -> Float32:
-    """The scores of each pool after the index's rerankers have read its 30 best passages.
+    """Compute new scores for each pool: the index's rerankers score its 30 best passages again.
 
-    The function fuses the pool's list and each reranker's list by reciprocal ranks. All lists count equally.
-    Passages that no reranker has read follow in their old order. Texts change places only with texts, and table
+    The function joins the pool's list and the list of each reranker by reciprocal ranks. All lists count equally.
+    Passages that no reranker has scored follow in their old order. Texts change places only with texts, and table
     rows only with table rows, because a model's scores of the two are not comparable.
     """
     orders = [begin + np.argsort(-scores[begin:end], kind="stable") for begin, end in pairwise(offsets.tolist())]
@@ -227,23 +227,23 @@ def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dt
 
 
 def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
-    """Rank each pool again: fuse its list with the lists of the index's rerankers.
+    """Rank each pool again: join its list with the lists of the index's rerankers.
 
     Args:
         index: The index.
         items: Pools, each with its query.
 
     Returns:
-        The same passages in their new order, one pool for each.
+        One pool for each item, with the same passages in their new order.
     """
     return order_pools(index, items, "list")
 
 
 def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
-    """The `k` best passages of the index for each query, by its retriever.
+    """Find the `k` best passages of the index for each query, by the index's retriever.
 
     If the index has rerankers, the retriever's list is first expanded (`expand`) and ranked by `bridge_rank`. Then
-    the rerankers read the best passages of this list again.
+    the rerankers score the best passages of this list again.
 
     Args:
         index: The index.
@@ -269,10 +269,10 @@ def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
 def order_pools(
     index: Index, items: Sequence[tuple[Pool, str]], rank: Rank | Literal["list"], expanded: bool | str = False
 ) -> list[Pool]:
-    """Each (pool, its query), best first, without pruning. `list` keeps the retriever's order.
+    """Rank each (pool, its query), without pruning. The ranking `list` keeps the retriever's order.
 
-    With `expanded`, passages are added as with `RerankConfig.expand`, for `bridge_rank`. The index's rerankers
-    come last.
+    With `expanded`, passages are added first, as with `RerankConfig.expand`, for `bridge_rank`. The index's
+    rerankers come last.
     """
     if rank == "list" and not index.rerankers:
         return [pool for pool, _ in items]
@@ -295,14 +295,14 @@ def order_pools(
 
 
 def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[Pool]]], k: int) -> list[Pool]:
-    """For each (queries, earlier pools), fuse the pools of the queries with the earlier ones, and keep the `k`
-    best.
+    """Search for several queries, and join their pools with earlier pools into one list of the `k` best passages.
 
-    There is one search and one `fuse` for all. Earlier pools come first.
+    There is one search and one `fuse` for all items. If scores are equal, passages of earlier pools come first.
 
     Args:
         index: The index.
-        items: For each list to make: its queries, and earlier pools to fuse with the pools of these queries.
+        items: Each item has queries, and earlier pools to join with the pools of these queries. It becomes one
+            list.
         k: The maximum number of passages of a search, and of a list.
 
     Returns:

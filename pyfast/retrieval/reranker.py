@@ -1,4 +1,4 @@
-"""The protocol of rerankers, and how to choose one. A reranker scores the passages of a pool for its query."""
+"""The protocol of rerankers, and how to open one. A reranker scores the passages of a pool for its query."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ OFF, BOTH = "off", "both"
 class Reranker(Protocol):
     """Scores passages for queries, many at a time.
 
-    A reranker is an entry point of the group `pyfast.rerankers`, or `MODULE:NAME`: a function `open(index)` that
-    returns one. A score must not depend on the other passages. The caller keeps the scores.
+    A reranker is an entry point of the group `pyfast.rerankers`, or `MODULE:NAME`. Both name a function
+    `open(index)` that returns a reranker. A score must not depend on the other passages, because pyfast caches
+    scores.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the reranker and its parameters. A run resumes only with the same fingerprint."""
+        """A text that identifies the reranker and its parameters. A run resumes only with the same fingerprint."""
         ...
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """For each query, a score of each of its passages; higher is better. Several threads call it."""
+        """Compute for each query the score of each of its passages. Higher is better. Several threads call it."""
         ...
 
 
 def open_rerankers(name: str, index: Index) -> tuple[Reranker, ...]:
-    """The rerankers of `off`, `late`, `cross`, `both`, `cross:MODEL` or `MODULE:NAME`. Raises `InputError`."""
+    """Open the rerankers that `off`, `late`, `cross`, `both`, `cross:MODEL` or `MODULE:NAME` names. Raises
+    `InputError`.
+    """
     if name == OFF:
         return ()
     opened = [open_plug_in("rerankers", each, index) for each in (("late", "cross") if name == BOTH else (name,))]
@@ -50,7 +53,7 @@ def open_rerankers(name: str, index: Index) -> tuple[Reranker, ...]:
 def scores_of(
     reranker: Reranker, index: Index, queries: Sequence[str], passages: Sequence[Int32], cache: ScoreCache
 ) -> list[Float32]:
-    """The reranker's scores of each query's passages. Scores in the cache are not computed again."""
+    """Compute the reranker's scores of each query's passages. Scores in the cache are not computed again."""
     model = reranker.fingerprint
     keys = [
         [pair_key(model, query, index.text(passage)) for passage in some.tolist()]

@@ -1,4 +1,4 @@
-"""Parts of an index with only some of its documents: for a filter, or for the documents of a question."""
+"""Make parts with only some documents of an index, for a filter or for the documents of a question."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pyfast.retrieval.uris import find_documents
 def fitting_parts(
     parts: Sequence[Part], live: Sequence[Mask], conditions: Sequence[Condition], parameters: Mapping[str, Any]
 ) -> tuple[list[Part], list[Mask]]:
-    """The parts, and which of their documents are not deleted and fit all conditions.
+    """Return the parts, and which of their documents are not deleted and meet all conditions.
 
-    If only some triples of a knowledge graph fit, the graph gets a separate part after its old part.
+    If only some triples of a knowledge graph meet them, the graph gets a separate part after its old part.
     """
     fitting: list[Part] = []
     masks: list[Mask] = []
@@ -42,7 +42,7 @@ def fitting_parts(
 
 
 def part_of(whole: Part, uris: Sequence[str], parameters: Mapping[str, Any]) -> Part:
-    """A part with these documents of another part, in its order. It is the same as a part made from them alone.
+    """Make a part from some documents of another part. It is the same as a part made from these documents alone.
 
     Raises `InputError` if a uri is missing.
     """

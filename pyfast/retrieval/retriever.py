@@ -1,4 +1,4 @@
-"""The protocol of retrievers, and how to choose one."""
+"""The protocol of retrievers, and how to open one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ if TYPE_CHECKING:
 class Retriever(Protocol):
     """Finds passages for queries, many queries at a time.
 
-    A retriever is an entry point of the group `pyfast.retrievers`, or `MODULE:NAME`: a function `open(index)` that
-    returns one. Equal queries must give equal pools, alone and in any batch.
+    A retriever is an entry point of the group `pyfast.retrievers`, or `MODULE:NAME`. Both name a function
+    `open(index)` that returns a retriever. The pool of a query must not depend on the other queries of the call.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the retriever and its parameters. A run resumes only with the same fingerprint."""
+        """A text that identifies the retriever and its parameters. A run resumes only with the same
+        fingerprint.
+        """
         ...
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """At most the `k` best passages of the index for each query, best first. Several threads call it."""
+        """Find at most the `k` best passages of the index for each query, best first. Several threads call it."""
         ...
 
 

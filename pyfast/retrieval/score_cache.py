@@ -1,4 +1,4 @@
-"""Scores that a reranker has computed. Each pair of a question and a passage is scored once."""
+"""A cache of the scores that a reranker has computed. Each pair of a query and a passage is scored only once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCHEMA = "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score BLOB 
 
 
 def pair_key(model: str, question: str, passage: str) -> bytes:
-    """Identifies a pair, with 16 bytes."""
+    """Compute a hash of 16 bytes that identifies a pair."""
     digest = blake2b(digest_size=16)
     for text in (model, question, passage):
         encoded = text.encode(errors="replace")
@@ -32,13 +32,13 @@ def pair_key(model: str, question: str, passage: str) -> bytes:
 
 
 class ScoreCache:
-    """Scores by the key of their pair: in memory, and in a file if there is one. Several threads can use it.
+    """The scores of pairs, in memory and in a file if there is one. Several threads can use it.
 
-    If the process is killed, only the scores of the last call are lost. A damaged score counts as missing.
+    If the process is killed, only the scores of the last call are lost. A damaged score is computed again.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """The cache opens its file at the first use. The folder must then exist."""
+        """The cache opens its file when it is first used. The file's folder must then exist."""
         self._path = path
         self._known: dict[bytes, float] = {}
         self._turn = Lock()
@@ -58,7 +58,7 @@ class ScoreCache:
         return database
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """The scores that the cache has. Raises `InputError` if the file is foreign."""
+        """Return the scores that the cache has. Raises `InputError` if the file is of another kind."""
         with self._turn:
             scores = {key: self._known[key] for key in keys if key in self._known}
             missing = [key for key in dict.fromkeys(keys) if key not in scores]

@@ -18,16 +18,16 @@ from pyfast.retrieval.forward_index import narrow
 
 
 class SparseEmbedder:
-    """One sparse encoder. It is loaded at the first text. Calls from several threads take turns.
+    """One sparse encoder, which is loaded at the first call. If several threads call it, they take turns.
 
-    It encodes one text at a time, so that a text's weights do not depend on others.
+    It encodes one text at a time, so that the weights of a text do not depend on other texts.
     """
 
     def __init__(self, model: str) -> None:
-        """`model` is a folder, or a name of the hub. Raises `ModelNotFoundError`."""
+        """Find the model. `model` is a folder, or a name of the Hugging Face hub. Raises `ModelNotFoundError`."""
         self.folder = find_model(model, "sparse encoder")
         self.fingerprint = model_digest(self.folder)
-        """A digest of the model's settings and weights, the same in any folder"""
+        """A digest of the model's settings and weights. It does not depend on the folder's path"""
         self._turn = Lock()
 
     @cached_property
@@ -53,7 +53,7 @@ class SparseEmbedder:
         return np.asarray(row.cpu(), np.float32)
 
     def encode(self, texts: Sequence[str]) -> csr_array:
-        """float32[texts, terms], rows sorted."""
+        """Compute the vectors of texts: a sparse matrix float32[texts, terms] with sorted rows."""
         columns = self.dimensions
         rows, weights = [], []
         with self._turn:

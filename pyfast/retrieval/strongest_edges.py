@@ -1,6 +1,7 @@
-"""The part of a trace for an evidence graph: nodes with scores, strongest edges and their terms.
+"""Make the part of a trace that describes an evidence graph: nodes with scores, the strongest edges and their
+terms.
 
-It works on the graphs of many questions at once, to save time.
+The functions work on the graphs of many questions at once, to save time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
 
 EDGES = 3
-"""The maximum number of edges of a graph in the trace"""
+"""The maximum number of edges of each graph in the trace"""
 TERMS = 5
 """The maximum number of terms of an edge in the trace"""
 _DIGITS = 4
@@ -29,19 +30,20 @@ Trace = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPool(Pool):
-    """The kept nodes of an evidence graph, with the scores of the ranking."""
+    """The nodes of an evidence graph that are kept after pruning, with the scores of the ranking."""
 
     trace: Trace
-    """`evidence`: each node with its segment, uri and scores. `edges`: the strongest edges, if they were asked for
+    """The part of the trace. `evidence` has each node with its segment, uri and scores. `edges` has the strongest
+    edges, if `RerankConfig.edges` is set
     """
 
 
 def traced(index: Index, pool: Pool) -> Trace:
-    """The part of a trace for a pool. If the pool was not ranked, it has segments and scores of the list.
+    """Make the part of a trace that describes a pool. If the pool was not ranked, it has its segments and scores.
 
     Args:
         index: The index.
-        pool: A pool that was or was not ranked.
+        pool: A ranked pool, or a pool as a search returned it.
 
     Returns:
         The part of the trace, in JSON types.
@@ -61,7 +63,7 @@ def segment_ids(index: Index, segments: Int64) -> list[str]:
         segments: int64[n], positions in the corpus.
 
     Returns:
-        n ids.
+        The ids, in the order of `segments`.
     """
     # One call for all ids is faster than one call for each.
     digits = index.corpus.ids[segments].astype(">u8").tobytes().hex()
@@ -69,7 +71,7 @@ def segment_ids(index: Index, segments: Int64) -> list[str]:
 
 
 def pool_ids(index: Index, pool: Pool) -> list[str]:
-    """The ids of the segments of a pool, in its order.
+    """The ids of the segments of a pool, in the order of the pool.
 
     Args:
         index: The index.
@@ -84,7 +86,7 @@ def pool_ids(index: Index, pool: Pool) -> list[str]:
 def traces(
     index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32], with_edges: bool
 ) -> list[Trace]:
-    """The parts of traces for the evidence graphs of these pools, with named `scores` for each node."""
+    """Make the parts of traces for the evidence graphs of these pools, with named `scores` for each node."""
     nodes = _nodes(index, offsets, passages, scores)
     if not with_edges:
         return [{"evidence": evidence} for evidence in nodes]

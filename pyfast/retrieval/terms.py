@@ -1,4 +1,4 @@
-"""The sorted terms of a part. They are in a file, and a search does not load the whole file."""
+"""The sorted terms of a part. They are in a file, of which a search reads only some blocks."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Terms(Sequence[str]):
         prefixes: npt.NDArray[np.uint64],
         files: MappedFolder | None = None,
     ) -> None:
-        """`offsets` [terms + 1] are places in `text` (UTF-8).
+        """Term i is the UTF-8 in `text` from `offsets[i]` to `offsets[i + 1]`.
 
-        `prefixes` [terms] are the first eight bytes of each term.
+        `prefixes` [terms] has the first eight bytes of each term.
 
         If the arrays are mapped from `files`, these files are checked as a whole when they are first read.
         """
@@ -68,7 +68,7 @@ class Terms(Sequence[str]):
 
     @classmethod
     def map(cls, files: MappedFolder) -> Terms:
-        """The terms in the folder of a part."""
+        """Map the terms in the folder of a part."""
         offsets, prefixes = (
             files.file(f"{FOLDER}/{name}.npy").array(dtype)
             for name, dtype in (("offsets", np.int64), ("prefixes", np.uint64))
@@ -146,7 +146,7 @@ class Terms(Sequence[str]):
             yield from (held[begin:end].decode() for begin, end in pairwise(at))
 
     def find(self, words: Sequence[str]) -> Int32:
-        """The number of each word; -1 if the word is not a term."""
+        """Find the number of each word. It is -1 if the word is not a term."""
         known = self._known
         if missing := [word for word in dict.fromkeys(words) if word not in known]:
             if len(known) + len(missing) > _KEPT:
@@ -183,7 +183,7 @@ def _prefixes(offsets: Int64, text: npt.NDArray[np.uint8]) -> Iterator[npt.NDArr
 
 
 class Vocabulary(Mapping[str, int]):
-    """The number of each term."""
+    """A mapping from each term to its number."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

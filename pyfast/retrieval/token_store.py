@@ -1,4 +1,4 @@
-"""The vectors of the tokens of passages: int8, with a scale for each token.
+"""Store the vectors of the tokens of passages, as int8 with a scale for each token.
 
 They are computed in batches and memory-mapped.
 """
@@ -21,11 +21,11 @@ from pyfast.ops.arrays import Float32, Int32, Int64, ends
 from pyfast.retrieval.forward_index import fit_together
 
 _AT_ONCE = 256
-"""Passages that are encoded, or copied, at a time"""
+"""How many passages are encoded or copied at once"""
 _LARGEST = 127
 
 Encode = Callable[[Sequence[str]], Sequence[Float32]]
-"""A function from texts to the vectors of their tokens, [tokens, dimensions] for each text"""
+"""A function that takes texts, and returns for each text the vectors of its tokens, [tokens, dimensions]"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +33,14 @@ class Tokens:
     """The tokens of some passages, one passage after another."""
 
     codes: npt.NDArray[np.int8]
-    """[tokens, dimensions]"""
+    """[tokens, dimensions] the vector of each token, divided by its scale and rounded to int8"""
     scales: Float32
-    """[tokens] a token's vector is its scale times its codes"""
+    """[tokens] the scale of each token. Its vector is this scale times its codes"""
     offsets: Int64
-    """[passages + 1]"""
+    """[passages + 1] the position of the first token of each passage"""
 
     def of(self, passages: Int64) -> Tokens:
-        """The tokens of the given passages, copied."""
+        """Copy the tokens of the given passages."""
         lengths = np.diff(self.offsets)[passages]
         starts = np.repeat(self.offsets[passages] - (np.cumsum(lengths) - lengths), lengths)
         rows = starts + np.arange(lengths.sum())
@@ -49,20 +49,20 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenStore:
-    """The tokens of an index's passages. Choosing and joining passages copies none of their tokens."""
+    """The tokens of an index's passages. If passages are chosen or joined, their tokens are not copied."""
 
     pieces: tuple[Tokens, ...]
     places: Int64
-    """[passages] the number of each passage among the passages of all pieces"""
+    """[passages] the number of each passage, counted through the passages of all pieces"""
 
     @classmethod
     def of(cls, tokens: Tokens) -> TokenStore:
-        """The store of the given tokens."""
+        """Make a store from the given tokens."""
         return cls((tokens,), np.arange(len(tokens.offsets) - 1))
 
     @classmethod
     def join(cls, stores: Sequence[TokenStore]) -> TokenStore:
-        """The passages of several stores, in order."""
+        """Make a store with the passages of several stores, in order."""
         counts = [int(store._starts[-1]) for store in stores]
         shifts = np.append(0, np.cumsum(counts))
         places = [store.places + shift for store, shift in zip(stores, shifts.tolist(), strict=False)]
@@ -91,10 +91,10 @@ class TokenStore:
             yield self.pieces[number], chosen, places[chosen] - starts[number]
 
     def scores(self, queries: Sequence[Float32], passages: Sequence[Int32]) -> list[Float32]:
-        """The late-interaction score of each query's passages.
+        """Compute the late-interaction score of each query's passages.
 
         Args:
-            queries: [tokens, dimensions] each.
+            queries: For each query, the vectors of its tokens, [tokens, dimensions].
             passages: The passages of each query.
 
         Returns:
@@ -138,7 +138,7 @@ class TokenStore:
 
     @classmethod
     def map(cls, files: MappedFolder, folder: str, passages: int) -> TokenStore:
-        """Open what `save` wrote. Its arrays are memory-mapped, and their bytes are checked when they are read."""
+        """Open a store that `save` wrote. Its arrays are memory-mapped, and checked when they are read."""
         offsets = files.file(f"{folder}/offsets.npy").checked(np.int64)
         codes_file = files.file(f"{folder}/codes.npy")
         codes = checked(codes_file.array(np.int8, dimensions=2), codes_file)
@@ -148,10 +148,10 @@ class TokenStore:
 
 
 def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
-    """(codes int8[tokens, dimensions], scales float32[tokens]) of vectors.
+    """Round vectors to int8. Returns (codes int8[tokens, dimensions], scales float32[tokens]).
 
-    The largest number of a vector becomes ±127. The scale is then the one whose products with the codes are
-    nearest to the vector.
+    The largest number of a vector becomes 127 or -127. The scale is then chosen so that scale times codes is as
+    near as possible to the vector.
     """
     steps = np.abs(vectors).max(axis=1, initial=0.0) / _LARGEST
     rounded = np.rint(vectors / np.where(steps > 0, steps, 1)[:, None])

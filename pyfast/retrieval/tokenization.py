@@ -1,4 +1,4 @@
-"""Turn words into term ids, with one vocabulary for the forward index, the lexical index and the questions."""
+"""Divide texts into words, and find the term ids of words."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ _TOKEN = re.compile(r"\w\w+")
 
 
 def tokenize(text: str) -> list[str]:
-    """Words of two characters or more, lower case: scikit-learn's default analyser, without importing it."""
+    """Divide a text into words of two characters or more, in lower case. scikit-learn's default analyser does the
+    same.
+    """
     return _TOKEN.findall(text.lower())
 
 
 def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:
-    """Ids of the known words of a text, in order, with repetitions."""
+    """Find the term ids of a text's words, in order, with repetitions. Words without an id are left out."""
     return [i for i in map(vocabulary.get, tokenize(text)) if i is not None]

@@ -24,11 +24,11 @@ _FIRST_WITH_PARTS = 6
 
 
 def upgrade_index(folder: Path) -> bool:
-    """Rebuild an index that has an older format in the current format, from its own documents.
+    """If an index has an older format, build it again in the current format from its own documents.
 
-    False if it has the current format.
+    Returns False if the index already has the current format.
 
-    The function builds the new folder beside the old one and renames it. The new index has one commit, with the
+    The function builds the new folder next to the old one and renames it. The new index has one commit, with the
     number of the old index's last commit. Earlier commits and deleted documents are left out. Other content, such
     as `knowledge`, moves to the new index by hard links. Raises `IndexFormatError` if the folder is not an index,
     is damaged, or has a format that is too old or too new. Then nothing changes.

@@ -14,7 +14,7 @@ from pyfast.corpus.segment_ids import hash_uris
 from pyfast.errors import IndexFormatError
 
 FOLDER = "uris"
-"""In a part"""
+"""The name of the folder in a part"""
 
 
 def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
@@ -27,7 +27,7 @@ def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
 
 
 def shared_document(corpus: Corpus, files: MappedFolder) -> str:
-    """The uri of a document that is in a corpus and also in a part; "" if there is none."""
+    """Find a uri that is in a corpus and also in a part. "" if there is none."""
     hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)
     wanted = np.asarray(corpus.document_table.column("hash"))
     if len(hashes) and len(wanted):
@@ -40,7 +40,9 @@ def shared_document(corpus: Corpus, files: MappedFolder) -> str:
 
 
 def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[str]) -> dict[str, int]:
-    """The documents of the part with these uris. Unknown uris are ignored. Only a few blocks are read."""
+    """Find the documents of the part with these uris. Unknown uris are ignored. Only a few blocks of the files are
+    read.
+    """
     if files is None:
         return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}
     hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)

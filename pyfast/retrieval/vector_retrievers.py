@@ -1,4 +1,6 @@
-"""Retrievers over the vectors of an index's passages: dense, sparse, of tokens; and hybrids of retrievers."""
+"""Retrievers that use vectors of passages: dense vectors, sparse vectors, or vectors of tokens. Also hybrid
+retrievers.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,16 @@ if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
 
 FUSED = 100
-"""A hybrid fuses lists of at least this length"""
+"""Hybrid and late retrievers take at least this many passages from each retriever on which they build"""
 HYBRID = "bm25+dense"
 _AT_ONCE = 64  # queries
 
 
 class DenseRetriever:
-    """A retriever that finds the nearest vectors by cosine."""
+    """A retriever that finds the passages whose vectors have the largest cosine with that of the query."""
 
     def __init__(self, index: Index, model: str = "") -> None:
-        """`model` says where the model lies, if it has moved. Raises `InputError`."""
+        """`model` is the new path of the model, if its folder has moved. Raises `InputError`."""
         self._encoder = encoder_of(index.manifest["parameters"], "dense", model)
         self._index = index
         self.fingerprint = f"dense:{self._encoder.fingerprint}"
@@ -70,11 +72,13 @@ class DenseRetriever:
         return vectors.Vectors(base, codes, matrix[is_late], rows)
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` nearest passages to each query, best first. Equal cosines keep the order of the passages."""
+        """Find the `k` nearest passages to each query, best first. Passages with equal cosines keep their
+        order.
+        """
         return self._nearest(self._encoder.encode(queries), k)
 
     def near(self, passages: Int32, k: int) -> list[Pool]:
-        """The `k` passages nearest to each passage. One of them is the passage itself."""
+        """Find the `k` passages nearest to each passage. One of them is the passage itself."""
         return self._nearest(self._vectors.of(passages), k)
 
     def _nearest(self, encoded: Float32, k: int) -> list[Pool]:
@@ -87,10 +91,12 @@ class DenseRetriever:
 
 
 class SparseRetriever:
-    """A retriever that finds the largest products of learned sparse vectors."""
+    """A retriever that finds the passages whose learned sparse vectors have the largest product with that of the
+    query.
+    """
 
     def __init__(self, index: Index, model: str = "") -> None:
-        """`model` says where the model lies, if it has moved. Raises `InputError`."""
+        """`model` is the new path of the model, if its folder has moved. Raises `InputError`."""
         self._encoder: Encoder = encoder_of(index.manifest["parameters"], "sparse", model)
         matrix = index.whole.vectors["sparse"]
         assert isinstance(matrix, csr_array)
@@ -102,14 +108,14 @@ class SparseRetriever:
         return csr_array(self._matrix.T.tocsr())
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query that share a term with it, best first.
+        """Find the `k` best passages for each query, best first. They share at least one term with the query.
 
-        Equal scores keep the order of the passages.
+        Passages with equal scores keep their order.
         """
         return self._best(self._encoder.encode(queries), k)
 
     def near(self, passages: Int32, k: int) -> list[Pool]:
-        """The `k` passages with the largest products with each passage. One of them can be the passage itself."""
+        """Find the `k` passages with the largest product with each passage, which can be the passage itself."""
         return self._best(self._matrix[passages], k)
 
     def _best(self, encoded: csr_array, k: int) -> list[Pool]:
@@ -124,9 +130,9 @@ class SparseRetriever:
 
 
 class LateRetriever:
-    """Ranks the best passages of another retriever by late interaction.
+    """A retriever that ranks the best passages of another retriever by late interaction.
 
-    It first expands them (`bridge_expand`).
+    Before that, it adds passages that share terms with them (`bridge_expand`).
     """
 
     def __init__(self, index: Index, of: str = "") -> None:
@@ -143,7 +149,7 @@ class LateRetriever:
         self.fingerprint = f"late({self._first.fingerprint}):{self._encoder.fingerprint}"
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query, best first; ties by their order."""
+        """Find the `k` best passages for each query, best first. Passages with equal scores keep their order."""
         from pyfast.retrieval.rerank import expand  # which imports the index
 
         pools = self._first.search(queries, max(k, FUSED))
@@ -161,7 +167,7 @@ class LateRetriever:
 
 
 class HybridRetriever:
-    """A retriever that fuses the lists of several retrievers."""
+    """A retriever that joins the lists of several retrievers."""
 
     def __init__(self, index: Index, of: str = "") -> None:
         """`of` is a text such as `bm25+dense` for reciprocal ranks, or `bm25*0.3+dense*0.7` for weighted scores.
@@ -184,7 +190,7 @@ class HybridRetriever:
         self.fingerprint = f"hybrid({'+'.join(weighted)})"
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages of the fused lists, best first."""
+        """Find the `k` best passages of the joined lists, best first."""
         lists = [retriever.search(queries, max(k, FUSED)) for retriever in self._retrievers]
         if self._weights:
             return [weighted_scores(pools, self._weights).head(k) for pools in zip(*lists, strict=True)]

@@ -1,4 +1,4 @@
-"""Vectors of texts, and their search by faiss. Each distinct text is encoded once."""
+"""The vectors of texts, and the search in them with faiss. Each distinct text is encoded only once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how man
 _SPARE = 8  # beyond k, where all are compared: those that rounding puts in another place
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
-"""If the changed vectors reach this fraction of all vectors, all files are written again"""
+"""If at least this share of all vectors has changed, all files are written again"""
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
-    """A hash of 16 bytes for each text."""
+    """Compute a hash of 16 bytes for each text."""
     made = [blake2b(text.encode(errors="replace"), digest_size=16).hexdigest().encode() for text in texts]
     return np.array(made, "S32")
 
@@ -35,16 +35,18 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
 class Vectors:
     """The vectors of texts, and their search.
 
-    If there are many vectors, a change does not rewrite their file and its codes. New vectors are in `late`, and
-    `rows` has the row of each text. Unused rows stay until there are many of them.
+    If there are many vectors, a change does not write their file and codes again. Instead, new vectors are in
+    `late`, and `rows` has the row of each text. Unused rows stay until there are many of them.
     """
 
     matrix: Float32
     """[rows, dimensions] the vectors"""
     codes: Any = None
-    """faiss's index of them, by codes of four bits for four numbers. None if all vectors are compared"""
+    """faiss's index of the vectors, which has a code of four bits for every four numbers. None: a query is
+    compared with all vectors"""
     late: Float32 | None = None
-    """[late rows, dimensions] newer vectors, after those of `matrix`. A query is compared with all of them"""
+    """[late rows, dimensions] vectors that were added later. Their rows come after those of `matrix`. A query is
+    compared with all of them"""
     rows: Int32 | None = None
     """[texts] the row of each text. None if row i belongs to text i"""
 
@@ -52,7 +54,7 @@ class Vectors:
         return len(self.matrix) if self.rows is None else len(self.rows)
 
     def of(self, places: npt.NDArray[np.integer[Any]]) -> Float32:
-        """float32[..., dimensions]: the vectors of the texts at `places`."""
+        """Return the vectors of the texts at `places`, float32[..., dimensions]."""
         if self.rows is None or self.late is None:
             vectors: Float32 = self.matrix[places]
             return vectors
@@ -63,12 +65,12 @@ class Vectors:
         return vectors
 
     def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
-        """(places int64[queries, k], cosines float32[queries, k]), best first, equal cosines by place.
+        """Find the `k` nearest texts for each query: (places int64[queries, k], cosines float32[queries, k]), best
+        first.
 
-        If there are fewer than `k`, the missing places are -1.
-
-        Candidates are scored again from the vectors themselves, in a fixed order. The codes are inexact, and a
-        matrix product adds up in an order that depends on the number of queries.
+        Texts with equal cosines are in order of their places. If there are fewer than `k` texts, the missing
+        places are -1. The codes are not exact, so the cosines of candidates are computed again from the vectors.
+        The order of addition is fixed, so that a cosine does not depend on the number of queries.
         """
         k = min(k, len(self))
         if not k or not len(queries):
@@ -97,7 +99,9 @@ class Vectors:
         return rows
 
     def cosines(self, places: npt.NDArray[np.integer[Any]], query: Float32) -> Float32:
-        """The cosines (float32) of the vectors at `places` with a query's. The order of addition is fixed."""
+        """Compute the cosines (float32) of the vectors at `places` with a query's vector. The order of addition is
+        fixed.
+        """
         cosines: Float32 = np.einsum("...d,...d->...", self.of(places), query)
         return cosines
 
@@ -116,11 +120,11 @@ def make(matrix: Float32, exact: int | None = None) -> Vectors:
 
 
 def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
-    """Make the vectors of a changed list of texts. Known vectors are reused.
+    """Make the vectors of a changed list of texts. Vectors that are already known are used again.
 
     Args:
         known: The vectors before the change.
-        kept: [texts] the place of each text in `known`, or -1.
+        kept: [texts] the position of each text in `known`, or -1.
         fresh: The vectors of the other texts, in order.
     """
     is_kept = kept >= 0
@@ -144,7 +148,7 @@ def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
 
 
 def places_among(marks: Int64, known: Int64) -> Int32:
-    """int32: for each row of `marks`, the place of an equal row in `known`, or -1."""
+    """Find for each row of `marks` the position of an equal row in `known`, or -1 (int32)."""
     if not len(known) or not len(marks):
         return np.full(len(marks), -1, np.int32)
     factors = np.random.default_rng(1).integers(1, 1 << 62, marks.shape[1]) * 2 + 1
@@ -174,7 +178,9 @@ def make_codes(matrix: Float32) -> Any:
 def save(
     folder: Path, name: str, vectors: Vectors, before: Path | None = None, known: Vectors | None = None
 ) -> None:
-    """Write the vectors. Files that `known` (in the folder `before`) already has are linked."""
+    """Write the vectors. Files that `known` already has (in the folder `before`) are linked and not written
+    again.
+    """
     files = [f"{name}.vectors.npy", f"{name}.codes.faiss"]
     if before is not None and known is not None and vectors.matrix is known.matrix:
         for file in files:
@@ -189,7 +195,7 @@ def save(
 
 
 def load(folder: Path, name: str) -> Vectors:
-    """Open what `save` wrote, memory-mapped. Raises `IndexFormatError`."""
+    """Memory-map the vectors that `save` wrote. Raises `IndexFormatError` if the files are damaged."""
     try:
         matrix = np.load(folder / f"{name}.vectors.npy", mmap_mode="r", allow_pickle=False)
         late, rows = (
@@ -208,7 +214,7 @@ def save_codes(path: Path, codes: Any) -> None:
 
 
 def load_codes(path: Path) -> Any:
-    """Read what `save_codes` wrote."""
+    """Read the codes that `save_codes` wrote."""
     return _faiss().read_index(str(path))
 
 

@@ -1,4 +1,6 @@
-"""Windows on the sequence of segments (HSEQ, section 3.4), for the questions of a batch in a few native calls."""
+"""Show questions the segments of a corpus, window by window (HSEQ, section 3.4), in a few native calls for a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class Candidate:
     level: Level
     text: str
     id: str = ""
-    """its id, 16 hexadecimal digits"""
+    """The segment's id, 16 hexadecimal digits"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,37 +44,37 @@ class View:
 
     question: str
     cursor: Cursors
-    """the position of this question in the stream"""
+    """The position of the question in the stream"""
     front: tuple[int, ...]
-    """the result of an expansion, which comes before the stream"""
+    """The segments of an expansion. They come before the segments of the stream"""
     window: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """The step of a question from one window to the next."""
+    """How a question moves from one window to the next."""
 
     view: View
     done: tuple[int, ...]
-    """the segments that are not shown again: picked, or left"""
+    """The segments that are not shown again, because they were picked or skipped"""
     expand: Neighbors | None = None
-    """the expansion: which neighbours of the segments `of` come next"""
+    """The kind of expansion: which neighbours of the segments `of` come next"""
     of: tuple[int, ...] = ()
 
 
 @of_index
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
-    """Open the first window of each question, Window(S_h; W, rho).
+    """Open the first window of each question (Window in HSEQ's paper).
 
-    The stream of a question starts with the first `prior` passages of a search. Then come the other segments of
-    their documents, and then all other segments, both in the order rho.
+    The stream of a question starts with the `prior` best passages of a search. Then come the other segments of
+    their documents, and then all other segments, both in the order `priority`.
 
     Args:
         index: The index.
         questions: The questions.
-        width: The number of segments in a window (W).
+        width: The number of segments in a window (W in the paper).
         prior: The number of passages from the search.
-        priority: The order of levels (rho).
+        priority: The order of levels (rho in the paper).
 
     Returns:
         The first window of each question.
@@ -101,17 +103,17 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
 
 @of_index
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
-    """Move each question to its next window, Refresh(S_h, M_t; W, rho).
+    """Move each question to its next window (Refresh in HSEQ's paper).
 
-    Finished segments leave the window. The neighbours of an expansion come first, and take at most half of the
-    window. If there are more, those with most words of the question stay. Very large segments, such as whole
-    documents, are left out.
+    Segments that were picked or skipped leave the window. The neighbours of an expansion come first, and take at
+    most half of the window. If there are more neighbours, those with the most words of the question stay. Very
+    large segments, such as whole documents, are left out.
 
     Args:
         index: The index.
-        moves: The step of each question.
-        width: The number of segments in a window (W).
-        priority: The order of levels (rho).
+        moves: How each question moves.
+        width: The number of segments in a window (W in the paper).
+        priority: The order of levels (rho in the paper).
 
     Returns:
         The next window of each question.
@@ -146,7 +148,7 @@ def _views(
 
 
 def candidates(index: Index, segments: Iterable[int]) -> Iterable[Candidate]:
-    """Segments with their level, their line and their id.
+    """Describe segments, each with its level, its line and its id.
 
     Args:
         index: The index.
