@@ -1,4 +1,6 @@
-"""The engine: a coroutine for each question, a batch at every `await`, and a journal."""
+"""The engine. It runs a coroutine for each question, collects their calls into batches, and stores replies in a
+journal.
+"""
 
 from pyfast.engine.budget import Budget, Remaining
 from pyfast.engine.configuration import Configuration, configuration, recorded_value

@@ -1,4 +1,4 @@
-"""Decides which LLM call starts next if several calls wait."""
+"""Decide which LLM call starts next if several calls wait."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyfast.llm import Request
 
 
 class Admission:
-    """Lets at most `limit` LLM calls run at a time.
+    """Lets at most `limit` LLM calls run at once.
 
-    Waiting calls start in sweeps. When a sweep ends, all waiting calls form the next sweep, sorted by prompt. So
-    calls with the same beginning follow each other, and the LLM finds this beginning in its prefix cache. A call
-    waits for the rest of the current sweep and for the earlier calls of its own sweep.
+    Waiting calls start in groups. When all calls of a group have started, all calls that wait then form the next
+    group, sorted by prompt. So prompts with the same beginning follow each other, and the LLM finds this beginning
+    in its prefix cache. A call waits for the rest of the current group and for the earlier calls of its own group.
     """
 
     def __init__(self, limit: int) -> None:
@@ -29,7 +29,7 @@ class Admission:
         return free
 
     async def enter(self, request: Request) -> None:
-        """Wait for a place. The caller must `leave` it."""
+        """Wait for a place. The caller must call `leave` when the LLM call ends."""
         if self.enter_at_once():
             return
         turn = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""The batches of a run at a provider's Batch API, in its journal."""
+"""Store in a run's journal which batches the run has submitted to a provider's Batch API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST_OF_ENTRY = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
 
 
 class JournalledBatches:
-    """The batches in an open journal. Any method can raise `RunError`."""
+    """The batches that an open journal has. Any method can raise `RunError`."""
 
     def __init__(self, journal: Callable[[], Journal], writer: Executor) -> None:
         """`writer` is the thread that writes the journal."""
@@ -33,7 +33,7 @@ class JournalledBatches:
         self._writer = writer
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """The batches of an LLM, the oldest first, with the calls that have no completion yet."""
+        """The stored batches of an LLM, the oldest first. Each has its calls that have no completion yet."""
         return await self._do(lambda database: _load(database, llm))
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:

@@ -1,4 +1,4 @@
-"""Batch points: calls of one kind from many coroutines, executed together."""
+"""Batch points. A batch point collects the calls of one kind from many coroutines, and executes them together."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class BatchPoint(Generic[T, R]):
     """Runs calls of one kind from many coroutines together. `await point(item, stage)` joins the next batch.
 
     A batch starts when no coroutine can continue, or when `limit` items wait. `work` runs in `executor`, one batch
-    at a time. Items that arrive meanwhile form the next batch. If `work` raises, the batch is split into halves
-    until only the faulty items fail. Each item's `stage` gets the time of its batch.
+    at a time. Items that arrive during a batch form the next one. If `work` raises an error, the batch is split
+    into halves again and again, until only the items that cause the error fail. The `stage` of each item gets the
+    time of its batch.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:

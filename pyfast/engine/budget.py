@@ -17,8 +17,8 @@ from pyfast.errors import InputError, first_fault
 class Budget(BaseModel):
     """The limits of questions and of a run.
 
-    None: no limit. A question that exceeds its limit fails. A run that exceeds its limit stops, and you can resume
-    it.
+    A limit of None is no limit. A question that reaches its limit fails. A run that reaches its limit stops, and
+    you can resume it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,36 +26,39 @@ class Budget(BaseModel):
     calls: int | None = Field(default=None, ge=1)
     """The maximum number of LLM calls of one question"""
     tokens: int | None = Field(default=None, ge=1)
-    """The maximum number of tokens of one question: prompts and completions, cached or not. A running call is not
-    cut off
+    """The maximum number of tokens of one question, in prompts and completions together. Cached tokens count too.
+    A running call is not cut off
     """
     steps: int | None = Field(default=None, ge=1)
-    """The maximum number of steps of one question: LLM calls, searches, native work"""
+    """The maximum number of steps of one question. LLM calls, searches and other batched work are steps"""
     attempts: int = Field(default=3, ge=1, le=20)
-    """How often pyfast asks the LLM for an answer of the right form"""
+    """How often pyfast asks the LLM for an answer, if earlier answers have the wrong form"""
     passages: int | None = Field(default=None, ge=1)
-    """Maximum number of passages in a prompt; None: by the context window (`pyfast.engine.profile`)"""
+    """The maximum number of passages in a prompt. None: it depends on the context window
+    (`pyfast.engine.profile`)"""
     answer_tokens: int | None = Field(default=None, ge=16)
-    """Maximum number of tokens of a final answer; None: the limit of the system's prompt"""
+    """The maximum number of tokens of a final answer. None: the limit of the system's prompt"""
     strict: bool = False
-    """Fail the question if the LLM gives no answer of the right form. Otherwise its system continues with
-    something simpler
+    """Whether a question fails if the LLM gives no usable answer. If not, its system takes a simpler step (a
+    fallback)
     """
     call_seconds: float | None = Field(default=None, gt=0)
-    """The maximum time of one LLM call, from the moment that the LLM gets it. The LLM's own timeout may be shorter
+    """The maximum number of seconds of one LLM call, from the moment when it is sent. The LLM's own timeout may be
+    shorter
     """
     seconds: float | None = Field(default=None, gt=0)
-    """The maximum time of one question, from its admission"""
+    """The maximum number of seconds of one question, from its start"""
     run_tokens: int | None = Field(default=None, ge=1)
     """The maximum number of tokens of the run, in all sessions. It is checked before each question starts"""
     run_seconds: float | None = Field(default=None, gt=0)
-    """The maximum time of this session"""
+    """The maximum number of seconds of this session of the run"""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:
         """Read limits from texts.
 
-        `given` maps names to texts; other limits keep their defaults. Raises `InputError`.
+        `given` maps names to texts. Other limits keep their defaults. Raises `InputError` if a limit cannot be
+        read.
         """
         try:
             return cls.model_validate(given)
@@ -74,8 +77,9 @@ class Budget(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The calls, tokens and steps that a question may still use. Times are left out, because a resumed run could
-    not repeat them.
+    """The calls, tokens and steps that a question may still use.
+
+    It has no times, because a resumed run could not repeat decisions that depend on them.
     """
 
     calls: float = math.inf
@@ -83,7 +87,7 @@ class Remaining:
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """The rest after this use."""
+        """What remains after this use."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 
@@ -91,5 +95,7 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """`asyncio.timeout`, or nothing if there is no limit. A timeout of None would cost some microseconds."""
+    """A context manager: `asyncio.timeout`, or nothing if there is no limit. A timeout of None would cost some
+    microseconds.
+    """
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

@@ -1,5 +1,6 @@
-"""The configuration of a run: everything that its answers depend on. A run resumes only with the same
-configuration.
+"""The configuration of a run: everything on which its answers depend.
+
+A run resumes only with the same configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Configuration = dict[str, dict[str, Any]]
 
 CONFIGURATION = "run.toml"
 FORMAT = 3
-"""The version of a run's format. A run.toml without one has version 1"""
+"""The version of a run's format. A run.toml without a version has version 1"""
 _FORMAT = "format"
 _PLACES = "places"  # Paths of index and model. They may differ between sessions of a run.
 
@@ -46,7 +47,7 @@ def configuration(
     system_code: str = "",
     sampling: Mapping[str, Any] | None = None,
 ) -> Configuration:
-    """Describe everything that an answer depends on, as run.toml records it.
+    """Describe everything on which an answer depends, in the form of run.toml.
 
     Args:
         system: The system's name.
@@ -54,12 +55,12 @@ def configuration(
         prompts: All prompts that it may use.
         llm: The LLM for all roles, or one for each role.
         index: The index, if there is one.
-        budget: The limits that shape an answer.
+        budget: The limits that affect answers.
         questions: The `count` and `digest` of the questions.
-        places: Paths and specs. They may differ from one session to the next.
+        places: Paths, and texts that name models. They may differ from one session to the next.
         knowledge: The knowledge that the system reads in addition to the index.
         system_code: A digest of the system's code, if it is not part of pyfast.
-        sampling: Temperature and seed, if sampling is not greedy.
+        sampling: The temperature and the seed. None: temperature 0.
 
     Returns:
         The tables of run.toml.
@@ -107,7 +108,7 @@ def _of_llms(llms: Mapping[Role, FullLLM]) -> dict[str, Any]:
 
 
 def recorded_value(run: Path, table: str, name: str) -> Any:
-    """A value that run.toml of the folder `run` records; None if there is no run or no such value.
+    """Read a value from the run.toml of a run. None if there is no run or no such value.
 
     Args:
         run: The folder of a run.
@@ -152,7 +153,9 @@ def recorded_path(run: Path, name: str) -> Path:
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
-    """The configuration with the code that started the run. `places` names the code that continues it."""
+    """Replace the code in a configuration by the code that started the run. `places` then names the code that
+    continues it.
+    """
     if run is None or not (run / CONFIGURATION).exists():
         return described
     recorded, own = read_configuration(run / CONFIGURATION), described["code"]
@@ -168,9 +171,9 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
 
 
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
-    """One line for each value that differs, with the old and the new value.
+    """Compare two configurations. Returns one line for each value that differs, with the old and the new value.
 
-    `places` and the `unknown` values are ignored.
+    The table `places` and the `unknown` values are ignored.
     """
     before, after = dict(_flat(recorded)), dict(_flat(now))
     names = sorted((before.keys() | after.keys()) - set(unknown))
@@ -184,7 +187,7 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
 
 
 def configuration_digest(described: Configuration) -> str:
-    """The digest of everything that `differences` compares, as run.toml records it."""
+    """Compute the digest of everything that `differences` compares. run.toml records it."""
     written = tomllib.loads(tomli_w.dumps(described))
     return blake2b(
         json.dumps(dict(_flat(written)), sort_keys=True, default=str).encode(), digest_size=16
@@ -197,12 +200,12 @@ def _shown(value: object) -> str:
 
 
 def write_configuration(path: Path, described: Configuration) -> None:
-    """Write run.toml completely or not at all."""
+    """Write run.toml. If this fails, the old file stays."""
     write_atomically(path, tomli_w.dumps({_FORMAT: {"version": FORMAT}, **described}))
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Read run.toml, of this format or an older one. Raises `InputError` for anything else."""
+    """Read run.toml, of the current format or an older one. Raises `InputError` for any other file."""
     return read_with_format(path)[1]
 
 
@@ -214,7 +217,7 @@ def check_format(run: Path) -> None:
 
 
 def read_with_format(path: Path) -> tuple[int, Configuration]:
-    """Return (the version of the format, the configuration without it). Comparisons ignore the format."""
+    """Read run.toml. Returns the version of the format, and the configuration without it."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -254,7 +257,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def code_digest(root: Path = _PACKAGE) -> str:
     """A digest of the code on which answers depend.
 
-    This is pyfast's code without its API, and the versions of libraries.
+    This is the code of pyfast without its API, and the versions of libraries.
     """
     digest = blake2b(digest_size=8)
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):

@@ -1,4 +1,4 @@
-"""The object that a system uses while it answers a question. Every `await` here is a batch point."""
+"""`Context`: what a system uses while it answers a question. Every `await` on it is a batch point."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 Past = tuple[tuple[Question, Answer | None], ...]
-"""The earlier turns of a conversation, in order, each with its answer. None: the turn failed"""
+"""The earlier turns of a conversation, in order, each with its answer. The answer is None if the turn failed"""
 
 _TOKENS_FOR_INSTRUCTIONS = 500
 _KEPT = 256  # the number of indexes, each over the documents of one question, that stay in memory
 
 
 class Runtime:
-    """What all questions of a run or a service share: index, LLMs, batch points, budget, journal."""
+    """What all questions of a run or a service share: index, LLMs, batch points, budget and journal."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class Runtime:
         self.progress: Progress | None = None
         """How many questions of the run wait, if an LLM collects calls"""
         self.tracing = tracing()
-        """Makes spans of OpenTelemetry, if the process has a provider"""
+        """Makes spans of OpenTelemetry, if the process has a tracer provider"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
         self._within: dict[tuple[str, ...], asyncio.Future[Index]] = {}
-        """Indexes of questions that name their own documents. The turns of a conversation share one index"""
+        """The indexes of questions that name their own documents. The turns of a conversation share one index"""
 
     def required_index(self) -> Index:
         """The index. Raises `InputError` if the run has none."""
@@ -100,7 +100,7 @@ class Runtime:
     def point(
         self, work: Callable[..., Sequence[Any]], *parameters: Hashable, own: Index | None = None
     ) -> BatchPoint[Any, Any]:
-        """The batch point of all calls of `work` with the same parameters.
+        """Find the batch point for all calls of `work` with the same parameters.
 
         If a question has its own index, it has its own batch points for functions that take an index.
         """
@@ -115,7 +115,7 @@ class Runtime:
         return point
 
     async def index_within(self, uris: Sequence[str]) -> Index:
-        """The index restricted to these documents, made in a thread.
+        """Restrict the index to these documents, in a thread.
 
         Raises `AnswerError` if a document is missing.
         """
@@ -132,9 +132,9 @@ class Runtime:
             raise AnswerError(str(error)) from None
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
-        """The reply of the role's LLM. Raises the error of the call.
+        """Ask the LLM of a role, and return its reply. Raises the error of the call.
 
-        Raises `LLMUnavailableError`, and `TimeoutError` if the question's time is up.
+        Raises `LLMUnavailableError` if the LLM is gone, and `TimeoutError` if the question's time is up.
         """
         if clock is None:
             return await self._ask(request, role, stage, None)
@@ -170,13 +170,13 @@ def _takes_index(work: Callable[..., Any]) -> bool:
 
 
 class Context:
-    r"""What a system may use while it answers one question. Each of its methods that a system awaits joins a
-    batch.
+    r"""What a system may use while it answers one question. A method that a system awaits joins a batch with other
+    questions.
 
     Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`, `answer_tokens`
     and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`,
     `fell_back`, `so_far`, `text_budget`, `text_budget_to_repeat`, `repeating`, `context_window_of`, `weights_of`
-    and `device_of`. Their meaning does not change from one release to the next.
+    and `device_of`. They stay the same from one release to the next.
 
     Example:
         >>> from pydantic import BaseModel
@@ -201,15 +201,16 @@ class Context:
         on_step: OnStep | None = None,
         system: str = "",
     ) -> None:
-        """Prepare one question; the engine does this.
+        """Prepare one question. The engine calls this, not a system.
 
         Args:
             runtime: What all questions share.
             question: The question.
-            number: Its place in the run.
-            past: The earlier turns of its conversation.
-            replaced: Prompts in place of the system's.
-            on_step: Called for each step of this question. None: the function for all questions.
+            number: The position of the question in the run.
+            past: The earlier turns of its conversation, if it has any.
+            replaced: Prompts that replace prompts of the system.
+            on_step: A function that is called for each step of this question. None: the function for all
+                questions.
             system: The name of the system, for spans.
         """
         self._runtime = runtime
@@ -228,15 +229,15 @@ class Context:
         self.ledger = Ledger()
         self.until_now: Callable[[], Answer] = partial(Answer, None)
         self.nothing_retrieved: set[str] = set()
-        """What stands in the record if the question fails: see `so_far`"""
+        """What the record has if the question fails (see `so_far`)"""
         self._clock: Clock | None = None
         self._waiting = 0  # calls that wait for a batch of the LLM
 
     @contextlib.asynccontextmanager
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
-        """Count the seconds of the question while the block runs.
+        """Count the seconds of the question while the `with` block runs.
 
-        An outage does not count. Raises `TimeoutError`.
+        An outage does not count. Raises `TimeoutError` if the time is up.
         """
         progress = self._runtime.progress
         async with within(seconds) as timeout:
@@ -248,7 +249,9 @@ class Context:
 
     @property
     def index(self) -> Index:
-        """The index of the run, or of the question's own documents. Raises `InputError` if the run has none."""
+        """The index of the run, or of the question's own documents. Raises `InputError` if the run has no
+        index.
+        """
         return self._own or self._runtime.required_index()
 
     async def restrict(self) -> None:
@@ -258,11 +261,11 @@ class Context:
 
     @property
     def context_window(self) -> int:
-        """The context window of the default LLM, in tokens of prompt and completion together."""
+        """The size of the default LLM's context window in tokens, for prompt and completion together."""
         return self.context_window_of(DEFAULT_ROLE)
 
     def context_window_of(self, role: Role) -> int:
-        """The context window of the LLM that answers a role, in tokens."""
+        """The size of the context window, in tokens, of the LLM that answers a role."""
         return self._runtime.models.of(role).llm.context_window
 
     @property
@@ -280,17 +283,17 @@ class Context:
 
     @property
     def attempts(self) -> int:
-        """How often the LLM may try to reply in the right form, unless the prompt allows fewer attempts."""
+        """How often the LLM may try to reply in the right form. A prompt can allow fewer attempts."""
         return self._runtime.budget.attempts
 
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
         """Call the LLM with a prompt, and parse its answer.
 
-        If the answer has the wrong form, the LLM gets this answer and the error, and may try again.
+        If the answer has the wrong form, the LLM sees this answer and the error, and may try again.
 
         Args:
-            prompt: The prompt, which has the pydantic model of the answer.
-            sampling: Temperature and seed. Greedy by default.
+            prompt: The prompt. It has the pydantic model of the answer.
+            sampling: The temperature and the seed. Default: temperature 0.
             **fields: The texts for the prompt's placeholders.
 
         Returns:
@@ -298,7 +301,7 @@ class Context:
 
         Raises:
             CallError: The call failed. It is an `AnswerError` if no attempt gave an answer of the right form.
-            BudgetError: The question's calls, tokens or steps are used up. Do not catch it.
+            BudgetError: The question has used all its calls, tokens or steps. Do not catch it.
         """
         if self._replaced is not None:
             prompt = self._replaced.apply(prompt)
@@ -334,7 +337,7 @@ class Context:
 
         Raises:
             CallError: The call failed.
-            BudgetError: The question's calls, tokens or steps are used up. Do not catch it.
+            BudgetError: The question has used all its calls, tokens or steps. Do not catch it.
         """
         self._step(name)
         if self._on_step is None:
@@ -422,18 +425,18 @@ class Context:
     ) -> Awaitable[R]: ...
 
     def call(self, work: Callable[..., Sequence[Any]], item: Any, /, *parameters: *Ts) -> Awaitable[Any]:
-        """`work([item], *parameters)[0]`, computed in one call for all questions that wait for the same work.
+        """Compute `work([item], *parameters)[0]`, in one call of `work` for all questions that wait for it.
 
-        If the first parameter of `work` is called `index`, it gets the run's index before the items.
+        If the first parameter of `work` is named `index`, `work` gets the run's index before the items.
 
         Args:
-            work: A function of a list of items. It returns a list with one result for each. It runs in a thread.
-                Its result for an item must not depend on the other items.
+            work: A function that takes a list of items, and returns a list with one result for each. It runs in a
+                thread. The result of an item must not depend on the other items.
             item: The item of this question.
-            *parameters: Hashable values, the same for all calls of a batch.
+            *parameters: Hashable values. Only calls with the same parameters share a batch.
 
         Raises:
-            BudgetError: The question's steps are used up. Do not catch it.
+            BudgetError: The question has used all its steps. Do not catch it.
         """
         self._step(work.__name__)
         point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters, own=self._own)
@@ -453,7 +456,7 @@ class Context:
             self.nothing_retrieved.add(query)
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
-        """Find the `k` best passages for a query. All queries that wait make one index search."""
+        """Find the `k` best passages for a query. All queries that wait are searched together."""
         return self.call(search, query, k)
 
     def retrieve_all(self, queries: str | Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
@@ -462,16 +465,17 @@ class Context:
         Args:
             queries: The queries. A string is one query.
             k: The maximum number of passages.
-            before: Pools that were retrieved earlier. They are fused with the pools of the queries.
+            before: Pools that were retrieved earlier. Their passages are ranked together with those of the
+                queries.
         """
         return self.call(search_and_fuse, ((queries,) if isinstance(queries, str) else queries, before), k)
 
     def evidence(self, pool: Pool) -> ScoredSegments:
-        """The pool's passages as evidence for an answer."""
+        """Turn a pool's passages into evidence for an answer."""
         return evidence_of(self.index, pool)
 
     async def narrative(self, pool: Pool, answer: Prompt[Any]) -> str:
-        """The pool's passages as numbered lines, best first: as many as fit into the prompt `answer`.
+        """Write a pool's passages as numbered lines, best first, as many as fit into the prompt `answer`.
 
         The trace and the run's summary count the passages that do not fit.
         """
@@ -482,27 +486,28 @@ class Context:
         return text
 
     def so_far(self, answer: Callable[[], Answer]) -> None:
-        """Report evidence and trace so far. If the question fails, its record has them.
+        """Register the evidence and the trace so far. If the question fails, its record has them.
 
         Args:
-            answer: A function that returns an `Answer`. It is called only if the question fails. The text of its
-                answer is ignored. A later call of `so_far` replaces it.
+            answer: A function that returns an `Answer`. It is called only if the question fails. The text of this
+                answer is ignored. A later call of `so_far` replaces the function.
         """
         self.until_now = answer
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
-        """The JSON array of evidence. This is no step, so it works even if all steps are used up."""
+        """Write evidence as a JSON array. This is not a step, so it works even if all steps are used."""
         items: bytes = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
         return items
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
-        """Report that the system has no usable reply to `prompt` and continues with something simpler.
+        """Report that the LLM gave no usable reply to `prompt`, and that the system takes a simpler step (a
+        fallback).
 
         The run's summary counts these cases, by the prompt's name.
 
         Args:
             prompt: The prompt without a usable reply.
-            why: The error. A strict run fails with it.
+            why: The error in the reply. In a strict run, the question fails with this error.
 
         Raises:
             FallBackError: The run is `strict`. Do not catch this error.
@@ -514,7 +519,7 @@ class Context:
     def remaining(self) -> Remaining:
         """The calls, tokens and steps that the question may still use.
 
-        A system can end before its budget is used up.
+        So a system can end before its budget is spent.
         """
         budget, ledger = self._runtime.budget, self.ledger
         return Remaining(
@@ -529,7 +534,7 @@ class Context:
         )
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
-        """The number of characters for the texts in a prompt. 0: there is no room.
+        """How many characters the texts in a prompt may have. 0: there is no room for any.
 
         This is an estimate, with three characters for each token.
 
@@ -542,17 +547,19 @@ class Context:
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
     def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
-        """The number of characters for the texts in a prompt if the reply can repeat all of them in a list.
+        """How many characters the texts in a prompt may have if the reply may repeat all of them in a list.
 
         Args:
-            prompt: The prompt. None: a prompt of the default LLM.
+            prompt: The prompt. None: any prompt of the default LLM.
         """
         role = DEFAULT_ROLE if prompt is None else prompt.role
         free = max(self.context_window_of(role) - _TOKENS_FOR_INSTRUCTIONS, 0)
         return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
     def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
-        """The prompt with a larger token limit, if the window allows it. A reply can then repeat all of `text`."""
+        """Return the prompt with a larger token limit, so that a reply can repeat all of `text`, if the window
+        allows it.
+        """
         window = self.context_window_of(prompt.role)
         left = window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
         wanted = max(prompt.max_tokens, math.ceil(len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))

@@ -1,4 +1,4 @@
-"""The finished questions of a run, with their ledgers and LLM calls."""
+"""Read the finished questions of a run, with their ledgers and LLM calls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ _QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number >= ? ORDER B
 _COMPLETIONS = "SELECT question, entry FROM completions WHERE question >= ? ORDER BY question, rowid"
 
 Ended = tuple[str, dict[str, Any], list[LLMCall]]
-"""An ended question: its id, its ledger (empty if it is damaged), its LLM calls"""
+"""A question that has ended: its id, its ledger (empty if it is damaged), and its LLM calls"""
 
 
 def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
-    """The ended questions from a given number on, in the order of the run. All come from one state of the journal.
+    """Read the questions that have ended, from number `first` on, in the order of the run.
+
+    All come from the same state of the journal, even if the run is in progress.
 
     Raises `InputError` if the journal cannot be read or is damaged.
     """

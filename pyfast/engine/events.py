@@ -15,9 +15,10 @@ class Event:
     """One thing that happened in a run."""
 
     kind: Literal["starting", "started", "answered", "waiting", "answering", "progress"]
-    """`starting`: the LLM is loaded or probed. `started`: questions are being answered. `answered`: one more
-    question has its record. `waiting`: the LLM answers no call, and the run waits. `answering`: the LLM answers
-    again. `progress`: workers of a cluster have answered more questions; comes once a second, without records
+    """What happened. `starting`: the LLM is loaded or probed. `started`: pyfast starts to answer questions.
+    `answered`: one more question has its record. `waiting`: the LLM answers no call, and the run waits.
+    `answering`: the LLM answers again. `progress`: workers of a cluster have answered more questions. This event
+    comes once a second and has no records
     """
     done: int
     """How many questions have their records, in all sessions together"""
@@ -25,7 +26,7 @@ class Event:
     record: Record | None = None
     """For `answered`: the record"""
     waiting: Waiting | None = None
-    """For `waiting`: when the outage began, and its reason"""
+    """For `waiting`: when the outage started, and its reason"""
 
 
 OnEvent = Callable[[Event], None]
@@ -36,25 +37,25 @@ class Step:
     """One LLM call or batched function call of a question. pyfast reports it at its start and at its end."""
 
     question: str
-    """The question's id"""
+    """The id of the question"""
     name: str
     """The name of the prompt or of the function"""
     role: str = ""
     """The role of the prompt. Empty if the step calls no LLM"""
     asked: str = ""
-    """The input of a function if it is text: the queries of a retrieval"""
+    """The input of a function, if it is text: for example, the queries of a retrieval"""
     seconds: float | None = None
-    """The seconds that the step took. None: it has just started"""
+    """How many seconds the step took. None: the step has just started"""
     reply: str = ""
     """The LLM's reply"""
     passages: int | None = None
-    """How many passages a retrieval found. None for other steps"""
+    """How many passages a retrieval found. None: the step is not a retrieval"""
     error: str = ""
-    """The reason why the step failed. Empty if it did not fail"""
+    """Why the step failed. Empty: it did not fail"""
     prompt_tokens: int = 0
     """The tokens of an LLM call that has ended"""
     cached_tokens: int = 0
-    """How many tokens of the prompt the LLM had in its prefix cache"""
+    """How many tokens of the prompt the LLM took from its prefix cache"""
     completion_tokens: int = 0
 
 

@@ -1,4 +1,4 @@
-"""A run, in a folder or in memory. It answers the questions that have no answer yet."""
+"""Carry out a run, in a folder or in memory: answer the questions that have no answer yet."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LOG = logging.getLogger("pyfast")
 
 
 def dedicate_process() -> None:
-    """Tune the garbage collector for a process that only does a run. Call it when the index is open.
+    """Tune Python's garbage collector for a process that only carries out a run. Call it when the index is open.
 
-    The collector skips all objects that exist at this moment. A run has many young objects, and none of them is
-    garbage. By default, Python searches for garbage after every 700 new objects, and this takes a tenth of the
-    event loop's time.
+    From then on, the collector skips all objects that exist now. By default, Python searches for garbage after
+    every 700 new objects. In a run, few of them are garbage, and the search takes a tenth of the event loop's
+    time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -46,7 +46,7 @@ class Job:
     """Everything that a run needs: what its answers depend on, and how to carry it out."""
 
     folder: Path | None
-    """The run's folder. None: nothing is kept on the disk, and nothing can be resumed"""
+    """The run's folder. None: the run is only in memory, and cannot be resumed"""
     questions: Questions
     system: str
     """The name of the system, for run.toml"""
@@ -55,39 +55,41 @@ class Job:
     ask: Ask
     """The system with its settings"""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings as JSON types, as in run.toml"""
+    """The settings in JSON types, as in run.toml"""
     prompts: Sequence[Prompt[Any]] = ()
     replaced: PromptOverrides | None = None
-    """The user's own prompts, in place of prompts of the system"""
+    """The user's own prompts, which replace prompts of the system"""
     index: Index | None = None
     llm: FullLLM | Mapping[Role, FullLLM]
     """The LLM for all prompts, or one for each role"""
     knowledge: Mapping[str, Any] | None = None
     """The part of a knowledge graph on which the answers depend"""
     places: Mapping[str, str] = field(default_factory=dict)
-    """Paths and specs for run.toml. They may differ from one session to the next"""
+    """Paths, and texts that name models, for run.toml. They may differ from one session to the next"""
     sampling: Sampling = GREEDY
-    """Temperature and seed, if the system does not set them"""
+    """The temperature and the seed, if the system does not set them"""
     accept_code: bool = False
-    """Whether to resume a run of other code"""
+    """Whether to resume a run that another version of the code started"""
     concurrency: int = 64
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
     """How many questions may fail, in all sessions together"""
     outage_seconds: float = PATIENCE_S
-    """How long to wait for an LLM that answers no call"""
+    """How many seconds to wait for an LLM that answers no call"""
     sync: Sync = "normal"
     keep_prompts: bool = False
-    """Whether the journal keeps the prompts"""
+    """Whether the journal stores the prompts"""
     retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
-    """A function that is called with the existing answers before the run continues.
+    """A function that is called with the existing answers before the run resumes.
 
     It runs in a separate thread
     """
 
     def describe(self) -> Configuration:
-        """The configuration for run.toml. The LLMs' context windows are known only after they have started."""
+        """Make the configuration for run.toml. The context windows of LLMs are known only after they have
+        started.
+        """
         described = configuration(
             system=self.system,
             system_code=self.system_code,
@@ -109,7 +111,7 @@ class Job:
         return described if not self.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
-        """Whether the folder has this run with fewer questions: the first of its questions."""
+        """Whether the folder has the same run with fewer questions: only the first of these questions."""
         count, digest = (
             None if self.folder is None else recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")
@@ -120,14 +122,16 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """The limits for the model's context window. They are known when the model has started."""
+        """The limits that depend on the model's context window. They are known when the model has started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))
         return profile_of(window, self.budget)
 
     def check(self) -> None:
-        """Check that the folder is free or has this job, before a model is loaded. Raises `InputError`."""
+        """Check that the folder is new or has this job. This happens before a model is loaded. Raises
+        `InputError`.
+        """
         if self.folder is not None:
             described = self.describe()
             windows = [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
@@ -144,7 +148,7 @@ class SessionResult:
 
     summary: Summary
     records: list[Record]
-    """The records of a run without a folder. Otherwise they are in its answers.jsonl"""
+    """The records of a run in memory. Other runs have their records in answers.jsonl"""
 
 
 async def work_on(
@@ -154,16 +158,16 @@ async def work_on(
 
     Args:
         job: The run.
-        stop: Once it is set, no question starts. Questions in progress finish.
-        on_event: Called with each event, in this event loop.
-        on_step: Called with each step of each question, in this event loop.
+        stop: After this event is set, no new question starts. Questions in progress finish.
+        on_event: A function that is called with each event, in this event loop.
+        on_step: A function that is called with each step of each question, in this event loop.
 
     Returns:
-        The result of this session, with the records of a run in memory.
+        The result of this session. If the run is in memory, it has the records.
 
     Raises:
         RunError: For the reasons of `answer_all`.
-        InputError: Another process works on the folder, or it has another run.
+        InputError: Another process works on the folder, or the folder has another run.
     """
     stop = stop or asyncio.Event()
     logging.getLogger("pyfast.profile").info("%s", job.profile)

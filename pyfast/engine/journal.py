@@ -1,8 +1,8 @@
 """The journal of a run: the LLM's replies and the ledger of each question, in SQLite.
 
-The database is in WAL mode, so a killed process loses no committed row. With `sync` "normal", a power cut can lose
-the commits since the last checkpoint (some megabytes, never the whole database). With "full", a power cut loses
-nothing.
+The database is in SQLite's WAL mode, so a killed process loses no committed row. With `sync` "normal", a power cut
+can lose the commits since SQLite's last checkpoint: some megabytes, but never the whole database. With "full", a
+power cut loses nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
 T = TypeVar("T")
 Key = tuple[str, int]
-"""The role and the digest of a request (hexadecimal), and how often the question had made this request before"""
+"""The role of a request, its digest (hexadecimal), and how often the question has made the same request before"""
 
 # `entry` and `ledger` are JSON, so that one statement inserts a whole group. With a statement for each row, SQLite
 # would release and take the interpreter's lock for each row, and wait each time. `line` and `trace` are the
@@ -112,7 +112,7 @@ WHERE number BETWEEN ?2 AND ?3 ORDER BY number
 
 
 def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
-    """The row of one completion, or of the error in its place. Raises `CallError` if it cannot be stored."""
+    """Make the row of one completion, or of the error in its place. Raises `CallError` if it cannot be stored."""
     if isinstance(outcome, CallError):
         fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
@@ -127,7 +127,7 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
 
 
 def sound(entry: str, number: int) -> bool:
-    """Whether the row of a completion is unchanged since it was written."""
+    """Whether the row of a completion is unchanged since it was written. Its checksum shows this."""
     return _outcome(entry, number) is not None
 
 
@@ -166,14 +166,15 @@ class Journal:
 
         Args:
             path: The file.
-            sync: `normal` or `full`: see the top of this file.
-            run: The digest of the run that the journal belongs to.
-            checked: False: check only the rows of questions. A finished run reads no completions.
+            sync: `normal` or `full`. The top of this file explains them.
+            run: The digest of the run to which the journal belongs.
+            checked: Whether to check all rows. False: check only the rows of questions, because a finished run
+                reads no completions.
         """
         self._path = path
         self._indexed = False
         self.salvaged: Path | None = None
-        """The new place of the damaged file, if there was one"""
+        """The new path of the damaged file, if the file was damaged"""
         with self._explained():
             if path.exists() and not _whole(path, list(_JSON) if checked else ["questions"]):
                 self.salvaged = _set_aside(path)
@@ -188,12 +189,12 @@ class Journal:
             if run:
                 self._database.execute("INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)", (run,))
         self.file = path.stat() if path.exists() else None
-        """The identity of the opened file, because another file may be at its path later"""
+        """What identifies the opened file. Another file may be at its path later"""
 
     def commit(
         self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
     ) -> None:
-        """Write rows, and the requests of completions if prompts are kept: all or none of them."""
+        """Write rows in one transaction, with the requests of completions if prompts are stored."""
         # A single statement is a transaction of its own.
         together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
         with self._explained(), together:
@@ -204,7 +205,7 @@ class Journal:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
-        """The LLM's replies to a question so far."""
+        """Read the LLM's replies to a question so far."""
         with self._explained():
             if not self._indexed:  # Only a resumed run reads completions by question.
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
@@ -214,7 +215,9 @@ class Journal:
             return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
-        """The questions that failed. With the flag, only those with a call that failed in transit."""
+        """Find the questions that failed. With `only_of_transport`, only those with a call that failed in
+        transit.
+        """
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
             # Most runs have no failed question, so they need not search all completions.
@@ -229,8 +232,8 @@ class Journal:
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
         """Delete failed questions together with their completions, so that they are tried again.
 
-        With `only_of_transport`, the method deletes only calls that failed in transit, also of unfinished
-        questions. Replies stay.
+        With `only_of_transport`, the method deletes only the calls that failed in transit, also of unfinished
+        questions. Replies of the LLM stay.
         """
         of_failed = "question IN (SELECT value FROM json_each(?))"
         if only_of_transport:
@@ -249,25 +252,25 @@ class Journal:
             )
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
-        """How many of the `first` questions ended in each state."""
+        """Count how many of the `first` questions ended in each state."""
         counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
         with self._explained():
             return dict(self._database.execute(counted, (first,)).fetchall())
 
     def digests(self) -> dict[int, str]:
-        """The digests of the lines in answers.jsonl, by question number, if they are known."""
+        """Read the digests of the lines in answers.jsonl, by question number, if they are known."""
         with self._explained():
             return digests(self._database)
 
     def tokens(self) -> int:
-        """The tokens of all completions, in and out."""
+        """Count the tokens of all prompts and completions."""
         total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
         with self._explained():
             rows = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")
             return int(rows.fetchone()[0])
 
     def last_question(self) -> int:
-        """The highest number of a question that has a call; -1 if there is none."""
+        """Find the highest number of a question that has a call. -1 if there is none."""
         with self._explained():
             return int(self._database.execute("SELECT coalesce(max(question), -1) FROM completions").fetchone()[0])
 
@@ -292,12 +295,13 @@ class Journal:
 
         They replace the rows that this journal has for these questions.
 
-        This is one transaction, synced to the disk. Damaged rows of the other journal are left out.
+        This is one transaction, which is synced to the disk. Damaged rows of the other journal are left out.
 
         Args:
             other: The other journal.
-            first: The first question to copy, by its number in the other journal. last: The last question to copy.
-                shift: The number in this journal, less the number in the other one.
+            first: The first question to copy, by its number in the other journal.
+            last: The last question to copy, by its number in the other journal.
+            shift: The number of a question in this journal minus its number in the other one.
         """
         here, there = (first + shift, last + shift), (shift, first, last)
 
@@ -327,7 +331,7 @@ class Journal:
             self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
 
     def close(self) -> None:
-        """Close the file. What was committed stays."""
+        """Close the file. Everything that was committed stays."""
         self._database.close()
 
     def _rescue(self, damaged: Path, run: str) -> None:
@@ -406,7 +410,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a journal for reading, even while a run writes it. Raises `InputError`."""
+    """Open a journal for reading, even while a run writes it. Raises `InputError` if it cannot be read."""
     try:
         database = _reader(path)
         database.execute("SELECT 1 FROM sessions LIMIT 1")
@@ -416,12 +420,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def digests(database: sqlite3.Connection) -> dict[int, str]:
-    """The known digests of the lines in answers.jsonl, by question number. Raises `sqlite3.Error`."""
+    """Read the digests of the lines in answers.jsonl, by question number, if known. Raises `sqlite3.Error`."""
     return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
 
 
 def calls_of(path: Path, id: str) -> list[LLMCall]:
-    """The LLM calls of a question, in order. Raises `InputError` if no question with this id has ended."""
+    """Read the LLM calls of a question, in order. Raises `InputError` if no question with this id has ended."""
     try:
         with contextlib.closing(open_to_read(path)) as database:
             row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
@@ -436,7 +440,7 @@ def calls_of(path: Path, id: str) -> list[LLMCall]:
 
 
 def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Iterator[LLMCall]:
-    """Read the completions of a question. Raises `DamagedError`."""
+    """Read the completions of a question. Raises `DamagedError` if one is damaged."""
     for entry in entries:
         read = _outcome(entry, number)
         if read is None:
@@ -452,11 +456,10 @@ def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Ite
 
 
 def runs_of(path: Path) -> set[str] | None:
-    """The digests of a journal's run.
+    """Read the digests of the run to which a journal belongs.
 
-    If the run was resumed with more questions, it has a digest for each number of questions.
-
-    Empty if the journal names no run, None if it cannot be read.
+    If the run was resumed with more questions, there is a digest for each number of questions. The result is empty
+    if the journal names no run, and None if the journal cannot be read.
     """
     try:
         with contextlib.closing(open_to_read(path)) as database:
@@ -468,10 +471,10 @@ def runs_of(path: Path) -> set[str] | None:
 
 
 def admit_run(path: Path, run: str) -> None:
-    """Let a journal also belong to its run with more questions. Raises `InputError`.
+    """Let a journal belong to its run with more questions, too. Raises `InputError`.
 
-    Call this before run.toml is written. If the process is killed between these two steps, both numbers of
-    questions are valid.
+    Call this before you write run.toml. If the process is killed between these two steps, the run resumes with
+    either number of questions.
     """
     try:
         with contextlib.closing(open_database(path)) as database, database:
@@ -513,6 +516,8 @@ def row_of_question(
     line: str | None = None,
     trace: str | None = None,
 ) -> bytes:
-    """The row of a question that has ended. `line` and `trace` are the digests of its lines."""
+    """Make the row of a question that has ended. `line` and `trace` are the digests of its lines in the run's
+    files.
+    """
     row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
     return orjson.dumps((number, id, state, reason, row, line, trace))

@@ -1,5 +1,6 @@
-"""The prompts of a run, in its journal. Each message is stored once; the messages of one commit are one zstd
-frame.
+"""Store the prompts of a run in its journal.
+
+Each message is stored only once. The messages of one commit are compressed together, as one zstd frame.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ SELECT id + (SELECT coalesce(max(id), 0) FROM main.frames), content FROM other.f
 """,
     "INSERT OR IGNORE INTO main.prompts SELECT * FROM other.prompts",
 )
-"""The statements that copy the prompts of another journal, attached as `other`, in this order"""
+"""The SQL statements that copy the prompts of another journal, in this order. The other journal is attached as
+`other`"""
 # the maximum number of bytes of an unpacked frame; the size that the file claims may be false
 _LARGEST = 256 << 20
 _LEVEL = 3
@@ -44,7 +46,7 @@ _FRAMES = 16
 
 
 class DamagedError(PyfastError):
-    """The stored prompts are damaged."""
+    """Raised if the stored prompts are damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +62,18 @@ class LLMCall:
     """One call of an LLM for one question, as `Run.prompts` returns it."""
 
     prompt: str
-    """The name of the prompt and of the call's stage; empty if the prompt was not kept"""
+    """The name of the prompt, which is also that of the call's stage. Empty if prompts are not stored"""
     role: str
     messages: tuple[Message, ...] | None
-    """The messages. None if they were not kept, empty if the prompt was embeddings"""
+    """The messages. None if prompts are not stored. Empty if the prompt was embeddings"""
     completion: Completion | None
     """The LLM's reply. None if the call failed"""
     error: str | None = None
-    """The reason why the call failed"""
+    """Why the call failed. None if it did not fail"""
 
 
 def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> None:
-    """Store requests, by their digests, within the open transaction. Raises `sqlite3.Error`."""
+    """Store requests by their digests, within the transaction that is open. Raises `sqlite3.Error`."""
     every = {_digest(message): message for request in asked.values() for message in request.messages}
     known = database.execute(
         "SELECT digest FROM messages WHERE digest IN (SELECT value FROM json_each(?))", (_json(list(every)),)
@@ -95,14 +97,14 @@ class KeptPrompts:
     """Reads the prompts of a journal. Its methods raise `DamagedError`."""
 
     def __init__(self, database: sqlite3.Connection, frames: int = _FRAMES) -> None:
-        """Read from an open journal, holding up to `frames` frames unpacked."""
+        """Read from an open journal. Up to `frames` decompressed frames stay in memory."""
         self._database = database
         there = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'prompts'")
         self._any = there.fetchone() is not None  # Journals of earlier releases have no such table.
         self._frame = lru_cache(frames)(self._unpacked)
 
     def of(self, request: str) -> Asked | None:
-        """The request with this digest; None if it was not kept."""
+        """Read the request with this digest. None if it is not stored."""
         if not self._any:
             return None
         row = self._database.execute("SELECT entry FROM prompts WHERE request = ?", (request,)).fetchone()

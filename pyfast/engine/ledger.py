@@ -1,4 +1,4 @@
-"""The use of one question, stage by stage: calls, tokens, time."""
+"""Count what a question uses in each stage: calls, tokens and time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from time import perf_counter
 from pyfast.llm import Completion
 
 JOURNALLING = "journal"
-"""The stage in which a question waits until the run's journal has its completion"""
+"""The name of the stage in which a question waits until the run's journal has stored its completion"""
 MOMENTS = 64
-"""The maximum number of calls of a stage whose times are kept"""
+"""The maximum number of calls of a stage for which the times are stored"""
 
 
 @dataclass(slots=True)
@@ -19,17 +19,18 @@ class Stage:
     """One kind of work of one question: a prompt, or a function that is batched."""
 
     queued_us: int = 0
-    """Microseconds from the request until the work starts"""
+    """Microseconds from the call until its work starts, over all calls"""
     running_us: int = 0
-    """Microseconds of the work; for batched work, of the whole batch"""
+    """Microseconds of the work, over all calls. For batched work, each call counts the time of its whole batch"""
     batches: list[int] = field(default_factory=list)
-    """The size of the batch of each call; for an LLM, how many calls it had in progress"""
+    """The size of the batch of each call. For an LLM, how many of its calls were in progress"""
     role: str = ""
     """The role of the prompt. Empty if the step calls no LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     moments: list[tuple[float, int, int]] = field(default_factory=list)
-    """For each call: when it ended, by `perf_counter`, and the microseconds queued and running"""
+    """For each call: when it ended (by `perf_counter`), how many microseconds it waited, and how many its work
+    took"""
 
     def add(self, queued: float, running: float, batch: int) -> None:
         """Count one more call. Times are in seconds."""
@@ -41,7 +42,7 @@ class Stage:
             self.moments.append((perf_counter(), queued_us, running_us))
 
     def of_prompt(self) -> tuple[str | int, ...]:
-        """The role and tokens of the prompt, for the journal. Empty for work without an LLM."""
+        """The role and the tokens of a prompt, for the journal. Empty for work without an LLM."""
         return (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
 
 
@@ -88,24 +89,24 @@ class StageTotals:
 
 @dataclass(slots=True)
 class UsageTotals:
-    """LLM calls and their tokens. Calls that a resumed run took from its journal count too."""
+    """LLM calls and their tokens. Calls whose reply a resumed run takes from its journal count too."""
 
     llm_calls: int = 0
     replayed: int = 0
-    """How many of the calls came from the journal"""
+    """How many replies came from the journal"""
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    """How many prompt tokens were in the engine's prefix cache"""
+    """How many prompt tokens the LLM took from its prefix cache"""
     completion_tokens: int = 0
     reasoning_tokens: int = 0
     """How many completion tokens are reasoning"""
     fall_backs: Counter[str] = field(default_factory=Counter)
-    """How often a system continued without an answer of the right form, by the name of the prompt"""
+    """How often a system took a fallback because a reply was not usable, by the name of the prompt"""
     left_out: Counter[str] = field(default_factory=Counter)
     """How many passages did not fit into a prompt, by the name of the prompt"""
 
     def add(self, other: UsageTotals) -> None:
-        """Add the numbers of another total."""
+        """Add the numbers of another `UsageTotals`."""
         self.llm_calls += other.llm_calls
         self.replayed += other.replayed
         self.prompt_tokens += other.prompt_tokens
@@ -124,15 +125,15 @@ class Ledger(UsageTotals):
 
     steps: int = 0
     began: float = field(default_factory=perf_counter)
-    """When work on the question began, by `perf_counter`"""
+    """When work on the question started, by `perf_counter`"""
     started: float = 0.0
-    """When work on the question began, in seconds since the epoch"""
+    """When work on the question started, in seconds since the epoch"""
     seconds: float = 0.0
     """The seconds from `began` to the end of the question, in the session that ended it"""
     stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, name: str, role: str = "") -> Stage:
-        """The stage with that name. `role` is the role of a prompt."""
+        """The stage with this name, which is made if necessary. `role` is the role of a prompt."""
         stage = self.stages.get(name)
         if stage is None:
             stage = self.stages[name] = Stage(role=role)
@@ -140,7 +141,7 @@ class Ledger(UsageTotals):
 
     @property
     def tokens(self) -> int:
-        """The tokens of the question, in and out."""
+        """The tokens of all prompts and completions of the question."""
         return self.prompt_tokens + self.completion_tokens
 
     def count(self, completion: Completion, stage: Stage) -> None:
@@ -153,11 +154,11 @@ class Ledger(UsageTotals):
         self.reasoning_tokens += completion.reasoning_tokens
 
     def as_row(self) -> dict[str, object]:
-        """The JSON for the journal.
+        """Write the ledger as JSON for the journal.
 
-        For a stage: calls, microseconds queued and running, the sum of its batch sizes. For a prompt also its
-        role, and tokens in and out. `spans` has three times for each call of a stage, in microseconds: from the
-        question's start to the request, queued, running.
+        Each stage has its calls, the microseconds of waiting and of work, and the sum of its batch sizes. A prompt
+        also has its role, and its tokens in and out. `spans` has three times for each call of a stage, in
+        microseconds: from the start of the question to the call, waiting, and work.
         """
         seldom = {
             "reasoning_tokens": self.reasoning_tokens,

@@ -1,4 +1,4 @@
-"""The LLMs of a run or a service, by role."""
+"""The LLMs of a run or a service, and which roles they answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Model:
     outages: Outages
     admission: Admission
     collecting: CollectingLLM | None = None
-    """The LLM, if it collects calls"""
+    """The LLM, if it collects calls into batches. Otherwise None"""
 
 
 class Models:
@@ -35,7 +35,7 @@ class Models:
         stop: asyncio.Event | None = None,
         lost: int = 0,
     ) -> None:
-        """`llm`: one LLM for all roles, or a mapping from roles to LLMs. The other arguments are those of
+        """Prepare the models. `llm` is one LLM, or a mapping from roles to LLMs. The other arguments are those of
         `Outages`.
         """
         self.clocks = Clocks()
@@ -55,14 +55,16 @@ class Models:
         self._distinct = tuple(dict.fromkeys(self._by_role.values()))
 
     def of(self, role: Role) -> Model:
-        """The model that answers the prompts of a role. Raises `InputError` if neither it nor a default exists."""
+        """Find the model that answers the prompts of a role. Raises `InputError` if there is neither this role nor
+        a default.
+        """
         model = self._by_role.get(role) or self._by_role.get(DEFAULT_ROLE)
         if model is None:
             raise InputError(f"there is no LLM for the role {role!r}, and no default")
         return model
 
     async def join_run(self, log: BatchLog) -> Progress | None:
-        """Announce the run to LLMs that collect calls. None if there are no such LLMs. Raises their errors."""
+        """Start the run at LLMs that collect calls. Returns None if there are none. Raises their errors."""
         progress = Progress()
         for model in self._distinct:
             if model.collecting is not None:

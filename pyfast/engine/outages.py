@@ -1,10 +1,10 @@
-"""Outages of an LLM: calls wait for the end of the outage, and nothing is lost.
+"""Outages of an LLM. In an outage, calls wait for its end, and nothing is lost.
 
-A call may fail in transit because the LLM answers no call (an outage), or because of the call itself. Other calls
-show the cause: if they succeed, there is no outage. If there are no other calls, pyfast sends a small test call,
-the probe. In an outage all calls wait, no question starts, and the clocks of questions stop. pyfast sends one
-probe after another until the LLM answers. If a call fails repeatedly while others succeed, only its question
-fails.
+A call can fail in transit for two reasons: the LLM answers no call (an outage), or something is wrong with this
+call. Other calls show which it is: if they succeed, there is no outage. If there are no other calls, pyfast sends
+a small test call, the probe. In an outage all calls wait, no question starts, and the clocks of questions stop.
+pyfast sends one probe after another until the LLM answers. If a call fails several times while others succeed,
+only its question fails.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ PATIENCE_S = 1800.0
 THE_LLM = "the LLM"
 PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0
-"""How long to wait for each of a few probes, with those before it, until the next is sent, because one may be lost
+"""The seconds after which another probe is sent if those before it are not answered, because a probe may be lost
 """
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
-"""How often a call may fail while others succeed. A busy server refuses some calls and answers others"""
+"""How often a call may fail while others succeed, because a busy server refuses some calls and answers others"""
 _AT_ONCE_S = 2.0
 _LATE = 2
-"""How often a call may fail while a probe is answered late, before it is the call's own fault"""
+"""How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
 _FELLED = 3
-"""How often the LLM may go down while it works on one call alone, before that call is the cause"""
+"""How often the LLM may go down while it works only on this call. After that, the call counts as the cause"""
 _FAILED_IN_A_ROW = 3
-"""How many calls in a row may fail in transit while only probes are answered; or a fifth of those answered before
+"""How many calls in a row may fail in transit while only probes are answered. A fifth of the calls answered before
+may fail too, if that is more
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An outage that a run waits for."""
+    """An outage whose end a run waits for."""
 
     since: float
-    """When the outage began, in seconds since the epoch"""
+    """When the outage started, in seconds since the epoch"""
     reason: str
     llm: str = THE_LLM
     """The name of the LLM, if a run has several"""
@@ -59,13 +60,13 @@ class Clock:
 
     timeout: asyncio.Timeout
     counted: float
-    """The time up to which `ends` already includes outages. Outages of two LLMs can overlap"""
+    """`ends` already includes all outages up to this time. Outages of two LLMs can overlap"""
     ends: float
     stops: int = 0
-    """The number of reasons for which the clock stands still: running LLM calls, an outage"""
+    """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""
 
     def stop(self, by: int) -> None:
-        """Add this many reasons to stand still. A negative number removes them."""
+        """Add this many reasons for the clock to be stopped. A negative number removes reasons."""
         self.stops += by
         with contextlib.suppress(RuntimeError):  # The time is over, or the question has ended.
             self.timeout.reschedule(None if self.stops else self.ends)
@@ -80,7 +81,7 @@ class Clocks:
 
     @contextlib.contextmanager
     def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
-        """A question's clock, while the block runs."""
+        """Make the clock of a question, for the time of a `with` block."""
         if timeout is None:
             yield None
             return
@@ -112,8 +113,8 @@ class Clocks:
 
 
 _Met = Literal["others", "late", "outage"]
-"""The fate of the other calls when a call failed: they were answered at once, or late (as after a short outage),
-or not at all for a while
+"""What happened to the other calls when a call failed: they were answered at once, or late (as after a short
+outage), or not at all for some time
 """
 
 
@@ -139,10 +140,10 @@ class Outages:
         Args:
             llm: The LLM.
             patience_s: How long to wait for the end of an outage.
-            on_change: Called at the beginning of an outage, and with None at its end.
-            stop: Once set, ends the waiting.
-            lost: How many questions had calls that failed on their way in earlier sessions, and may fail again.
-            clocks: Those of the questions.
+            on_change: A function that is called when an outage starts, and with None when it ends.
+            stop: After this event is set, nobody waits any more.
+            lost: How many questions had calls that failed in transit in earlier sessions, and may fail again.
+            clocks: The clocks of the questions.
             name: The LLM's name in errors.
         """
         self._lost = lost
@@ -152,7 +153,7 @@ class Outages:
         self._on_change = on_change
         self._stop = stop or asyncio.Event()
         self.stopped = False
-        """Whether the waiting was ended by `stop`"""
+        """Whether `stop` has ended the waiting"""
         self._took = 0.0  # seconds that a call takes: the longest of the last calls
         self._answered = -math.inf  # the loop's time of the last reply
         self._failed = 0  # failed calls since the last reply
@@ -177,15 +178,16 @@ class Outages:
     async def complete(
         self, request: Request, seconds: float | None = None, clock: Clock | None = None
     ) -> Completion:
-        """The LLM's answer, even if an outage delays it.
+        """Get the LLM's answer, even if an outage delays it.
 
         Args:
             request: The call.
-            seconds: The time that one attempt may take.
+            seconds: The maximum number of seconds of one attempt.
             clock: The clock of the question.
 
         Raises:
-            CallError: The call failed. It is a `TransportError` if it fails repeatedly while others succeed.
+            CallError: The call failed. It is a `TransportError` if the call failed several times while others
+                succeeded.
             TimeoutError: The question's time is up.
             LLMUnavailableError: The LLM is gone, or an outage did not end in time.
         """

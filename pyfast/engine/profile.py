@@ -37,7 +37,7 @@ _LARGE = ("large", 10_000)
 
 
 def profile_of(window: int, budget: Budget | None = None) -> Profile:
-    """The profile of a context window. The limits that a budget sets replace the limits of the profile."""
+    """Compute the limits for a context window. Limits that the budget sets replace them."""
     budget = budget or Budget()
     name, passages = next(((name, most) for largest, name, most in _PROFILES if window <= largest), _LARGE)
     return Profile(name, window, passages if budget.passages is None else budget.passages, budget.answer_tokens)

@@ -1,4 +1,4 @@
-"""A prompt: the text for the LLM, and the form of its answer."""
+"""`Prompt`: the text for the LLM, and the form of its answer."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ M = TypeVar("M", bound=BaseModel)
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # the maximum number of characters of a refused reply that the model sees again
 _REASONING_TOKENS = 4096
-"""Additional tokens for the next attempt of a model that was cut off while it reasoned. A model with
+"""How many more tokens a model gets for its next attempt if it was cut off while it reasoned. A model with
 `reasoning_tokens` has them from its first attempt
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How an answer is sampled. The default is greedy."""
+    """How an answer is sampled. Default: temperature 0."""
 
     temperature: float = 0.0
     seed: int = 0
 
     def apply(self, request: Request) -> Request:
-        """The request with this temperature and seed.
+        """Return the request with this temperature and seed.
 
         A temperature that the system sets itself stays. Different runs never use the same seed.
         """
@@ -53,8 +53,8 @@ class Prompt(Generic[M]):
     """One kind of LLM call: its texts, and the pydantic model of the answer.
 
     `system` and the beginning of `user` are the same for all questions, so that an engine with a prefix cache
-    reads them once. `user` has placeholders, `$name` or `${name}`, for the text that differs. A text that fills a
-    placeholder is never searched for placeholders.
+    reads them once. `user` has placeholders, `$name` or `${name}`, for the text that differs between questions.
+    pyfast does not look for placeholders in the texts that fill them.
 
     Example:
         >>> from pydantic import BaseModel
@@ -74,13 +74,14 @@ class Prompt(Generic[M]):
     answer: type[M]
     max_tokens: int
     attempts: int | None = None
-    """How often to ask for an answer of the right form. The budget can lower this number"""
+    """How often pyfast asks if the answer has the wrong form. The budget can lower this number"""
     cut_is_final: bool = False
-    """True: do not ask again for an answer that was cut off, because it already had all possible tokens"""
+    """Whether an answer that was cut off is final. True: pyfast does not ask again, because the answer already had
+    all possible tokens"""
     reusable: bool = False
-    """Whether later runs may use the answer again, if the user keeps a response cache"""
+    """Whether later runs may use the answer again, if the user has a response cache"""
     role: Role = DEFAULT_ROLE
-    """The purpose of the prompt. A model that you give for this role answers it"""
+    """The purpose of the prompt. If you give a model for this role, that model answers the prompt"""
     schema: dict[str, Any] = field(init=False)
     _parts: list[str] = field(init=False)
 
@@ -90,13 +91,13 @@ class Prompt(Generic[M]):
         object.__setattr__(self, "_parts", _parts(self.user))
 
     def sized(self, max_tokens: int) -> Self:
-        """The prompt with another token limit. It shares the schema object, which LLMs compile once."""
+        """Return the prompt with another token limit. It shares the schema object, which LLMs compile once."""
         made = copy(self)
         object.__setattr__(made, "max_tokens", max_tokens)
         return made
 
     def tried(self, attempts: int | None) -> Self:
-        """The prompt with another maximum number of attempts at the right form. None: the budget's."""
+        """Return the prompt with another maximum number of attempts. None: that of the budget."""
         made = copy(self)
         object.__setattr__(made, "attempts", attempts)
         return made
@@ -107,7 +108,7 @@ class Prompt(Generic[M]):
         return tuple(dict.fromkeys(self._parts[1::2]))
 
     def overridden(self, system: str | None = None, user: str | None = None) -> Self:
-        """The prompt with other texts, if they are given. It shares the name and the schema object."""
+        """Return the prompt with other texts, if they are given. It shares the name and the schema object."""
         made = copy(self)
         if system is not None:
             object.__setattr__(made, "system", system)
@@ -117,7 +118,9 @@ class Prompt(Generic[M]):
         return made
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
-        """The request for one call. `fields` must fill every placeholder, and count as plain text."""
+        """Make the request for one call. `fields` must fill every placeholder. Control tokens in them are
+        broken.
+        """
         user = join_plain([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
         messages = dialogue(user, self.system)
         check = self.parse if self.reusable else None
@@ -126,9 +129,9 @@ class Prompt(Generic[M]):
         )
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
-        """The request for another attempt: the conversation so far, and the error of the answer.
+        """Make the request for another attempt: the conversation so far, and the error in the answer.
 
-        A model that was cut off during its reasoning gets more room instead.
+        If the model was cut off while it reasoned, it gets more tokens instead.
         """
         if isinstance(fault, CutOffError) and _still_reasoned(completion):
             return replace(request, max_tokens=request.max_tokens + _REASONING_TOKENS)
@@ -137,11 +140,11 @@ class Prompt(Generic[M]):
         return replace(request, messages=(*request.messages, reply, wish))
 
     def parse(self, completion: Completion) -> M:
-        """Parse the answer: the whole text, or the last object in it that fits the schema.
+        """Parse the answer: the whole text, or the last JSON object in it that matches the schema.
 
         Raises:
-            AnswerError: The completion breaks the schema, or is not complete. It is a `CutOffError` if the tokens
-                ran out.
+            AnswerError: The completion does not match the schema, or is not complete. It is a `CutOffError` if the
+                completion was cut off at the token limit.
         """
         if completion.finish_reason == "length":
             doing = "while it still reasoned, " if _still_reasoned(completion) else ""

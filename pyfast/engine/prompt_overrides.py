@@ -4,8 +4,9 @@ r"""A user's own prompts: a TOML file replaces the texts of a system's prompts.
     system = "You answer questions about spacecraft. Reply in JSON with the field answer."
     user = "Evidence:\n$context\n\n${path}Question: $question"
 
-A table has the name of a prompt, and `system`, `user` or both. A `user` keeps every placeholder of the original.
-`leave_out = ["path"]` names exceptions. The reply's schema and the token limits stay.
+The name of a table is that of a prompt. The table has `system`, `user` or both. `user` must have every placeholder
+of the original, except those in `leave_out`, such as `leave_out = ["path"]`. The schema of the reply and the token
+limits do not change.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _KEYS = ("system", "user", "leave_out")
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """A file's texts for one prompt. None: the text of the original."""
+    """The texts of a file for one prompt. None: the text of the original prompt."""
 
     system: str | None = None
     user: str | None = None
@@ -48,7 +49,7 @@ class PromptOverrides:
 
     @property
     def digest(self) -> str:
-        """Identifies the texts. It is equal for files with the same texts in any layout."""
+        """A digest that identifies the texts. Files with the same texts have the same digest."""
         texts = {name: (text.system, text.user) for name, text in self.texts.items()}
         return blake2b(orjson.dumps(texts, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
@@ -60,8 +61,8 @@ class PromptOverrides:
             prompts: Its prompts.
 
         Raises:
-            InputError: The system has no prompt with this name, or a `user` lacks placeholders of the original.
-                The message is one line with the file, the prompt and the fault.
+            InputError: The system has no prompt with this name, or a `user` does not have all placeholders of the
+                original. The message is one line with the file, the prompt and the fault.
         """
         known = {prompt.name: prompt for prompt in prompts}
         for name in self.texts:
@@ -71,10 +72,11 @@ class PromptOverrides:
             self.apply(known[name])
 
     def apply(self, prompt: Prompt[M]) -> Prompt[M]:
-        """The prompt with the file's texts. If the file has none for its name, the prompt itself.
+        """Return the prompt with the texts of the file. If the file has none for this prompt, return the prompt
+        itself.
 
-        It is made once for each prompt object. It has the original's schema object, because LLMs compile each
-        schema object once. Raises `InputError` as `check` does, for prompts that no system has named.
+        The new prompt is made once for each prompt object. It has the original's schema object, because LLMs
+        compile each schema object once. Raises `InputError` as `check` does, for prompts that `check` did not see.
         """
         text = self.texts.get(prompt.name)
         if text is None:
@@ -110,7 +112,7 @@ def read_prompts(path: Path) -> PromptOverrides:
     r"""Read a file of prompts.
 
     Args:
-        path: TOML, one table per prompt.
+        path: A TOML file with one table for each prompt.
 
     Returns:
         The texts. `PromptOverrides.check` tests whether a system has such prompts.

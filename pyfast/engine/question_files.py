@@ -1,4 +1,4 @@
-"""Files of questions: JSON lines, CSV, TSV and Parquet, a question or a conversation in each line or row."""
+"""Read files of questions: JSON lines, CSV, TSV and Parquet. Each line or row has a question or a conversation."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ def _value(cell: str) -> Any:
 
 
 def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a question in its usual form: a numeric `id` becomes text, and a single text in `answers`
-    becomes a list.
+    """Bring the record of a question into its usual form.
+
+    A numeric `id` becomes text, and a single text in `answers` becomes a list.
     """
     fields = dict(record)
     if type(fields.get("id")) is int:
@@ -68,7 +69,7 @@ def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_path(given: str) -> Path | None:
-    """The path in a text, if that file exists or has the suffix of a file of questions. Otherwise None."""
+    """Return a text as a path, if the file exists or has the suffix of a file of questions. Otherwise None."""
     if "\n" in given or len(given) > 4096:
         return None
     path = Path(given)

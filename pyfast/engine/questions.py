@@ -21,7 +21,7 @@ from pyfast.files import write_atomically
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question; in a conversation, one turn.
+    """One question, or one turn of a conversation.
 
     Example:
         >>> import pyfast
@@ -32,9 +32,10 @@ class Question:
     id: str
     text: str
     conversation: str | None = None
-    """The id of the conversation. Its turns follow each other"""
+    """The id of the conversation, if the question is a turn. The turns of a conversation follow each other"""
     answers: tuple[str, ...] = ()
-    """For a turn: its known answers. A system can continue as if it had given the first of them"""
+    """For a turn: its known answers. For the next turns, a system can use the first of them in place of its own
+    answer"""
     documents: tuple[str, ...] = ()
     """The uris of the documents that the question may search. Empty: the whole index"""
 
@@ -45,16 +46,17 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
     Repeated ids are not found here, to save memory. `questions_in` finds them.
 
     Args:
-        path: One JSON object a line: `id` and `question`, or `id` and `turns` of such objects. `documents`, a list
-            of uris, limits a question, a turn or all turns of a conversation to these documents.
+        path: A file with one JSON object in each line. It has `id` and `question`, or `id` and `turns`, a list of
+            such objects. `documents`, a list of uris, limits a question, a turn or all turns of a conversation to
+            these documents.
         limit: The maximum number of questions.
 
     Yields:
         The questions, and each turn of a conversation.
 
     Raises:
-        InputError: A line or a turn is not a JSON object, or lacks a string `id` or a non-empty `question`. The
-            message names file and line.
+        InputError: A line or a turn is not a JSON object, or has no `id` that is a string, or no text in
+            `question`. The message names file and line.
     """
     return (question for _, question in islice(_read(path), limit))
 
@@ -111,23 +113,23 @@ def _documents(record: dict[str, Any], place: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """The questions of a run. They are read more than once, in the same order."""
+    """The questions of a run. They can be read more than once, always in the same order."""
 
     read: Callable[[], Iterator[Question]]
-    """Iterates over the questions, from the first on"""
+    """A function that yields the questions, from the first on"""
     count: int
     """The number of questions. Every turn of a conversation is one question"""
     digest: str
     """A digest of everything that a system sees of the questions"""
     place: str = ""
-    """The place where the questions are stored, for run.toml"""
+    """Where the questions are stored, for run.toml"""
 
 
 def questions_in(path: Path, limit: int | None = None) -> Questions:
-    """The questions of a file. The file is read once to check them.
+    """Open the questions of a file. The file is read once to check them.
 
     Args:
-        path: A regular file, as `read_questions` reads it. A pipe cannot be read a second time.
+        path: A file that `read_questions` can read. It must not be a pipe, which cannot be read a second time.
         limit: The maximum number of questions.
 
     Returns:
@@ -144,17 +146,17 @@ def questions_in(path: Path, limit: int | None = None) -> Questions:
 
 
 def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
-    """Questions from strings, mappings with the keys of a line, and `Question` values.
+    """Make questions from strings, mappings with the keys of a line, and `Question` objects.
 
     Args:
-        given: The questions. The id of a string is its place, counted from 1.
+        given: The questions. The id of a string is its position, counted from 1.
         limit: The maximum number of questions.
 
     Returns:
         The questions, their number and their digest.
 
     Raises:
-        InputError: For the reasons of `questions_in`. The message names the place.
+        InputError: For the reasons of `questions_in`. The message names the position of the question.
 
     Example:
         >>> from pyfast.engine import questions_from
@@ -167,10 +169,10 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 
 def sampled(questions: Questions, size: int) -> Questions:
-    """Take the first questions in the order of a digest of the id (for a conversation, of its id). So the
-    questions of a small sample are the first ones of any larger sample.
+    """Draw a sample of questions: those with the smallest digests of their ids.
 
-    Conversations stay whole, so the last one may make the sample larger.
+    So a larger sample contains each smaller one. A conversation is drawn as a whole, by the digest of its own id.
+    So the last conversation can make the sample larger.
     """
     groups: dict[tuple[bool, str], list[Question]] = {}
     for question in questions.read():
@@ -187,7 +189,7 @@ def sampled(questions: Questions, size: int) -> Questions:
 
 
 def unrestricted(questions: Questions) -> Questions:
-    """The questions without their own documents, so that each searches the whole index."""
+    """Return the questions without their own documents, so that each searches the whole index."""
 
     def read() -> Iterator[Question]:
         return (replace(question, documents=()) for question in questions.read())
@@ -242,9 +244,9 @@ def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
 def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
     """Yield (place, question) for a question, or for each turn of a conversation.
 
-    A record without an id gets `number`.
+    A record without an id gets `number` as its id.
 
-    Raises `InputError`, which names the place, for any other record.
+    If the record is neither, an `InputError` names its place.
     """
     place = f"question {number}"
     if isinstance(given, Question):

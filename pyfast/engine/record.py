@@ -1,4 +1,4 @@
-"""The answer that a system returns for a question, and the record of it."""
+"""`Answer`, which a system returns for a question, and `Record`, which a run stores for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answer:
     evidence: ScoredSegments | bytes | None = None
     """The segments that support the answer.
 
-    A system can also give its own evidence as a JSON array of objects with `uri` and `snippet`
+    A system can also give evidence of its own, as a JSON array of objects with `uri` and `snippet`
     """
     trace: Mapping[str, Any] = field(default_factory=dict)
     """How the system reached the answer, in JSON types"""
@@ -43,20 +43,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One segment that supports an answer, or that was retrieved."""
+    """One segment that supports an answer, or that a search found."""
 
     uri: str
     """The uri of its document"""
     snippet: str
-    """The segment's content"""
+    """The content of the segment"""
     offsets: tuple[int, int] = (-1, -1)
-    """Zero-based, half-open characters of a text. Row and column of a table, -1 for all. (-1, -1) in graphs"""
+    """In a text: half-open character offsets, from 0. In a table: row and column, where -1 stands for all. In a
+    knowledge graph: (-1, -1)"""
     segment: str = ""
     """The segment's id, 16 hexadecimal digits"""
     score: float | None = None
-    """The score that gives the segment's rank. None if the system does not rank its evidence"""
+    """The score by which the segment is ranked. None if the system does not rank its evidence"""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """More about the segment: `title`, `section` and `header` of the table that contains a row; HSEQ's `level`,
+    """More about the segment. For a table row: the table's `title`, `section` and `header`. For `hseq`: `level`,
     `source_type` and `meta`
     """
 
@@ -83,8 +84,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The LLM calls and tokens that one answer used. An interrupted and resumed run counts the same as an
-    uninterrupted one.
+    """The LLM calls and tokens that one answer used.
+
+    The counts are the same whether the run was interrupted and resumed or not.
     """
 
     llm_calls: int = 0
@@ -98,7 +100,7 @@ _NAMES = ("segment", "id", "uri")  # the fields of a piece of evidence that answ
 
 
 def digest(line: bytes) -> str:
-    """16 hexadecimal digits that identify a line."""
+    """Compute a hash of a line, as 16 hexadecimal digits."""
     made = blake2b(digest_size=8)
     for start in range(0, len(line), AT_ONCE):
         made.update(line[start : start + AT_ONCE])
@@ -107,19 +109,20 @@ def digest(line: bytes) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The answer to one question: its line of answers.jsonl, and its line of traces.jsonl.zst.
+    """How one question ended. A run stores it as a line of answers.jsonl and a line of traces.jsonl.zst.
 
     `evidence` and `trace` are read at their first access, from the disk if needed.
     """
 
     id: str
     state: State
-    """`answered`, `abstained` (the system searched, and the evidence has no answer) or `failed`"""
+    """`answered`, `abstained` (the system found no answer in the evidence) or `failed`"""
     answer: str | None = None
     reason: str | None = None
-    """The reason why the question failed"""
+    """Why the question failed"""
     evidence_json: bytes = field(default=b"[]", repr=False)
-    """All usage. For a record that was read, the part that its line has"""
+    """The evidence as a JSON array. For a record that was read from a file, only what its line in answers.jsonl
+    has"""
     trace_json: bytes = field(default=b"{}", repr=False)
     usage: Usage = Usage()
     beside: Callable[[], bytes] | None = field(default=None, repr=False)
@@ -127,7 +130,7 @@ class Record:
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
-        """The evidence of the answer; best first if the system ranks it."""
+        """The evidence of the answer. It is best first if the system ranks it."""
         try:
             here = self.beside is None
             items = orjson.loads(self.evidence_json) if here else self._details["evidence"]
@@ -137,7 +140,7 @@ class Record:
 
     @cached_property
     def trace(self) -> dict[str, Any]:
-        """The steps of the system in JSON types; see the system's page."""
+        """The steps of the system, in JSON types. The page of each system in the docs explains them."""
         trace: dict[str, Any] = self._details["trace"]
         return trace
 
@@ -146,7 +149,7 @@ class Record:
         return details_of(self.details(), self.id, "the traces")
 
     def line(self) -> bytes:
-        """Its line in answers.jsonl. It has only ids and uris of the evidence."""
+        """Write the record's line of answers.jsonl. It has only the ids and uris of the evidence."""
         reason = {} if self.reason is None else {"reason": self.reason}
         record = {
             "id": self.id,
@@ -159,7 +162,9 @@ class Record:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
     def details(self) -> bytes:
-        """Its line in traces.jsonl.zst: all evidence, and the trace. Raises `InputError` if the file is gone."""
+        """Write the record's line of traces.jsonl.zst: all evidence, and the trace. Raises `InputError` if the
+        file is gone.
+        """
         if self.beside is not None:
             return self.beside()
         details = {
@@ -171,7 +176,9 @@ class Record:
 
     @classmethod
     def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
-        """Read what `line` wrote. `beside` reads what `details` wrote. Raises `InputError` for anything else."""
+        """Read a line that `line` wrote. `beside` reads the line that `details` wrote. Raises `InputError` for
+        other lines.
+        """
         try:
             fields = orjson.loads(line)
             usage = Usage(*(fields["usage"][name] for name in _USAGE))
@@ -199,7 +206,7 @@ class Record:
         raise InputError(f"not a record of a run: {line[:80]!r}")
 
     def as_json(self) -> dict[str, Any]:
-        """The line with the whole evidence and the trace."""
+        """Return the record in JSON types, with the whole evidence and the trace."""
         fields: dict[str, Any] = orjson.loads(self.line())
         usage = fields.pop("usage")
         return {**fields, **self._details, "usage": usage}

@@ -12,7 +12,7 @@ _DECODER = json.JSONDecoder()
 
 
 def objects_in(text: str) -> Iterator[str]:
-    """The outermost JSON objects in a text, the last one first."""
+    """Find the outermost JSON objects in a text, the last one first."""
     text = text[-_LONGEST:]
     objects: list[str] = []
     at = text.find("{")

@@ -1,4 +1,4 @@
-"""A run: one coroutine for each question, and a limit for the number of questions in progress."""
+"""Answer the questions of a run: one coroutine for each question, with a limit for how many are in progress."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Summary(UsageTotals):
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     left: int = 0
-    """The questions that have not ended, because the run was stopped"""
+    """How many questions have not ended, because the run was stopped"""
     first_failure: str | None = None
     failures: Counter[str] = field(default_factory=Counter)
-    """The failed questions, by reason"""
+    """How many questions failed, by reason"""
     stages: dict[str, StageTotals] = field(default_factory=dict)
 
     def merge(self, other: Summary) -> None:
@@ -95,11 +95,11 @@ async def answer_all(
     sampling: Sampling = GREEDY,
     system: str = "",
 ) -> Summary:
-    """Answer all questions. `write` gets the records in the order of the questions.
+    """Answer all questions. `write` is called with the records in the order of the questions.
 
     The turns of a conversation are answered one after the other. Each turn sees the results of the earlier turns.
-    Every question ends as answered, abstained or failed. The memory is bounded: if too many finished questions
-    wait for an earlier one, no new question starts. If the run stops early, all finished records are written
+    Every question ends as answered, abstained or failed. If too many finished questions wait for an earlier one,
+    no new question starts, so that memory stays bounded. If the run stops early, all finished records are written
     first.
 
     Args:
@@ -110,26 +110,26 @@ async def answer_all(
         write: A function that is called with each record.
         concurrency: How many questions are in progress at once.
         budget: Limits of questions and of the run.
-        folder: The run's folder. Its journal stores each LLM completion before the question sees it.
+        folder: The run's folder. Its journal stores each LLM completion before the question continues.
         first: The number of the first question in the run.
         failures: How many questions may fail. None: all.
         failed: How many failed in earlier sessions.
-        stop: Once it is set, no question starts. Questions in progress finish. A conversation ends after its turn
-            in progress.
+        stop: After this event is set, no new question starts. Questions in progress finish. A conversation stops
+            after the turn that is in progress.
         replaced: Prompts that replace the system's own.
-        outage_seconds: How long to wait for an LLM that answers no call.
-        on_outage: A function that is called at the beginning of an outage, and with None at its end.
+        outage_seconds: How many seconds to wait for an LLM that answers no call.
+        on_outage: A function that is called when an outage starts, and with None when it ends.
         lost: How many questions had calls that failed in transit in earlier sessions, and may fail again.
-        on_step: A function that is called with each call of each question, at its start and at its end.
-        sampling: Temperature and seed, if the system does not set them.
+        on_step: A function that is called with each step of each question, when the step starts and when it ends.
+        sampling: The temperature and the seed, if the system does not set them.
         system: The name of the system, for spans.
 
     Returns:
         The counts of this session.
 
     Raises:
-        RunError: The LLM is gone, the disk is full, the run's budget is used up, or too many questions failed.
-        InputError: The run cannot work with its configuration.
+        RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
+        InputError: The run's configuration is not valid.
     """
     budget = budget or Budget()
     summary = Summary()
@@ -234,7 +234,9 @@ def _checked(evidence: bytes) -> bytes:
 
 
 def usage_of(ledger: Ledger) -> Usage:
-    """The part of a ledger that depends only on the question. It is in the question's record."""
+    """The part of a ledger that goes into the question's record. It is the same however often the run was
+    interrupted.
+    """
     return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
 
 
@@ -248,20 +250,20 @@ def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]
 async def answer_question(
     question: Question, ask: Ask, context: Context, seconds: float | None
 ) -> tuple[Record, Answer | None]:
-    """Answer one question. Returns (its record, the answer, or None if it failed).
+    """Answer one question. Returns its record, and its answer or None if it failed.
 
     Args:
         question: The question.
         ask: The system with its settings.
         context: What the system may use.
-        seconds: The question's time limit.
+        seconds: The time limit of the question in seconds.
 
     Returns:
         The record, and the answer or None.
 
     Raises:
         RunError: The run cannot continue.
-        InputError: The run cannot work with its configuration. Any other exception fails only the question.
+        InputError: The run's configuration is not valid. Any other exception fails only the question.
     """
     ledger, began = context.ledger, perf_counter()
     ledger.started, ledger.began = time(), began

@@ -55,17 +55,17 @@ from pyfast.files import free_name, refuse_links, write_atomically
 from pyfast.llm import Message
 
 GROWN = ("questions.count", "questions.digest")
-"""The values that differ if a run is resumed with more questions"""
+"""The values of run.toml that change if a run is resumed with more questions"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 BLOCKS = "blocks"
-"""The folder of the blocks that workers of a cluster have answered, until they are merged (`pyfast.distributed`)
+"""The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.distributed`)
 """
 OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
 _LOG = logging.getLogger("pyfast")
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
-    """Raise `InputError` if `path` cannot become this run or continue it. Nothing is changed.
+    """Check that `path` can become this run or continue it. Nothing changes.
 
     Args:
         path: The folder.
@@ -112,7 +112,7 @@ def check_journal(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a run's folder, so that a new run can use its name.
+    """Rename the folder of a run, so that a new run can use its name.
 
     Args:
         path: The folder of a run.
@@ -150,7 +150,7 @@ class _Group:
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
     """The calls that wait until their completion is stored"""
     asked: dict[str, Asked] = field(default_factory=dict)
-    """The requests of the completions, by digest, if prompts are kept"""
+    """The requests of the completions, by digest, if prompts are stored"""
     ended: list[bytes] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
     traces: list[bytes] = field(default_factory=list)
@@ -159,9 +159,9 @@ class _Group:
 class RunFolder:
     """An open run folder. Only one process at a time can have it open.
 
-    Completions and finished questions of one turn of the event loop are committed in one transaction. Their
-    answers are written after it. A separate thread writes, because SQLite releases the GIL, and the event loop
-    would have to wait to get it back.
+    All completions and finished questions of one turn of the event loop are committed in one transaction. Their
+    answers are written after it. A separate thread does this. If the event loop called SQLite, it would release
+    Python's lock (GIL) and have to wait for it.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class RunFolder:
         keep_prompts: bool = False,
         extends: bool = False,
     ) -> None:
-        """Open or start a run. Raises `InputError` if another process has it, or if it is a different run."""
+        """Open or start a run. Raises `InputError` if another process has it open, or if it is a different run."""
         self._path = path
         self._keeps_prompts = keep_prompts
         count = described.get("questions", {}).get("count")
@@ -200,13 +200,13 @@ class RunFolder:
             opened.callback(self._writer.shutdown)
             self._opened = opened.pop_all()
         self.replaying = not self.journal.is_empty()
-        """Whether questions may have completions in the journal"""
+        """Whether the journal may have completions for questions that are not finished"""
         self._lines: dict[int, tuple[bytes, bytes]] = {}
         """The lines of records that have ended and are not written yet, by the records' `id()`"""
         self._group = _Group()
         self._armed = False
         self._gathered = self._group
-        """The group that is being written. None if there is none"""
+        """The group of rows that is being written. None if there is none"""
         self._writing: Future[None] | None = None
         self._broken: BaseException | None = None
 
@@ -215,7 +215,7 @@ class RunFolder:
         return JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
-        """Tell readers of the folder that the run waits for an LLM. None: the run continues."""
+        """Record that the run waits for an LLM, for readers of the folder. None: the run continues."""
         path = self._path / OUTAGE
         with contextlib.suppress(OSError):  # The file only informs readers, so an error does not matter.
             if waiting is None:
@@ -242,8 +242,8 @@ class RunFolder:
     def answered(self, questions: Iterable[Question]) -> int:
         """Return the number of questions, from the first on, whose answers are written.
 
-        The rest of the file is cut off. It can have a torn line, a changed line, a line without its trace, or
-        answers of later questions. pyfast writes these answers again from the journal, in order. It also writes
+        The rest of the file is removed. It can have an incomplete line, a changed line, a line without its trace,
+        or answers of later questions. pyfast writes these answers again from the journal, in order. It also writes
         the answers of an unfinished conversation again, because the next turn needs them.
         """
         if self._done is not None:
@@ -297,10 +297,10 @@ class RunFolder:
     async def store_completion(
         self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
     ) -> int:
-        """Return when a completion is committed, with the messages of its request for the prompt `name`.
+        """Store a completion, with the messages of its request for the prompt `name`.
 
-        Returns how many completions were committed together. Raises `CallError` if it cannot be stored, and
-        `RunError`.
+        Returns only when it is committed. The result is how many completions were committed together. Raises
+        `CallError` if the completion cannot be stored, and `RunError` if the disk fails.
         """
         row = completion_row(number, key, outcome)
         self._arm()
@@ -330,17 +330,17 @@ class RunFolder:
     def take_in(self, block: Path, first: int, count: int, done: int) -> None:
         """Append the questions of a block: a finished run of some of this run's questions, in its own folder.
 
-        When the method returns, the answers survive a power cut, and the block can be deleted. After a kill, the
-        method can be called again.
+        When the method returns, a power cut cannot lose the answers any more, and you can delete the block. If the
+        process is killed, call the method again.
 
         Args:
-            block: The folder.
+            block: The folder of the block.
             first: The number of its first question in this run.
             count: How many questions it has.
             done: How many answers this run has. After a kill, these can include the first answers of the block.
 
         Raises:
-            RunError: The block lacks answers, or the disk is full.
+            RunError: The block does not have all its answers, or the disk is full.
         """
         self.journal.take_in(block / JOURNAL, 0, count - 1, first)
         written = done
@@ -361,7 +361,7 @@ class RunFolder:
         self._check_place()
 
     def flush(self) -> None:
-        """Return when everything is written. Raises `RunError`."""
+        """Wait until everything is written. Raises `RunError` if that fails."""
         while self._writing is not None or self._armed:
             if self._writing is None:
                 self._start()
@@ -442,9 +442,9 @@ class RunFolder:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[IO[bytes]]:
-    """The answers file of a run, locked for this process.
+    """Open the answers file of a run, and lock it for this process.
 
-    The kernel releases the lock when the process ends in any way.
+    The operating system releases the lock when the process ends, even if it is killed.
 
     Raises `InputError` if another process works on the run, or if a name in the folder leads to a file outside it.
     """
@@ -493,7 +493,7 @@ def _size(path: Path) -> int:
 
 
 def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
-    """Return (the number of lines in answers.jsonl, how many of them differ from the journal)."""
+    """Return the number of lines in answers.jsonl, and how many of them differ from the journal."""
     number, altered = -1, 0
     with (path / ANSWERS).open("rb") as answers:
         for number, line in enumerate(answers):

@@ -1,4 +1,4 @@
-"""How fast a run was, and how its questions spent their time. The figures come from the ledgers in its journal."""
+"""Measure how fast a run was, and how its questions spent their time, from the ledgers in its journal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pyfast.errors import InputError
 from pyfast.sqlite_files import fault
 
 _EDGE = 0.1
-"""The share of the questions at the beginning, and at the end, that does not count, because fewer questions than
-usual are in progress there
+"""This share of the questions does not count at the beginning, and at the end, because fewer questions than usual
+are in progress there
 """
 _FEW = 20
 
@@ -30,20 +30,21 @@ class ServiceTimes:
     seconds: tuple[float, ...]
     """The seconds of each question, from its start to its end"""
     rate: float
-    """Questions a second, while the run was full"""
+    """Questions a second, while the usual number of questions was in progress"""
     shares: Mapping[str, float]
-    """The shares of a question's time: in `llm`, `waiting for the llm`, `search`, `engine`"""
+    """The share of a question's time that is spent in each of `llm`, `waiting for the llm`, `search` and
+    `engine`"""
 
     @property
     def in_progress(self) -> float:
-        """How many questions were in progress at once, by Little's law."""
+        """How many questions were in progress at once on average, by Little's law."""
         return self.rate * float(np.mean(self.seconds))
 
 
 def service_times(run: Path) -> ServiceTimes:
     """Measure a run. Pauses between its sessions do not count.
 
-    Raises `InputError` if its journal cannot be read, or holds fewer than two questions with their times.
+    Raises `InputError` if its journal cannot be read, or has fewer than two questions with times.
     """
     ends, seconds = list[float](), list[float]()
     parts = dict.fromkeys(("llm", "waiting for the llm", "search"), 0.0)

@@ -1,4 +1,4 @@
-"""The progress of a run, read from its folder, even while it runs."""
+"""Read the progress of a run from its folder, even while the run is in progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pyfast.files import write_atomically
 from pyfast.sqlite_files import fault
 
 PROGRESS = "progress.json"
-"""The file with the progress of a run that workers of a cluster have started and not finished"""
+"""The file with the progress of an unfinished run on a cluster"""
 _FRESH_S = 15.0
 _LOG = logging.getLogger("pyfast")
 
@@ -40,11 +40,12 @@ class StageStatus:
     calls: int
     """Its calls. Those whose replies a resumed run took from its journal count with no time and no batch"""
     queued_ms: float
-    """The mean wait of a question for this work"""
+    """The mean number of milliseconds that a question waited for this work"""
     running_ms: float
-    """The mean time of a question in this work. Each question of a batch counts the time of the whole batch"""
+    """The mean number of milliseconds of this work for a question. Each question of a batch counts the time of the
+    whole batch"""
     batch: float
-    """The mean size of the batches that a call was in. For an LLM, the calls in progress"""
+    """The mean size of a call's batch. For an LLM, the mean number of its calls in progress"""
     role: str = ""
     """The role of the LLM that answered a prompt. Empty for other work"""
     prompt_tokens: int = 0
@@ -60,33 +61,35 @@ class Status:
     """How many questions ended as `answered`, `abstained`, `failed`"""
     running: bool
     failures: list[tuple[str, int]]
-    """The most frequent reasons"""
+    """How many questions failed, for the most frequent reasons"""
     llm_calls: int
     prompt_tokens: int
     cached_tokens: int
-    """How many prompt tokens were in the engine's prefix cache"""
+    """How many prompt tokens the LLM took from its prefix cache"""
     completion_tokens: int
     seconds_left: float | None
-    """The time left at the speed of this session. None if it is not known"""
+    """How many seconds the rest will take at the speed of this session. None if it is not known"""
     stages: list[StageStatus]
     reasoning_tokens: int = 0
     """How many completion tokens are reasoning"""
     fall_backs: Mapping[str, int] = field(default_factory=dict)
-    """How often the system continued without an answer of the right form, by the name of the prompt"""
+    """How often the system took a fallback because a reply was not usable, by the name of the prompt"""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many passages did not fit into a prompt, by the name of the prompt"""
     altered: int = 0
     """Lines of answers.jsonl that changed after pyfast wrote them. A resumed run writes them again"""
     waiting: Waiting | None = None
-    """The outage for which the run waits"""
+    """The outage whose end the run waits for. None: the run does not wait"""
     seconds: Mapping[int, float] = field(default_factory=dict)
-    """Percentiles (50, 90, 95, 99) of the time of a question, from its start to its end. Empty if it was not
+    """Percentiles (50, 90, 95, 99) of the seconds from the start of a question to its end. Empty if they were not
     recorded
     """
 
     @property
     def tokens_by_role(self) -> dict[str, tuple[int, int]]:
-        """Tokens in and out, by the role of the LLM that answered. Empty for runs of earlier releases."""
+        """Tokens of prompts and of completions, by the role of the LLM that answered. Empty for runs of earlier
+        releases.
+        """
         tokens: dict[str, tuple[int, int]] = {}
         for stage in self.stages:
             if stage.prompt_tokens or stage.completion_tokens:
@@ -101,7 +104,7 @@ class Status:
 
 
 def status_of(summary: Summary, questions: int) -> Status:
-    """The status of a run in memory, from its only session."""
+    """Make the status of a run in memory, from its only session."""
     return Status(
         questions=questions,
         states=dict(summary.states),
@@ -206,7 +209,9 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
 
 
 def totals_of(folder: Path) -> Summary:
-    """The sum of the use of all ended questions of a run, from its journal. Raises `InputError`."""
+    """Add up what all ended questions of a run used, from its journal. Raises `InputError` if it cannot be
+    read.
+    """
     total = Summary()
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         try:
@@ -220,7 +225,7 @@ def totals_of(folder: Path) -> Summary:
 
 
 def write_progress(folder: Path, status: Status) -> None:
-    """Tell readers of a run's folder how far the workers of a cluster are. Raises `OSError`."""
+    """Write the progress of the workers of a cluster, for readers of a run's folder. Raises `OSError`."""
     fields = {"written": time.time(), "status": status}
     write_atomically(folder / PROGRESS, orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS))
 
@@ -242,7 +247,7 @@ def _read_progress(folder: Path) -> Status | None:
 
 
 def check_folder(folder: Path) -> int:
-    """The number of questions of a run. Raises `InputError` if the folder has no run."""
+    """Read the number of questions of a run. Raises `InputError` if the folder has no run."""
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder}: not a run folder (it has no {CONFIGURATION})")
     total = read_configuration(folder / CONFIGURATION).get("questions", {}).get("count")
@@ -318,17 +323,17 @@ class Used:
     """The LLM calls, tokens and time that one question of a run used."""
 
     seconds: float | None
-    """The seconds from its start to its end. None if the run did not record them"""
+    """The seconds from the start of the question to its end. None if the run did not record them"""
     llm_calls: int
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     by_role: Mapping[str, tuple[int, int]]
-    """Tokens in and out, by the role of the LLM that answered"""
+    """Tokens of prompts and of completions, by the role of the LLM that answered"""
 
 
 def used_by(folder: Path) -> dict[str, Used]:
-    """The use of each ended question, by id, from the run's journal.
+    """Read what each ended question used, by its id, from the run's journal.
 
     Raises `InputError` if the journal cannot be read.
     """

@@ -1,7 +1,8 @@
-"""Spans of OpenTelemetry: one for each question, and one for each of its LLM calls and retrievals.
+"""Make OpenTelemetry spans: one for each question, and one for each of its LLM calls and retrievals.
 
-Attributes follow two conventions: OpenTelemetry's for generative AI (`gen_ai.*`), and OpenInference. So Phoenix
-and Langfuse show the prompts and passages of a question. Without a tracer provider, a process makes no spans.
+The attributes follow two conventions: OpenTelemetry's for generative AI (`gen_ai.*`), and OpenInference. So tools
+such as Phoenix and Langfuse can show the prompts and passages of a question. Without a tracer provider, a process
+makes no spans.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Attributes = dict[str, Any]
 
 
 def tracing() -> Tracing | None:
-    """The `Tracing` object, which makes spans. None if this process has no tracer provider of OpenTelemetry."""
+    """Return the `Tracing` object that makes spans. None if this process has no OpenTelemetry tracer provider."""
     api = sys.modules.get("opentelemetry.trace")  # A process that has not imported it has set no provider.
     if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
         return None
@@ -50,7 +51,7 @@ class Tracing:
     """Makes the spans of a run or a service."""
 
     def __init__(self, api: Any) -> None:
-        """Read from the environment which texts are to be hidden."""
+        """Read from environment variables which texts must not be in spans."""
         from pyfast import __version__
 
         self._api = api
@@ -61,8 +62,9 @@ class Tracing:
 
     @contextmanager
     def question(self, question: Question, system: str) -> Iterator[Callable[[Record], None]]:
-        """The span of a question, while the block runs. The block gets a function that takes the question's
-        record.
+        """Make the span of a question, for the time of a `with` block.
+
+        The block gets a function, which it calls with the question's record.
         """
         attributes: Attributes = {
             "openinference.span.kind": "CHAIN",
@@ -89,8 +91,9 @@ class Tracing:
     def llm_call(
         self, spec: str, request: Request, prompt: str
     ) -> Iterator[Callable[[Completion | CallError], None]]:
-        """The span of an LLM call, while the block runs. The block gets a function that takes the completion, or
-        the call's error.
+        """Make the span of an LLM call, for the time of a `with` block.
+
+        The block gets a function, which it calls with the completion, or with the error of the call.
 
         Args:
             spec: The LLM, such as `openai:MODEL@URL`.
@@ -129,7 +132,7 @@ class Tracing:
             yield ended
 
     def retrieval(self, name: str, query: str, index: Index | None, result: asyncio.Future[Any]) -> None:
-        """The span of a retrieval, which ends with its result."""
+        """Make the span of a retrieval. It ends with the retrieval's result."""
         source = "" if index is None else index.folder.name
         attributes: Attributes = {
             "openinference.span.kind": "RETRIEVER",

@@ -1,8 +1,8 @@
-"""The traces of a run, `traces.jsonl.zst`. They hold everything that is too large for answers.jsonl.
+"""The traces of a run, in `traces.jsonl.zst`. This file has everything that is too large for answers.jsonl.
 
-The file has one line for each line of answers.jsonl, in zstd frames of many lines. To read a line, pyfast reads
-one frame. Each group of lines ends with a flush. So all written lines can be read, even if the process is killed.
-A resumed run writes an unfinished frame again.
+The file has one line for each line of answers.jsonl. Many lines together are compressed as one zstd frame. To read
+a line, pyfast reads only its frame. The writer flushes after each group of lines, so that all written lines can be
+read even if the process is killed. A resumed run writes an unfinished frame again.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class TraceWriter:
         self._done: int | None = 0
 
     def go_on(self, done: int) -> None:
-        """Continue after the line `done`. The first write removes all later lines."""
+        """Continue after the first `done` lines. The first write removes all later lines."""
         self._done = done
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """Write lines so that they can be read at once. Raises `OSError`."""
+        """Write lines so that other processes can read them at once. Raises `OSError`."""
         if not lines:
             return
         if self._done is not None:
@@ -66,7 +66,7 @@ class TraceWriter:
         self._file.flush()
 
     def sync(self) -> None:
-        """Return when the written lines survive a power cut. Raises `OSError`."""
+        """Wait until a power cut cannot lose the written lines any more. Raises `OSError`."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class TraceWriter:
 
 
 def count_traces(path: Path) -> int:
-    """How many lines of the file can be read; 0 if there is no file."""
+    """Count the lines of the file that can be read. 0 if there is no file."""
     if not path.exists():
         return 0
     frames = _frames(path)
@@ -112,14 +112,14 @@ def count_traces(path: Path) -> int:
 
 
 def read_traces(path: Path) -> Iterator[bytes]:
-    """The lines in order. If a frame is unfinished, its lines so far."""
+    """Yield the lines in order. If a frame is unfinished, this includes the lines that it has."""
     frames = _frames(path)
     for first, end in pairwise(frames):
         yield from _decoded(path, first, end)
 
 
 class Traces:
-    """The lines by their number. It keeps one frame in memory, and the positions of all frames."""
+    """Reads lines by their number. One frame is in memory, and the positions of all frames."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -127,7 +127,7 @@ class Traces:
         self._held: tuple[int, list[bytes]] | None = None
 
     def line(self, number: int) -> bytes:
-        """The line with that number. Raises `InputError` if the file has no such line."""
+        """Read the line with this number. Raises `InputError` if the file has no such line."""
         frame, place = divmod(number, LINES)
         try:
             if self._frames is None:
