@@ -5,7 +5,7 @@
     >>> run = pyfast.answer(["Who discovered Titan?"], index=index, llm="embedded", system="n2n")
     >>> print(run.records[0].answer)
 
-Names load when they are first used: `import pyfast` alone imports nothing else.
+pyfast loads a name when it is first used. `import pyfast` alone imports nothing else.
 """
 
 from importlib import import_module

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """The entry point. It loads `pyfast.cli` late, because that takes half a second."""
+    """Run the command line. It loads `pyfast.cli` here, and not at the top, because that takes half a second."""
     # An exception would be raised inside an import, and some code there would go on without the module.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)

@@ -1,4 +1,6 @@
-"""Memory-mapped files in blocks. Each block has a checksum, which is compared when the block is first read."""
+"""Memory-mapped files that are divided into blocks. Each block has a checksum, which is compared when it is first
+read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ import xxhash
 from pyfast.errors import IndexFormatError
 
 BLOCK = 1 << 18
-"""The number of bytes in a block. Each block has its own checksum"""
+"""The number of bytes in a block"""
 _SHIFT = 18
 CHECKSUMS = "checksums.bin"
 """The file with the checksums (XXH3, 64 bits) of all other files of a folder, in the order of their names"""
@@ -28,14 +30,14 @@ Sums = npt.NDArray[np.uint64]
 
 
 def block_sums(path: Path) -> Sums:
-    """The checksum of each block of a file."""
+    """Compute the checksum of each block of a file."""
     with path.open("rb") as file:
         sums = [xxhash.xxh3_64_intdigest(block) for block in iter(lambda: file.read(BLOCK), b"")]
     return np.array(sums, np.uint64)
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the checksums of all files in a folder beside them."""
+    """Write the checksums of all files in a folder into the same folder."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     paths.sort(key=lambda path: path.relative_to(folder).as_posix())
     sums = [block_sums(path) for path in paths if path.name != CHECKSUMS]
@@ -66,12 +68,13 @@ class MappedFile:
         self.is_whole = not len(data)
         """Whether all blocks were compared"""
         self.is_ordered = False
-        """Whether all of it was compared, and its numbers are offsets in order"""
+        """Whether all blocks were compared, and the numbers in the file are offsets in order"""
         self._checked: dict[tuple[npt.DTypeLike, ...], CheckedArray] = {}
 
     def check(self, first: int, last: int) -> None:
-        """Compare the blocks with the bytes from `first` to `last` with their checksums. Raises
-        `IndexFormatError`.
+        """Check the blocks that contain the bytes from `first` to `last`.
+
+        Raises `IndexFormatError` if a checksum is wrong.
         """
         if self.is_whole or first >= last:
             return
@@ -80,7 +83,7 @@ class MappedFile:
                 self._make_sound(block)
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
-        """As `check`, for many ranges of bytes."""
+        """Check many ranges of bytes, as `check` does for one."""
         if self.is_whole or not len(first):
             return
         some = last > first
@@ -94,11 +97,11 @@ class MappedFile:
                 self._make_sound(block)
 
     def check_all(self) -> None:
-        """As `check`, for all blocks."""
+        """Check all blocks, as `check` does for some."""
         self.check(0, len(self.data))
 
     def check_array(self, array: npt.NDArray[Any]) -> None:
-        """As `check`, for the bytes of an array that lies in the file."""
+        """Check the bytes of an array that lies in the file, as `check` does."""
         first = self.place(array)
         self.check(first, first + array.nbytes)
 
@@ -118,9 +121,9 @@ class MappedFile:
             raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-        """The array of a `.npy` file, of one of these types. Only the header of the file is read and checked.
+        """Map the array of a `.npy` file, of one of these types. Only the header of the file is read and checked.
 
-        Raises `IndexFormatError`.
+        Raises `IndexFormatError` if the header is not valid.
         """
         self.check(0, min(len(self.data), 128))
         try:
@@ -144,19 +147,21 @@ class MappedFile:
         return array
 
     def checked(self, *dtypes: npt.DTypeLike) -> Any:
-        """The array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
+        """Map the array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
         if dtypes not in self._checked:
             self._checked[dtypes] = CheckedArray(self.array(*dtypes), self)
         return self._checked[dtypes]
 
 
 class ComputedFile(MappedFile):
-    """An array in memory in place of a mapped file. A block of it is computed when it is first read."""
+    """An array in memory that replaces a mapped file. A block of the array is computed when it is first read."""
 
     def __init__(
         self, path: Path, array: npt.NDArray[Any], compute: Callable[[int, int], npt.NDArray[Any]]
     ) -> None:
-        """`compute` returns the items from the first on, before the second. `path` is the file that it reads."""
+        """`compute(first, last)` returns the items from `first` to `last` (excluded). `path` is the file that it
+        reads.
+        """
         self.path = path
         self._array, self._compute = array, compute
         self._hold(array.view(np.uint8))
@@ -168,7 +173,7 @@ class ComputedFile(MappedFile):
 
 
 class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array in a memory-mapped file. It takes the place of a NumPy array, and checks blocks when they are read.
+    """An array in a memory-mapped file. It is used like a NumPy array, and checks blocks when they are read.
 
     Indexing checks only the blocks that it reads. All other operations read and check the whole array.
     """
@@ -176,7 +181,7 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
     __slots__ = ("_file", "_place", "raw")
 
     def __init__(self, raw: npt.NDArray[Any], file: MappedFile) -> None:
-        """`raw` is the NumPy array; its memory lies in `file`."""
+        """`raw` is the NumPy array, whose memory lies in `file`."""
         self.raw = raw
         self._file, self._place = file, file.place(raw)
 
@@ -222,7 +227,7 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.raw[key]
 
     def damaged(self, fault: str) -> IndexFormatError:
-        """The error for a fault in the folder of the array's file."""
+        """Make the error for a fault in the folder of the array's file."""
         return IndexFormatError(f"{self._file.path.parent}: damaged ({fault}); build the index again")
 
     @property
@@ -232,7 +237,9 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether all blocks were compared, and the items are offsets: from 0 on, none before an earlier one."""
+        """Whether all blocks were compared, and the items are offsets: they start at 0 and never become
+        smaller.
+        """
         if self.is_whole and not self._file.is_ordered:
             self._file.is_ordered = bool((self.raw[:1] == 0).all() and (self.raw[1:] >= self.raw[:-1]).all())
         return self._file.is_ordered
@@ -255,17 +262,17 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def checked(array: npt.NDArray[Any], file: MappedFile | None) -> Any:
-    """The array as a `CheckedArray`. Without a file, the array itself."""
+    """Return the array as a `CheckedArray`. If it is not in a file, return the array itself."""
     return array if file is None else CheckedArray(array, file)
 
 
 def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array as a NumPy array, for an op. The caller must first check the items that the op reads."""
+    """Return the array as a NumPy array, for an op. First check the items that the op will read."""
     return array.raw if isinstance(array, CheckedArray) else array
 
 
 def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
-    """Whether nothing of a ragged array needs to be checked any more: all was, or it is not in a file."""
+    """Whether a ragged array needs no more checks: all of it was checked, or it is not in a file."""
     return not isinstance(offsets, CheckedArray) or (
         offsets.is_ordered and all(one.is_whole for one in values if isinstance(one, CheckedArray))
     )
@@ -314,13 +321,13 @@ class MappedFolder:
         return self._files[name]
 
     def check_all(self, names: Sequence[str] | None = None) -> None:
-        """Compare all blocks of the files `names` with their checksums. None: of all files."""
+        """Compare all blocks of the files `names` with their checksums. None: those of all files."""
         for name in self.names if names is None else names:
             self.file(name).check_all()
 
 
 def map_folder(folder: Path) -> MappedFolder:
-    """The files of a folder that this process has just written, with their checksums."""
+    """Map the files of a folder that this process has just written, with their checksums."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return MappedFolder(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
 

@@ -1,4 +1,4 @@
-"""The command line: one file of `pyfast.commands` per command."""
+"""The command line. Each command has a file in `pyfast.commands`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def main() -> None:
-    """The entry point. It prints an expected error as one line on stderr.
+    """Run the command line. It prints errors that pyfast raises on purpose as one line on stderr.
 
     The exit status is then 1, or 2 if the command line itself is wrong.
     """

@@ -1,4 +1,4 @@
-"""The errors that pyfast raises on purpose. Each message is one line: the fault, and what to do about it."""
+"""The errors that pyfast raises on purpose. Each message is one line: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ class PyfastError(Exception):
 
 
 class InputError(PyfastError):
-    """A file or value given by the user cannot be used: a broken line, a missing id, no usable document."""
+    """A file or value that the user gave cannot be used. Examples: a broken line, a missing id, no usable
+    document.
+    """
 
 
 class GoldError(InputError):
-    """A source of a corpus contains questions or gold. A search would find their answers."""
+    """A source of a corpus contains questions or gold answers. Searches would find these answers."""
 
 
 class IndexFormatError(PyfastError):
@@ -25,10 +27,12 @@ class IndexFormatError(PyfastError):
 
 
 class RunError(PyfastError):
-    """The run cannot continue: a full disk, too many failed questions, a spent budget. Its work is kept."""
+    """The run cannot continue: the disk is full, too many questions failed, or its budget is spent. No finished
+    work is lost.
+    """
 
     records: tuple[Any, ...] = ()
-    """The finished records of a run in memory"""
+    """The finished records, if the run is in memory"""
 
 
 class LLMUnavailableError(RunError):
@@ -51,10 +55,10 @@ class OutageError(LLMUnavailableError):
         """Describe the outage.
 
         Args:
-            message: One line.
+            message: The error message, one line.
             kind: `down`: the LLM cannot be reached or has an internal error. `busy`: it is overloaded. `slow`: it
                 did not answer in time.
-            retry_after: The seconds that the LLM asks to wait.
+            retry_after: How many seconds the LLM asks to wait.
         """
         super().__init__(message)
         self.kind: Literal["down", "busy", "slow"] = kind
@@ -62,17 +66,17 @@ class OutageError(LLMUnavailableError):
 
 
 class ModelNotFoundError(LLMUnavailableError):
-    """The model's weights or its runtime are not installed; the message says which command installs them."""
+    """The model's weights or its runtime are not installed. The message says which command installs them."""
 
 
 class MissingPackageError(PyfastError, ModuleNotFoundError):
-    """An optional package is not installed; the message says which command installs it."""
+    """An optional package is not installed. The message says which command installs it."""
 
 
 class CallError(PyfastError):
-    """One LLM call failed (rejected, too long, timed out), and pyfast does not repeat it.
+    """One LLM call failed, and pyfast does not repeat it: it was rejected, too long, or timed out.
 
-    Only its question fails.
+    Only the question that made the call fails.
     """
 
 
@@ -92,37 +96,37 @@ class TransportError(CallError):
 
 
 class BudgetError(PyfastError):
-    """A question has used up its calls, tokens, steps or seconds. Only this question fails.
+    """A question has used all its calls, tokens, steps or seconds. Only this question fails.
 
     Systems must not catch this error.
     """
 
 
 class FallBackError(PyfastError):
-    """A system had no usable reply of the LLM, and the run is strict. The question fails.
+    """The LLM gave no usable reply to a system, and the run is strict. The question fails.
 
     Systems must not catch this error.
     """
 
 
 class ArrayError(PyfastError, ValueError):
-    """An array given to an op has the wrong dtype, shape or content; the message names the argument."""
+    """An array that an op got has the wrong dtype, shape or content. The message names the argument."""
 
 
 class ConvergenceWarning(UserWarning):
     """An iterative op did not reach its tolerance in some pools. Their results come from the last iteration.
 
-    `warnings.simplefilter("error", ConvergenceWarning)` makes it an error.
+    `warnings.simplefilter("error", ConvergenceWarning)` turns the warning into an error.
     """
 
     def __init__(self, message: str, pools: tuple[int, ...] = ()) -> None:
         super().__init__(message)
         self.pools = pools
-        """Which of the batch, ascending"""
+        """The numbers of these pools in the batch, ascending"""
 
 
 class DeviceError(PyfastError):
-    """An op cannot use the GPU. There is no driver, no device, or pyfast was built without GPU ops."""
+    """An op cannot use the GPU: there is no driver or no device, or pyfast was built without GPU ops."""
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:

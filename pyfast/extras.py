@@ -40,7 +40,8 @@ def install(extra: str) -> str:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn a failed import of an optional package into one line that names its extra. Also a decorator.
+    """If the import of an optional package fails, raise an error of one line that names its extra. Also a
+    decorator.
 
     Raises:
         MissingPackageError: In place of the `ModuleNotFoundError` of such a package.

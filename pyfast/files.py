@@ -1,6 +1,6 @@
-"""Files and folders that appear completely or not at all.
+"""Write files and folders so that they appear only when they are complete.
 
-They are written under another name, synced, and renamed.
+They are written under another name, synced to the disk, and renamed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyfast.errors import InputError
 
 
 def write_atomically(path: Path, content: bytes | str, durable: bool = False) -> None:
-    """Write a file as a whole: if the process is killed, the old content stays. Text is written as UTF-8.
+    """Write a file as a whole. If the process is killed, the old content stays. Text is written as UTF-8.
 
     Args:
         path: The file, in an existing folder.
         content: The whole content.
-        durable: Return only when the content would survive a power cut.
+        durable: Whether to wait until a power cut cannot lose the content any more.
 
     Raises:
         OSError: The file cannot be written. No partial file is left.
@@ -35,9 +35,9 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
 def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
     """Yield a free name next to `path`, for a library that writes a file by name.
 
-    At the end, the file is renamed to `path`.
+    At the end of the `with` block, the file is renamed to `path`. If the block fails, the file is removed.
 
-    If the block fails, the file is removed. `durable` is as in `write_atomically`.
+    `durable` is as in `write_atomically`.
     """
     aside = _aside(path, "new")
     try:
@@ -58,8 +58,8 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
 
     When the block ends, the new folder replaces `folder`, and the old content is removed.
 
-    `unfinished` is the name of a file. While the new folder has this file, it is kept if the block fails or the
-    process is killed, and the next call yields it with its content.
+    `unfinished` is the name of a file. If the block fails or the process is killed while the new folder has this
+    file, the folder stays. The next call then yields it with its content.
 
     If the block fails, nothing changes. The replacement has two renames. If the process is killed between them,
     both folders stay complete under other names, and the next call starts again. Raises `InputError` if the folder
@@ -126,9 +126,10 @@ def _only_here(folder: Path) -> int | None:
 
 @contextlib.contextmanager
 def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the exclusive right to change a folder. If another process holds it, call `on_waiting` and wait.
+    """Make this process the only one that may change a folder. If another process has this right, call
+    `on_waiting` and wait.
 
-    When the process ends in any way, the kernel releases the right.
+    When the process ends, even if it is killed, the operating system releases the right.
     """
     while True:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -146,8 +147,9 @@ def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise `InputError` if a name in the folder is a symbolic link, because writing would change a file
-    elsewhere.
+    """Raise `InputError` if a name in the folder is a symbolic link.
+
+    Writing to such a name would change a file elsewhere.
     """
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -164,7 +166,7 @@ def _aside(path: Path, suffix: str) -> Path:
 
 
 def free_name(path: Path, suffix: str) -> Path:
-    """`NAME.SUFFIX-1` beside `path`, or the same with the first free number."""
+    """Find a free name next to `path`: `NAME.SUFFIX-1`, or the same with the first free number."""
     number = 1
     while (free := path.with_name(f"{path.name}.{suffix}-{number}")).exists():
         number += 1
@@ -172,7 +174,7 @@ def free_name(path: Path, suffix: str) -> Path:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Return when a file, or the names in a folder, would survive a power cut."""
+    """Wait until a power cut cannot lose a file, or the names in a folder."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)

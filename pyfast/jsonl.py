@@ -12,10 +12,10 @@ from pyfast.errors import InputError
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place for messages, object) for each line. Blank lines are skipped, a byte order mark is accepted.
+    """Yield (the line's place for messages, its object) for each line. Blank lines and a byte order mark are
+    ignored.
 
-    Raises `InputError` for a file that cannot be read, and for a line that is not UTF-8, not JSON or not an
-    object.
+    Raises `InputError` if the file cannot be read, or a line is not UTF-8, not JSON or not an object.
     """
     try:
         file = path.open("rb")

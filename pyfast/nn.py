@@ -19,23 +19,24 @@ __all__ = ["GATv2Conv"]
 
 
 class GATv2Conv(torch.nn.Module):
-    """The layer of Brody et al. 2022, with the arguments, weights and results of PyG's `GATv2Conv`.
+    """The layer of Brody et al. 2022, with the arguments, weights and results of `torch_geometric.nn.GATv2Conv`.
 
-    To use it, change one import. Equal seeds give equal weights, and state dicts can be exchanged. The attention
-    is `ops.gatv2`. It needs no array of the size edges x heads x channels, and no sum depends on the number of
-    threads. There are no edge features, and no options of `MessagePassing`.
+    To use it in place of that class (below: PyG's), change the import. The same seed gives the same weights, and
+    state dicts can be exchanged. `ops.gatv2` computes the attention. It needs no array of edges x heads x channels
+    elements, and its results do not depend on the number of threads. There are no edge features, and no options of
+    `MessagePassing`.
 
     Args:
-        in_channels: The number of features of a node, or of (sources, destinations). -1: as in the first input of
-            `forward`.
+        in_channels: The number of features of a node, or a pair for (sources, destinations). -1: as in the first
+            input of `forward`.
         out_channels: The number of features of each head.
         heads: The number of attention heads.
-        concat: Concatenate the outputs of the heads; False: average them.
+        concat: Whether to concatenate the outputs of the heads. False: average them.
         negative_slope: The negative slope of LeakyReLU.
         dropout: The probability that training leaves out the attention of an edge in a head.
-        add_self_loops: Give each destination one edge from the source with the same number, in place of stored
-            loops.
-        edge_dim: None. Edge features are refused.
+        add_self_loops: Give each destination one edge from the source with the same number. These edges replace
+            loops that the graph already has.
+        edge_dim: Must be None: there are no edge features.
         fill_value: In PyG, the edge features of self-loops. It has no effect here.
         bias: Whether the projections and the output have a bias.
         share_weights: Use one projection for sources and destinations.
@@ -129,18 +130,20 @@ class GATv2Conv(torch.nn.Module):
         """Compute the new features of the destinations.
 
         Args:
-            x: [N, in_channels], or ([N_src, ...], [N_dst, ...]).
-            edge_index: [2, E] integers, sources over destinations, which are sorted at each call. Or destinations
-                x sources as a sparse CSR tensor, which is already sorted (its values have no meaning).
-            edge_attr: None.
+            x: The features [N, in_channels], or a pair ([N_src, ...], [N_dst, ...]).
+            edge_index: [2, E] integers: the sources in the first row, the destinations in the second. They are
+                sorted at each call. Or a sparse CSR tensor of destinations x sources, which is already sorted. Its
+                values have no meaning.
+            edge_attr: Must be None.
             return_attention_weights: Also return the edges with their self-loops, and the weight of each.
 
         Returns:
-            [N_dst, heads * out_channels], or [N_dst, out_channels] if heads are averaged. With
-            `return_attention_weights`, this and ([2, E'], [E', heads]).
+            The new features [N_dst, heads * out_channels], or [N_dst, out_channels] if heads are averaged. With
+            `return_attention_weights`, a pair: the features, and (edges [2, E'], weights [E', heads]).
 
         Raises:
-            ArrayError: Malformed edges or features, edge features, or attention weights of a sparse tensor.
+            ArrayError: The edges or features are malformed, or there are edge features. Also if attention weights
+                of a sparse tensor are asked for.
         """
         if edge_attr is not None:
             raise ArrayError("edge_attr: edge features cannot be had; torch_geometric.nn.GATv2Conv has them")

@@ -1,11 +1,11 @@
-"""Plug-ins: systems, LLMs, retrievers, rerankers, readers and metrics, found by name.
+"""Find plug-ins by name: systems, LLMs, retrievers, rerankers, readers and metrics.
 
-A package offers one with an entry point of the group `pyfast.KIND`, such as
+A package registers a plug-in as an entry point of the group `pyfast.KIND`, such as
 
     [project.entry-points."pyfast.systems"]
     my_system = "my_package.my_module:SYSTEM"
 
-An object that no package registers is named `MODULE:NAME`. pyfast registers its own plug-ins in the same way.
+Use `MODULE:NAME` for an object that no package registers. pyfast registers its own plug-ins in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OWN_PACKAGE = "pyfast."
 
 
 def names(kind: Kind) -> list[str]:
-    """The names of the installed plug-ins of a kind. pyfast's own plug-ins come first.
+    """List the names of the installed plug-ins of a kind. pyfast's own plug-ins come first.
 
     Args:
         kind: One of `systems`, `llms`, `retrievers`, `rerankers`, `readers` and `metrics`.
@@ -41,7 +41,7 @@ def load(kind: Kind, name: str) -> Any:
     """Load the plug-in with a name.
 
     Args:
-        kind: Its kind, such as `systems`.
+        kind: The kind of the plug-in, such as `systems`.
         name: The name of an entry point, or `MODULE:NAME`.
 
     Returns:

@@ -1,8 +1,8 @@
 """Open SQLite files from other people safely: they cannot run code or block the process.
 
-Views and triggers in a file change the effect of a statement, and pages can form cycles. So pyfast accepts only
-files with tables and indexes. Each statement checks for signals from time to time. It stops if it takes longer
-than a valid file of this size needs.
+Views and triggers in a file can change what a statement does. So pyfast accepts only files with tables and
+indexes. The pages of a file can form cycles. So a statement stops if it takes longer than a valid file of this
+size needs. It also checks for signals from time to time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 
     Args:
         path: The file.
-        mode: `rwc` to write, `ro` to read, even while another process writes, `ro&immutable=1` if nobody writes.
-        damaged: Whether to read the readable rest of a damaged file.
+        mode: `rwc`: write. `ro`: read, even while another process writes. `ro&immutable=1`: read while nobody
+            writes.
+        damaged: Whether to read a damaged file as far as possible.
         options: See `sqlite3.connect`.
 
     Raises:
@@ -61,9 +62,10 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 
 
 def fault(error: sqlite3.Error) -> str:
-    """The error as a message.
+    """Turn an error of SQLite into a message.
 
-    If Ctrl-C stopped the statement, SQLite reports its own error. This function then raises `KeyboardInterrupt`.
+    If Ctrl-C stopped the statement, SQLite reports an error of its own. This function then raises
+    `KeyboardInterrupt`.
     """
     if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
         # The rollback that followed has overwritten the first error: usually a full disk.

@@ -18,7 +18,7 @@ _SHORTEST = 40  # the minimum number of characters of a text that is worth showi
 
 
 def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"] = "drop") -> list[str]:
-    """The texts that fit, from the first on, each with a line end.
+    """Return the first texts that fit into the budget, each with a line end.
 
     Args:
         texts: The texts, best first. The first one that does not fit ends the list.
@@ -35,7 +35,7 @@ def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"
 
 
 def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """The last items that fit together into the budget."""
+    """Return the last items that fit into the budget together."""
     return next((items[first:] for first in range(len(items)) if fits(items[first:])), items[len(items) :])
 
 
@@ -45,8 +45,8 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
     Short texts stay whole. The long ones share the remaining characters.
 
     Args:
-        texts: A function for each text. With a number, it returns the text in about this many characters. With
-            None, it returns the whole text.
+        texts: A function for each text. Called with a number, it returns the text in about this many characters.
+            Called with None, it returns the whole text.
         budget: The number of characters.
     """
     sizes = [len(text(None)) for text in texts]
@@ -58,7 +58,7 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
 
 
 def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
-    """As many texts as `budget` characters allow. The longest ones are cut to the same length.
+    """Return as many texts as `budget` characters allow. The longest ones are cut to the same length.
 
     Args:
         texts: The texts, best first.
@@ -79,7 +79,7 @@ def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
 def join(values: Sequence[str], budget: int | None) -> str:
     """Join values with `; ` in about `budget` characters.
 
-    The first value always stays. The text tells how many values are left out.
+    The first value always stays. The text says how many values are left out.
     """
     kept: list[str] = []
     for value in values:

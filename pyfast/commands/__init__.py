@@ -1,1 +1,1 @@
-"""One file per command of the command line; `pyfast.cli` puts them together."""
+"""The commands of the command line, one file for each. `pyfast.cli` puts them together."""

@@ -22,7 +22,9 @@ def check(
         list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")
     ] = None,
 ) -> None:
-    """Check that your system keeps pyfast's promises: resume, budgets, bad questions, bad replies."""
+    """Check that a system can be resumed, keeps its budgets, and survives hostile questions and unusable
+    replies.
+    """
     from pyfast.conformance import check_system
 
     results = check_system(system, index, pairs("--set", setting), on_result=_tell)

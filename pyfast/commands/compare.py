@@ -21,7 +21,7 @@ def compare(
     prices: Prices = None,
     json: Json = False,
 ) -> None:
-    """Compare runs over the same questions: which differences are significant, and what each run cost."""
+    """Compare runs over the same questions: show which differences are significant, and what each run cost."""
     import pyfast
 
     comparison = pyfast.compare(runs, gold, metrics=metric or None, prices=prices)

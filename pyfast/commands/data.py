@@ -27,7 +27,7 @@ def convert(
     source: Annotated[Path, typer.Argument(help="The file of questions, or the folder of the download.")],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
 ) -> None:
-    """Convert a data set as its authors publish it into a corpus, questions and gold."""
+    """Convert a data set from its authors' files into a corpus, questions and gold answers."""
     import pyfast
 
     made = pyfast.convert(name, source, out)

@@ -6,7 +6,7 @@ from pyfast.commands.terminal import console
 
 
 def doctor() -> None:
-    """Show how pyfast was built, what this machine has, and where each op would run."""
+    """Show how pyfast was built, what this machine has, and on which device each op runs."""
     from rich.table import Table
 
     from pyfast.api.environment import describe_environment

@@ -60,7 +60,8 @@ def build(
     restart: Restart = False,
     retry_failed: RetryFailed = False,
 ) -> None:
-    """Extract the knowledge graph of an index from its documents, or resume. No document is paid for twice.
+    """Extract a knowledge graph from the documents of an index. The same command resumes an extraction that was
+    stopped.
 
     --restart renames the folder of a stopped extraction and starts again. The existing graph stays.
     """
@@ -139,7 +140,7 @@ def merge(
 
 @app.command()
 def reset(index: _Index, embedder: _Embedder = _MODEL) -> None:
-    """Remove what `merge` added. Triples from the index's own documents stay."""
+    """Remove the triples that `merge` added. Triples from the index's own documents stay."""
     from pyfast.api.knowledge import reset_knowledge
 
     _tell(index, reset_knowledge(index, embedder=embedder))

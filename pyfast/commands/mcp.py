@@ -22,7 +22,7 @@ def mcp(
     host: Annotated[str, typer.Option(help="With --http: an address of this machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65_535, help="With --http: the port.")] = 8001,
 ) -> None:
-    """Serve an index to agents through the Model Context Protocol: search, answer, read_source."""
+    """Give agents an index as tools (search, answer, read_source), through the Model Context Protocol."""
     import pyfast
 
     pyfast.serve_mcp(

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 
 def plain(text: object) -> str:
-    """The text on one line, without control characters: it may come from a server."""
+    """Return the text on one line, without control characters, because it may come from a server."""
     return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
 def lines(text: str) -> str:
-    """The text with its line ends, but without other control characters."""
+    """Return the text with its line ends, but without other control characters."""
     return "\n".join(map(plain, text.splitlines()))
 
 
 def json_line(value: object) -> str:
-    """The value as JSON on one line. Control characters are escaped, so it reads back unchanged."""
+    """Write the value as JSON on one line. Control characters are escaped, so the value can be read back
+    unchanged.
+    """
     import orjson
 
     text = orjson.dumps(value).decode()
@@ -49,7 +51,7 @@ def tokens(used: Summary | Status) -> str:
 
 
 def fall_backs(used: Summary | Status) -> str:
-    """The number of fallbacks for each prompt, as text; empty if there were none."""
+    """The number of fallbacks for each prompt, as text. Empty if there were none."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))
 
 
@@ -100,7 +102,7 @@ def values(given: dict[str, str]) -> dict[str, Any]:
 
 
 def console(stderr: bool = True) -> Any:
-    """A console on stderr by default, for progress; stdout is for results.
+    """Make a console for progress, by default on stderr. Results go to stdout.
 
     Text is shown unchanged: brackets are not markup, and words between colons are not emoji.
     """

@@ -66,7 +66,7 @@ def hseq_iterator(
     seed: Seed = 0,
     minutes: Minutes = None,
 ) -> None:
-    """Train HSEQ's iterator on questions with gold answers. The adapter is in OUT/adapter."""
+    """Train the iterator of hseq on questions with gold answers. The trained adapter is in OUT/adapter."""
     from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
 
     if estimate:

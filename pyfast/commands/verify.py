@@ -11,7 +11,7 @@ from pyfast.commands.terminal import plain
 
 
 def verify(path: Annotated[Path, typer.Argument(help="The folder of a run or an index.")]) -> None:
-    """Check whether a run or an index is undamaged: checksums, and each answer against its journal."""
+    """Check that a run or an index is undamaged: its checksums, and for a run, each answer against the journal."""
     import pyfast
 
     verification = pyfast.verify(path)

@@ -1,1 +1,3 @@
-"""pyfast inside other frameworks. Each module needs the extra of its name. pyfast itself imports none of them."""
+"""pyfast inside other frameworks. Each module needs the extra of the same name. pyfast itself imports none of
+them.
+"""

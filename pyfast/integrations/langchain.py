@@ -56,7 +56,7 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """The documents for each query, from one search. Callbacks get each query, as from `invoke`."""
+        """Find the documents for each query, in one search. Callbacks get each query, as with `invoke`."""
         try:
             documents = self._documents(inputs, kwargs.get("k"))
         except Exception:  # Ask one after the other, so that each query raises its own error.
@@ -75,7 +75,7 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """The documents for each query, from one search in a thread. Otherwise as `batch`."""
+        """Find the documents for each query, in one search in a thread. Otherwise this is the same as `batch`."""
         try:
             documents = await asyncio.to_thread(self._documents, inputs, kwargs.get("k"))
         except Exception:
@@ -99,8 +99,8 @@ class PyfastRetriever(BaseRetriever):
 class BridgeRankCompressor(BaseDocumentCompressor):
     """Ranks the documents of any retriever with `bridge_rank`, and keeps the best.
 
-    A document that shares words with the best ones ranks higher, because it may link the facts of a multi-hop
-    question. The metadata of each document has `relevance_score`.
+    A document that shares words with the best documents ranks higher, because it may link the facts of a multi-hop
+    question. The metadata of each document gets `relevance_score`.
 
     Example:
         >>> from langchain_core.documents import Document
@@ -114,7 +114,7 @@ class BridgeRankCompressor(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None
     ) -> Sequence[Document]:
-        """The best documents, best first."""
+        """Return the best documents, best first."""
         best = best_places(query, [document.page_content for document in documents], self.top_n)
         return [
             documents[place].model_copy(

@@ -35,12 +35,12 @@ class PyfastRetriever(BaseRetriever):
 
         Args:
             index: An index of pyfast, or its folder.
-            k: How many passages, at most.
-            **options: As LlamaIndex's `BaseRetriever` takes them.
+            k: The maximum number of passages.
+            **options: Options of LlamaIndex's `BaseRetriever`.
 
         Raises:
             InputError: `k` is below 1.
-            IndexFormatError: The folder holds no index, or a damaged one.
+            IndexFormatError: The folder has no index, or the index is damaged.
         """
         self._index = index_of(index)
         self._k = at_least_one("k", k)

@@ -1,4 +1,4 @@
-"""The metadata of a passage for other frameworks, and the ranking of their texts by pyfast."""
+"""Make the metadata of a passage for other frameworks, and rank their texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def passage_metadata(index: Index, passage: Evidence) -> dict[str, Any]:
 
 
 def best_places(query: str, texts: Sequence[str], top_n: int | None) -> list[tuple[int, float]]:
-    """The places of the best texts by `bridge_rank`, best first, with their scores. `top_n` None: all texts."""
+    """Find the positions of the best texts by `bridge_rank`, best first, with their scores. If `top_n` is None,
+    rank all texts.
+    """
     scores = rerank_texts(query, texts)
     best = sorted(range(len(texts)), key=lambda place: -scores[place])[:top_n]
     return [(place, scores[place]) for place in best]

@@ -1,1 +1,1 @@
-"""Training of systems on real conversations and trajectories. Needs the extra `train`."""
+"""Train the models of systems, on conversations or on trajectories. Needs the extra `train`."""

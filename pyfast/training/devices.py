@@ -1,4 +1,4 @@
-"""Processes that train together, one for each device, started by `accelerate launch`."""
+"""Let several processes train together, one for each device. `accelerate launch` starts them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ class Devices:
         return self.rank == 0
 
     def share(self, things: Sequence[T]) -> Sequence[T]:
-        """The share of this process."""
+        """Return this process's share of a list."""
         return things[self.rank :: self.count]
 
     def either(self, here: bool) -> bool:
-        """Whether the condition is true in any process. All processes must call it."""
+        """Whether the condition is true in at least one process. All processes must call this."""
         return bool(self.total(torch.tensor([float(here)])).item())
 
     def total(self, numbers: torch.Tensor) -> torch.Tensor:
-        """The sum over all processes, the same in each."""
+        """Add up the values of all processes. Each process gets the same sum."""
         if self.count > 1:
             numbers = numbers.to(self.device)
             torch.distributed.all_reduce(numbers)
         return numbers
 
     def add_gradients(self, parameters: Iterable[torch.Tensor], value: float) -> float:
-        """Give each parameter the sum of the processes' gradients, and return the sum of their values.
+        """Give each parameter the sum of its gradients in all processes, and return the sum of the processes'
+        values.
 
-        A parameter without a gradient in any process gets none.
+        A parameter that has no gradient in any process gets none.
         """
         if self.count == 1:
             return value
@@ -60,8 +61,8 @@ ALONE = Devices()
 
 
 def open_devices() -> Devices:
-    """The devices of the processes that were started together: a GPU for each if there are GPUs, otherwise the
-    CPU.
+    """Find the device of each process that was started together with this one: a GPU if there are GPUs, otherwise
+    the CPU.
     """
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env

@@ -1,4 +1,6 @@
-"""Estimate time and memory of a training from two trials: the batch with most tokens, and a usual one."""
+"""Estimate the time and memory of a training from two trials: the batch with the most tokens, and a typical
+batch.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ class Estimate:
     tokens: int
     """The tokens of all processes, including padding"""
     longest: int
-    """Tokens of the largest batch"""
+    """The tokens of the largest batch"""
     memory: int
-    """The maximum bytes: of the GPU, or of the process if it trains on the CPU"""
+    """The maximum memory in bytes: that of the GPU, or of the process if it trains on the CPU"""
     seconds: float
 
     def __str__(self) -> str:
@@ -45,9 +47,10 @@ def estimated(
     size: Callable[[E], int],
     devices: Devices,
 ) -> Estimate:
-    """Estimate steps from trials: compute the gradients of the largest and of a middle batch, and drop them.
+    """Estimate the steps from two trials: compute the gradients of the largest batch and of a typical one, and
+    discard them.
 
-    Raises torch's error if the largest batch does not fit into memory.
+    If the largest batch does not fit into memory, torch's error is raised.
     """
     batches = sorted((batch for step in steps for batch in step), key=lambda batch: tokens_of(batch, size))
     sizes = [tokens_of(batch, size) for batch in batches]
@@ -69,7 +72,7 @@ def estimated(
 
 
 def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
-    """The tokens of a batch, with each example padded to the longest."""
+    """The number of tokens of a batch, with each example padded to the longest."""
     return len(batch) * max(map(size, batch))
 
 

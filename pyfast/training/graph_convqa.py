@@ -1,4 +1,6 @@
-"""Train graph_convqa end to end: the encoder from scratch, the LLM with LoRA (sections 4.6 and 5, table 4)."""
+"""Train graph_convqa end to end: the encoder from random weights, and the LLM with LoRA (sections 4.6 and 5, table
+4).
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,10 @@ _INERT: Mapping[str, tuple[str, object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The data and the model of a training. The `Schedule` has the length of the training."""
+    """What is trained, and on which data. The `Schedule` says how long the training takes."""
 
     graph: bool = True
-    """Whether to train with the graph. Off: train on text only, as in the paper's comparison"""
+    """Whether to train with the graph. False: train on text only, as one row of the paper's comparison"""
     passages: int = 50
     k: int = 20
     memory: Memory = "on"
@@ -68,8 +70,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One turn: its prompt, with the graph or as text, and the tokens of the answer, including the end of the
-    turn.
+    """One turn: its prompt, with the graph or as text, and the tokens of the answer.
+
+    The tokens include the one that ends the turn.
     """
 
     prompt: Framed | tuple[int, ...]
@@ -88,7 +91,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[Point, int], None] = lambda point, total: None,
 ) -> list[Point]:
-    """Train on the conversations' gold answers, or resume. Returns the curve.
+    """Train on the gold answers of conversations, or resume a training. Returns the curve.
 
     `out` gets the checkpoint and the curve. At the end, or when `stop` ends it, it also gets `model` (the LLM with
     the updates merged), `encoder.safetensors` with its JSON, and `recipe.json`. Raises the errors of `fit` and
@@ -161,7 +164,7 @@ def _digest(examples: Sequence[Example]) -> str:
 
 
 def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:
-    """The cross-entropy of only the answer's tokens (equation 8)."""
+    """Compute the cross-entropy of the answer's tokens (equation 8). The prompt's tokens do not count."""
     table = model.get_input_embeddings().weight
     if isinstance(example.prompt, Framed):
         prompt = embedded(example.prompt, table, encoder)
@@ -171,7 +174,9 @@ def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor
 
 
 def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
-    """An example for each turn with a known answer, with the system's prompt for the gold history."""
+    """Make an example for each turn with a known answer. It has the system's prompt, with the gold answers of
+    earlier turns.
+    """
     prepared = list(_prepared(turns))
     items = find_evidence_items(
         index, [query_of(history, turn.text) for turn, history in prepared], recipe.passages, recipe.k

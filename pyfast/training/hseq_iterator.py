@@ -36,26 +36,27 @@ _SUFFICIENCY = '"sufficiency": '  # the text before s_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The data and the model of a training (A.3.4, table 7). The `Schedule` has the length of the training."""
+    """What is trained, and on which data (A.3.4, table 7). The `Schedule` says how long the training takes."""
 
     settings: Settings
-    """The settings of the system that will use the iterator: window, k, steps, guidance, characters"""
+    """The settings of the system that will use the iterator, such as the width of the window and `k`"""
     max_positives: int = 4
-    """u: the maximum number of positives for a question"""
+    """The maximum number of positives for a question (u in the paper)"""
     lexical_weight: float = 0.3
-    """The weight of a positive that only shares words with the question. 0 leaves such positives out"""
+    """The weight of a positive that only shares words with the question. 0: such positives are not used"""
     verdict_weight: float = 1.0
-    """lambda: the weight of the tokens that tell whether the evidence is sufficient. 1: all tokens are equal"""
+    """The weight of the tokens that say whether the evidence is sufficient (lambda in the paper). 1: all tokens
+    count equally"""
     size: int = 512
-    """The number of steps in the mixture"""
+    """The number of examples from all sources together. An example is one step of the iterator"""
     weights: tuple[float, ...] = ()
-    """The weight of each source in the mixture. Empty: all equal"""
+    """The weight of each source, which decides how many examples it gives. Empty: all are equal"""
     lora_rank: int = 16
     lora_alpha: int = 32
     dropout: float = 0.05
 
     guidance: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The head's guidance for each question, if the settings have `guidance=head`"""
+    """The head's guidance for each question, if the setting `guidance` is `head`"""
 
     def as_json(self) -> dict[str, Any]:
         """The recipe in JSON types."""
@@ -65,7 +66,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """How the training is computed.
+    """How the training is computed, apart from what is trained.
 
     These values change results only through rounding and dropout, so a training can resume with other values.
     """
@@ -74,7 +75,8 @@ class Compute:
     """The maximum number of examples that go through the model together"""
     precision: Precision = "float32"
     checkpointing: bool = False
-    """Compute the layers' outputs again for the gradient: less memory, about a third more time"""
+    """Whether to compute the layers' outputs again for the gradient. This needs less memory and about a third more
+    time"""
 
 
 PLAIN = Compute()
@@ -82,7 +84,7 @@ PLAIN = Compute()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One step: the tokens of the prompt, and the tokens of the action with their weights."""
+    """One step of the iterator: the tokens of the prompt, and the tokens of the action with their weights."""
 
     prompt: torch.Tensor
     answer: torch.Tensor
@@ -95,7 +97,7 @@ class Example:
 
 
 Sources = Sequence[tuple[Index, Sequence[Gold]]]
-"""Indexes, each with the questions to train on"""
+"""Indexes, each with the questions on which to train"""
 
 
 def train(
@@ -110,11 +112,11 @@ def train(
     on_step: Callable[[Point, int], None] = lambda point, total: None,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Train on the questions of each source, or resume. Returns the curve.
+    """Train on the questions of each source, or resume a training. Returns the curve.
 
     With `accelerate launch`, each process trains on its share, on its own device. `out` gets the checkpoint, the
-    curve, `adapter` in peft's format and `recipe.json`. The examples are in the order of the curriculum, for any
-    `order` of the schedule. Raises the errors of `fit` and `open_model`.
+    curve, `adapter` in peft's format and `recipe.json`. The examples are always in the order of the curriculum,
+    even if the schedule has another `order`. Raises the errors of `fit` and `open_model`.
     """
     schedule = replace(schedule, order="given")
     devices = open_devices()
@@ -145,7 +147,7 @@ def train(
 def estimate(
     sources: Sources, model_folder: Path, recipe: Recipe, schedule: Schedule, compute: Compute = PLAIN
 ) -> Estimate:
-    """Estimate by trial what `train` needs on this device. Nothing is trained. Raises the errors of `train`."""
+    """Estimate by trials how much time and memory `train` needs on this device. Raises the errors of `train`."""
     schedule, devices = replace(schedule, order="given"), open_devices()
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
     batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
@@ -156,7 +158,7 @@ def estimate(
 def prepared(
     sources: Sources, model_folder: Path, recipe: Recipe, compute: Compute, seed: int, devices: Devices
 ) -> tuple[Any, list[Example]]:
-    """Return (the model with new low-rank updates, on the device; the training examples)."""
+    """Return the model with new low-rank updates, on the device, and the training examples."""
     torch.manual_seed(seed)
     model, tokenizer = open_model(model_folder, compute.precision)
     targets = mixed(
@@ -172,7 +174,7 @@ def prepared(
 
 
 def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[Target]:
-    """All target steps of the questions of one source."""
+    """Make all target steps for the questions of one source."""
     passages = candidate_passages(index, [gold.question for gold in golds], recipe.settings.prior)
     positives = [
         weak_positives(gold, passages_of_one, recipe.max_positives, recipe.lexical_weight)
@@ -183,7 +185,7 @@ def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[
 
 
 def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
-    """A step as tokens: the prompt in the model's chat template, the action, the end of the turn."""
+    """Turn a step into tokens: the prompt in the model's chat template, the action, and the end of the turn."""
     prompt, fields = target.prompt(recipe.settings)
     asked = chat_tokens(tokenizer, prompt.request(fields, temperature=0.0, seed=0).messages)
     action = target.answer(recipe.settings)
@@ -198,7 +200,7 @@ def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
 
 
 def losses_of(batch: Sequence[Example], model: Any) -> torch.Tensor:
-    """The weighted cross-entropy of each example, over only the action's tokens (A.3.2)."""
+    """Compute the weighted cross-entropy of each example, over the action's tokens alone (A.3.2)."""
     table = model.get_input_embeddings().weight
     prompts = [torch.nn.functional.embedding(it.prompt.to(table.device), table) for it in batch]
     answers = [it.answer.to(table.device) for it in batch]

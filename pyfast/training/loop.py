@@ -1,4 +1,4 @@
-"""The loop of every training: accumulation, clipping, checkpoints, resume, curve. The caller gives the loss.
+"""The loop of every training, with checkpoints from which it resumes. The caller passes a function for the loss.
 
 The random numbers of a step depend only on the seed and the step. So a resumed training ends with the same weights
 as an uninterrupted one.
@@ -27,40 +27,41 @@ from pyfast.training.estimate import Estimate, estimated
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
 _STATE = ("step", "exp_avg", "exp_avg_sq")
-"""The values that Adam stores for a parameter. Adam counts only the steps in which the parameter had a gradient"""
+"""The names of the values that Adam stores for a parameter. Adam counts only the steps in which the parameter had
+a gradient"""
 
 E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Length and learning rate of a training with Adam.
+    """The length and the learning rate of a training with Adam.
 
     The defaults come from table 4 of the graph_convqa paper.
     """
 
     epochs: int = 1
     accumulation: int = 4
-    """The number of examples in a step, in all processes together"""
+    """The number of examples for each step of the optimizer, in all processes together"""
     learning_rate: float = 5e-5
     rate: Literal["constant", "cosine"] = "constant"
-    """`cosine`: half a cosine wave leads from `learning_rate` to zero"""
+    """How the learning rate changes. `cosine`: it falls from `learning_rate` to 0, along half a cosine wave"""
     warmup: float = 0.0
-    """The share of the steps in which the rate rises to `learning_rate`"""
+    """During this share of the steps, at the beginning, the rate rises to `learning_rate`"""
     order: Literal["shuffled", "given"] = "shuffled"
-    """`shuffled`: each epoch has its own order. `given`: the order of the examples stays, for a curriculum"""
+    """`shuffled`: each epoch has its own random order. `given`: the examples keep their order, for a curriculum"""
     clip: float = 1.0
-    """The largest norm of a step's gradient"""
+    """The maximum norm of a step's gradient. A larger gradient is scaled down"""
     seed: int = 0
     save_every: int = 50
-    """The number of steps between checkpoints. The last step always has one"""
+    """The number of steps between checkpoints. There is always a checkpoint after the last step"""
 
     def steps(self, examples: int) -> int:
-        """The steps of the whole training. The last step of an epoch may have fewer examples."""
+        """The number of steps of the whole training. The last step of an epoch may have fewer examples."""
         return self.epochs * math.ceil(examples / self.accumulation)
 
     def learning_rate_of(self, step: int, total: int) -> float:
-        """The learning rate of a step of `total`, counted from 0."""
+        """The learning rate of step number `step` (from 0) of `total` steps."""
         rising = math.ceil(self.warmup * total)
         if step < rising:
             return self.learning_rate * (step + 1) / rising
@@ -71,10 +72,10 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Batches(Generic[E]):
-    """How a step's examples form batches: examples of similar size go through the model together."""
+    """How the examples of a step form batches: examples of similar size go through the model together."""
 
     size: Callable[[E], int]
-    """The function that gives the tokens of an example"""
+    """A function that returns the number of tokens of an example"""
     most: int = 1
 
     def of(self, examples: Sequence[E]) -> list[list[int]]:
@@ -87,7 +88,7 @@ class Batches(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One step on the curve; a line of curve.jsonl."""
+    """One step of the curve, which is a line of curve.jsonl."""
 
     step: int
     epoch: int
@@ -112,15 +113,16 @@ def fit(
     devices: Devices = ALONE,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Train, or resume from the folder's checkpoint. Changes `parameters` in place, and returns the curve.
+    """Train, or resume from the checkpoint in the folder. Changes `parameters` in place, and returns the curve.
 
-    - `loss(examples)` is the sum of a batch's losses.
-    - `described` is everything on which the training depends besides the schedule (data, model).
-    - `stop` is called before each step. If `stop` returns true, the training ends, and its work is kept.
+    - `loss(examples)` returns the sum of the losses of a batch.
+    - `described` says on what else the training depends, such as the data and the model.
+    - `stop` is called before each step. If it returns true, the training stops, and can be resumed.
     - `on_step` is called with each step and the number of steps.
     - Without `batches`, each example is a batch.
-    - With several `devices`, each process does its share of a step's batches. The first one writes the files and
-      calls `on_step` and `on_estimate`. `on_estimate` gets the estimate of the remaining steps, if there are any.
+    - With several `devices`, each process does its share of a step's batches. The first process writes the files
+      and calls `on_step` and `on_estimate`. `on_estimate` gets an estimate of the remaining steps, if there are
+      any.
 
     Raises `InputError` if the checkpoint belongs to another training, and `RunError` if the loss is not finite or
     the processes have different checkpoints.
@@ -190,7 +192,7 @@ def _step(
 
 
 def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]:
-    """Return (the epoch, the examples of a step)."""
+    """Return the number of the epoch, and the examples of a step."""
     epoch, place = divmod(step, math.ceil(examples / schedule.accumulation))
     if schedule.order == "given":
         order = np.arange(examples)
@@ -203,7 +205,7 @@ def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]
 def steps_of(
     examples: Sequence[E], schedule: Schedule, batches: Batches[E], first: int = 0
 ) -> list[list[list[E]]]:
-    """The batches of each step from the `first` one on."""
+    """Yield the batches of each step, from step `first` on."""
     steps = []
     for step in range(first, schedule.steps(len(examples))):
         chosen = [examples[i] for i in batch(len(examples), schedule, step)[1]]

@@ -1,4 +1,4 @@
-"""Low-rank updates of a language model's attention (LoRA, Hu et al. 2022), by peft."""
+"""Low-rank updates of a language model's weights (LoRA, Hu et al. 2022), with peft."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 from pyfast.errors import InputError, ModelNotFoundError
 
 Precision = Literal["float32", "bfloat16"]
-"""The precision of the weights that do not change. Trained weights are always in float32"""
+"""The precision of the weights that are not trained. Trained weights are always in float32"""
 TARGETS = ("q_proj", "k_proj", "v_proj")
 ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
 """The projections of attention and MLP (HSEQ, A.3.4)"""
 
 
 def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any]:
-    """Open (the model, its tokenizer) from a folder with safetensors. Raises `ModelNotFoundError`."""
+    """Open a model and its tokenizer from a folder with safetensors. Raises `ModelNotFoundError`."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
@@ -39,8 +39,8 @@ def with_lora(
 ) -> Any:
     """Add new low-rank updates to the `targets` of a model. Nothing else in it is trained.
 
-    Raises `InputError` for a model that changes (for example scales) the embedding of a token after the look-up.
-    The reason: prompts here are rows of the embedding table.
+    Raises `InputError` if the model changes the embedding of a token after the look-up, for example by a scale.
+    Prompts here are rows of the embedding table, so such a change would be missing.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -62,10 +62,10 @@ def learning(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def completion_loss(
     model: Any, prompt: torch.Tensor, completion: torch.Tensor, weights: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Mean cross-entropy of the completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
+    """Compute the mean cross-entropy of a completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
 
-    Tokens of the prompt have no loss (graph_convqa, equation 8) and no logits. With `weights` (float32[c]), the
-    result is the sum of the weighted losses, divided by c.
+    Tokens of the prompt have no loss (graph_convqa, equation 8), and their logits are not computed. With `weights`
+    (float32[c]), the result is the sum of the weighted losses, divided by c.
     """
     every = torch.ones(len(completion), device=prompt.device) if weights is None else weights
     return completion_losses(model, [prompt], [completion], [every])[0]
@@ -77,7 +77,7 @@ def completion_losses(
     completions: Sequence[torch.Tensor],
     weights: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """`completion_loss` of several examples, which go through the model together.
+    """Compute `completion_loss` for several examples, which go through the model together.
 
     Shorter examples are padded at the end. This changes nothing, because a token of a causal model sees only
     earlier tokens.
@@ -102,15 +102,15 @@ def completion_losses(
 
 
 def save_adapter(model: Any, folder: Path) -> None:
-    """Write only the updates, in peft's format. vLLM can serve them with the original model."""
+    """Write only the low-rank updates, in peft's format. vLLM can load them in addition to the original model."""
     model.save_pretrained(folder)
 
 
 def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
-    """Write a model with an adapter's updates merged, for programs that load only whole models.
+    """Merge an adapter into its model and write the result, for programs that load only whole models.
 
-    Raises `ModelNotFoundError` if there is no model or adapter, and `InputError` if they do not fit, or `out` is
-    in use.
+    Raises `ModelNotFoundError` if there is no model or adapter. Raises `InputError` if the adapter belongs to
+    another model, or `out` is in use.
     """
     from peft import PeftModel
 
@@ -128,9 +128,9 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the model with its updates merged, in the form that transformers and vLLM load.
+    """Write the model with its updates merged, in the format of transformers and vLLM.
 
-    `model` cannot be used afterwards.
+    `model` cannot be used after that.
     """
     model.merge_and_unload().save_pretrained(folder)
     tokenizer.save_pretrained(folder)

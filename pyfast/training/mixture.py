@@ -1,4 +1,6 @@
-"""The order of training steps: a mixture of data sets, short trajectories before long ones (HSEQ, A.3.4)."""
+"""Choose and order the training steps: a mixture of data sets, in which later steps of trajectories come later
+(HSEQ, A.3.4).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from pyfast.training.trajectories import Target
 
 
 def quotas(weights: Sequence[float], size: int) -> list[int]:
-    """Divide `size` in proportion to the weights. The rest goes to the largest remainders.
+    """Divide `size` into whole numbers in proportion to the weights. What is left goes to the largest remainders.
 
     Raises `InputError` if a weight is negative or none is positive.
     """
@@ -26,9 +28,8 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
     """Draw `size` steps from all sources, in the order of `curriculum`.
 
-    Each source gives its quota. Steps are drawn without repetition until all steps of the source are used, then
-    again. Raises `InputError` if a source with a weight has no step, or if the numbers of weights and sources
-    differ.
+    Each source gives its quota of steps. A step is not drawn again before all steps of its source are used. Raises
+    `InputError` if a source with a weight has no step, or if the numbers of weights and sources differ.
     """
     generator = np.random.default_rng(seed)
     chosen: list[Target] = []
@@ -48,9 +49,8 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
 def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list[Target]:
     """Order the steps by a random time for each.
 
-    The t-th step of a trajectory of T steps comes after (t - 1) / T of all steps.
-
-    So later steps of trajectories come later in the training, and short trajectories occur until the end.
+    The t-th step of a trajectory of T steps comes after the first (t - 1) / T of the training. So later steps of
+    trajectories come later in the training, and short trajectories occur until the end.
     """
     longest = max((target.t for target in chosen), default=1)
     first = np.array([(target.t - 1) / longest for target in chosen])

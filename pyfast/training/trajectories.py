@@ -1,4 +1,6 @@
-"""Training targets of the iterator: a target action for each step of algorithm 1 (HSEQ, A.2)."""
+"""Make the training targets of the iterator: the action that it should take in each step of algorithm 1 (HSEQ,
+A.2).
+"""
 
 from __future__ import annotations
 
@@ -18,30 +20,33 @@ from pyfast.training.weak_positives import Gold, Positives
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One step of a trajectory: (state_t, a_t*, s_t*)."""
+    """One step of a trajectory: the state, and the action and verdict that the iterator should learn."""
 
     question: str
-    """The question's id"""
+    """The id of the question"""
     t: int
     """The number of the step, from 1"""
     state: State
     labels: tuple[int, ...]
     sufficient: bool
     weight: float
-    """The mean weight of the picked positives. 1 if nothing is to be picked"""
+    """The mean weight of the positives to pick. 1 if there is nothing to pick"""
 
     def prompt(self, settings: Settings) -> tuple[Prompt[Action], dict[str, str]]:
-        """The prompt of this state, made by the system's functions."""
+        """Make the prompt for this state, by the system's own functions."""
         fields = prompt_fields(self.state, settings.k, settings.characters)
         return select_prompt(len(self.state.window), settings.k), fields
 
     def answer(self, settings: Settings) -> str:
-        """The expected reply."""
+        """Write the reply that the iterator should give."""
         return action_text(self.labels, self.sufficient, settings.k)
 
 
 def target(question: str, t: int, state: State, positives: Positives, k: int) -> Target:
-    """Up to `k` positives of the window, the highest weight first. Sufficient when all are picked."""
+    """Choose the action: at most `k` positives of the window, the highest weight first.
+
+    The evidence is sufficient when all positives are picked.
+    """
     places = [it.position for it in state.window]
     new = sorted((it for it in places if it in positives), key=lambda it: -positives[it])[:k]
     have = {it.position for it in state.selected} | set(new)
@@ -57,12 +62,13 @@ def trajectories(
     settings: Settings,
     head: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[Target]]:
-    """The steps of each question; empty for questions without positives.
+    """Make the steps of each question. A question without positives has none.
 
-    All questions advance together, window by window, until their positives are picked, T_max is reached, or the
-    stream ends.
+    All questions advance together, window by window. A question ends when its positives are picked, the maximum
+    number of steps is reached, or the stream ends.
 
-    With `guidance=head`, the guidance comes from the head, or from the template if the head gave none.
+    If the setting `guidance` is `head`, the guidance comes from the head, or from the template if the head gave
+    none.
     """
     limits = settings.limits()
     texts = [gold.question for gold in golds]

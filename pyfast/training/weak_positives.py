@@ -1,4 +1,4 @@
-"""The positive segments of a question, from its gold answers and documents (HSEQ, A.2)."""
+"""Find the positive segments of a question from its gold answers and gold documents (HSEQ, A.2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERDICTS = {" yes ", " no "}
 
 
 class Gold(BaseModel):
-    """A question with its gold answers, as in a line of a file."""
+    """A question with its gold answers: one line of a file."""
 
     id: str
     question: str = Field(min_length=1)
@@ -43,14 +43,15 @@ class Candidate:
 
 
 Positives = Mapping[int, float]
-"""The weight of each positive segment, by position (the set P* of HSEQ's paper).
+"""The weight of each positive segment, by its position in the corpus (the set P* of HSEQ's paper).
 
-It is 1 for a segment with an answer or of a gold document, and less for word overlap
+The weight is 1 if the segment has an answer or is from a gold document. It is less if the segment only shares
+words with the question
 """
 
 
 def read_gold(path: Path) -> list[Gold]:
-    """The questions of a file. Raises `InputError`, which names the line."""
+    """Read the questions of a file. Raises `InputError` with the line that is not valid."""
     golds: dict[str, Gold] = {}
     for place, line in read_question_records(path):
         try:
@@ -64,7 +65,7 @@ def read_gold(path: Path) -> list[Gold]:
 
 
 def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> list[list[Candidate]]:
-    """The candidate set of each question: the first `prior` passages of a search, best first."""
+    """Find the candidates of each question: the `prior` best passages of a search, best first."""
     source = index.corpus.source[index.passages]
     corpus = index.corpus
 
@@ -81,12 +82,12 @@ def weak_positives(
 ) -> Positives:
     """Find the positive segments of a question, at most `max_positives` (the set P* of HSEQ's paper, A.2).
 
-    A passage that is a whole gold document is positive. Of a longer gold document, such as a table, the passages
-    with an answer are positive. If no gold document is named, or more than five, all passages with an answer are
-    positive.
+    A passage that is a whole gold document is positive. In a longer gold document, such as a table, the passages
+    with an answer are positive. If the question names no gold document, or more than five, all passages with an
+    answer are positive.
 
-    If no passage is positive by these rules, pyfast takes the passage whose words overlap most with the question's
-    (Jaccard). It is from the gold documents, if there are any. Its weight is `lexical_weight`. With weight 0, no
+    If no passage is positive by these rules, the passage that shares the most words with the question (Jaccard) is
+    positive. If there are gold documents, it comes from them. Its weight is `lexical_weight`. If this is 0, no
     passage is positive.
     """
     candidates = list(passages)
@@ -104,14 +105,14 @@ def weak_positives(
 
 
 def words(text: str) -> str:
-    """The words in lower case, with a blank before, between and after them."""
+    """Return the words of a text in lower case, with a blank before, between and after them."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
 def holds(text: str, answers: Iterable[str], named: bool) -> bool:
-    """Whether the text contains one of the answers, as `words`.
+    """Whether the text contains one of the answers. Pass both through `words` first.
 
-    Yes and no never count. Short answers count only if `named`.
+    Yes and no never count. Short answers count only if `named` is set.
     """
     present = words(text)
     telling = (it for it in answers if it.strip() and it not in _VERDICTS)
@@ -119,6 +120,8 @@ def holds(text: str, answers: Iterable[str], named: bool) -> bool:
 
 
 def jaccard(one: str, other: str) -> float:
-    """Overlap of two texts, as `words`: shared words over all words."""
+    """Compute the overlap of two texts: the number of shared words, divided by the number of all words. Pass both
+    through `words`.
+    """
     a, b = set(one.split()), set(other.split())
     return len(a & b) / len(a | b) if a or b else 0.0
