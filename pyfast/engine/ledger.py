@@ -145,7 +145,7 @@ class Ledger(UsageTotals):
         return self.prompt_tokens + self.completion_tokens
 
     def count(self, completion: Completion, stage: Stage) -> None:
-        """Add a completion's tokens, also to its stage."""
+        """Add the tokens of a completion to the question and to its stage."""
         stage.prompt_tokens += completion.prompt_tokens
         stage.completion_tokens += completion.completion_tokens
         self.prompt_tokens += completion.prompt_tokens

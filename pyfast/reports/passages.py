@@ -42,8 +42,8 @@ class Passage:
 def index_of(run: Path) -> Index | None:
     """Open the index that a run searched, if it still exists.
 
-    The index is opened at the run's commit, if the index still has it. If the index is missing or cannot be opened,
-    the function logs a warning.
+    The index is opened at the run's commit, if it still has this commit. If the index is missing or cannot be
+    opened, the function logs a warning.
     """
     if not recorded_value(run, "places", "index"):
         return None
