@@ -35,8 +35,8 @@ class RetrievalSetting:
     ranking: Ranking = "list"
     """What orders the passages: the retriever itself, `graph_rank` or `bridge_rank`"""
     expand: bool | str = False
-    """Whether to add passages that share terms with the best passages. The name of a retriever, such as `dense`: add
-    the passages that this retriever finds nearest to the best passages. Only with `bridge_rank`
+    """Whether to add passages that share terms with the best passages. The name of a retriever, such as `dense`:
+    add the passages that this retriever finds nearest to the best passages. Only with `bridge_rank`
     """
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""
