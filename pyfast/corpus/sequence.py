@@ -344,7 +344,7 @@ class Corpus:
             return "\t".join(self._row(i))
         if level == _TABLE:
             return "\n".join(map("\t".join, self._rows(i)))
-        if self._kind[self._source[i]] == Kind.GRAPH:
+        if self._kind[self._source[i]] == _GRAPH:
             return "; ".join(f"{head} {relation} {tail}" for head, relation, tail, _ in self._facts(i))
         return self._text(i)
 

@@ -128,6 +128,14 @@ class Record:
     beside: Callable[[], bytes] | None = field(default=None, repr=False)
     """A function that reads the record's line of traces.jsonl.zst, which has evidence and trace"""
 
+    @property
+    def uris(self) -> list[str]:
+        """The uris of the evidence, in its order. They are in the record's line of answers.jsonl."""
+        try:
+            return [item["uri"] for item in orjson.loads(self.evidence_json)]
+        except (ValueError, KeyError, TypeError):
+            raise self._changed() from None
+
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
         """The evidence of the answer. It is best first if the system ranks it."""
@@ -136,7 +144,10 @@ class Record:
             items = orjson.loads(self.evidence_json) if here else self._details["evidence"]
             return tuple(map(Evidence.read, items))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"the evidence of {self.id!r} has changed since it was written") from None
+            raise self._changed() from None
+
+    def _changed(self) -> InputError:
+        return InputError(f"the evidence of {self.id!r} has changed since it was written")
 
     @cached_property
     def trace(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ def evidence(record: Record, gold: Gold) -> Values | None:
     """Compute precision and recall of the gold documents, as means over the questions that have gold documents."""
     if not gold.supporting:
         return None
-    both, picked, wanted = counts([item.uri for item in record.evidence], gold.supporting)
+    both, picked, wanted = counts(record.uris, gold.supporting)
     return {"evidence_precision": both / picked if picked else 0.0, "evidence_recall": both / wanted}
 
 
@@ -23,7 +23,7 @@ def selection(record: Record, gold: Gold) -> Values | None:
     """Compute micro precision, recall and F1 of the selected documents, by sums over all questions (HSEQ, A.2)."""
     if not gold.supporting:
         return None
-    both, picked, wanted = counts([item.uri for item in record.evidence], gold.supporting)
+    both, picked, wanted = counts(record.uris, gold.supporting)
     return {
         "selection_precision": (both, picked),
         "selection_recall": (both, wanted),

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pyfast.api.evaluating import GoldLike
-from pyfast.engine import Evidence
+from pyfast.engine import Record
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold
 from pyfast.reports.documents import Part, content_of, part_of
-from pyfast.reports.graphs import graphs_of, pools_of
-from pyfast.reports.passages import Passage, PassageFinder, as_json, index_of
+from pyfast.reports.graphs import Graph, graphs_of, pools_of
+from pyfast.reports.passages import Passage, PassageFinder, index_of
 from pyfast.reports.paths import Step, gold_paths, steps_of
 from pyfast.reports.reading import Entry, RunReader
 from pyfast.reports.scores import Scores, scores_of
+from pyfast.retrieval import Index
 from pyfast.systems.mtqa.settings import Settings
 
 PlaceOf = Callable[[Part], Any]
@@ -34,20 +35,31 @@ def details_of(
 
     `parts` is a function that says where a page finds a part of a document.
     """
-    records = [entry.record for entry in entries]
-    evidence = [[(one.segment, one.score) for one in record.evidence] for record in records]
-    steps = [steps_of(reader.system, *one) for one in zip((r.trace for r in records), evidence, strict=True)]
-    graphs: list[list[dict[str, Any]]] = [[] for _ in entries]
-    if reader.system == "n2n":
+    evidence = [[(one.segment, one.score) for one in entry.record.evidence] for entry in entries]
+    traces = [entry.record.trace for entry in entries]
+    steps = [steps_of(reader.system, *one) for one in zip(traces, evidence, strict=True)]
+    segments = finder.segments(set(chain.from_iterable(map(_named, steps))))
+    graphs: list[list[Graph]] = [[] for _ in entries]
+    if reader.system == "n2n" and finder.index is not None:
         texts = ["" if entry.question is None else entry.question.text for entry in entries]
-        graphs = graphs_of([pools_of(*one) for one in zip(steps, texts, strict=True)], finder, reader.settings)
-    return [_details(*one, reader, scores, finder, parts) for one in zip(entries, steps, graphs, strict=True)]
+        pools = [pools_of(*one) for one in zip(steps, texts, strict=True)]
+        graphs, joined = graphs_of(pools, finder.index, segments, reader.settings)
+        segments |= joined
+    return [
+        _details(*one, segments, reader, scores, finder, parts) for one in zip(entries, steps, graphs, strict=True)
+    ]
+
+
+def _named(steps: Sequence[Step]) -> list[str]:
+    """The ids of the segments that steps name."""
+    return [id for step in steps for each in step.lists for id in each.segments]
 
 
 def _details(
     entry: Entry,
     steps: Sequence[Step],
-    graphs: Sequence[dict[str, Any]],
+    graphs: Sequence[Graph],
+    segments: Mapping[str, int],
     reader: RunReader,
     scores: Scores,
     finder: PassageFinder,
@@ -56,14 +68,18 @@ def _details(
     record, system = entry.record, reader.system
     question = entry.question
     gold = scores.gold.get(record.id)
-    named = [id for step in steps for each in step.lists for id in each.segments]
     kept = [id for step in steps for each in step.lists[-1:] for id in each.segments]
-    named += [node["id"] for graph in graphs for node in graph["nodes"]]
-    passages = finder.find(named, kept, record)
+    named = dict.fromkeys([*_named(steps), *chain.from_iterable(graph["nodes"] for graph in graphs)])
+    passages = finder.find(named, kept, segments, record)
     supporting = () if gold is None else gold.supporting or ()
     finder.look_for(supporting)
-    around, spans = _documents(finder, record.evidence, supporting)
-    uri_of = {id: one.uri for id, one in passages.items()}
+    around = _documents(finder, supporting)
+    for one in record.evidence:
+        if finder.index is not None and one.segment in segments:
+            part, passages[one.segment]["span"] = part_of(finder.index.corpus, segments[one.segment])
+            passages[one.segment]["part"] = part.key
+            around.append(part)
+    uri_of = {id: passage["uri"] for id, passage in passages.items()}
     return {
         "id": record.id,
         "system": system,
@@ -72,7 +88,7 @@ def _details(
         "state": record.state,
         "answer": record.answer,
         "reason": record.reason,
-        "usage": asdict(record.usage),
+        "usage": _fields(record.usage),
         "ledger": _ledger(entry.ledger),
         "gold": _gold(gold),
         "figures": scores.figures(record.id),
@@ -80,47 +96,48 @@ def _details(
         "scores": [one.score for one in record.evidence],
         "trace": record.trace,
         "calls": [_call(call) for call in entry.calls],
-        "passages": as_json(passages, spans),
-        "documents": {part.key: parts(part) for part in around},
-        "gold_passages": _gold_passages(passages, gold),
+        "passages": passages,
+        "documents": {part.key: parts(part) for part in dict.fromkeys(around)},
+        "gold_passages": _gold_passages(passages, gold, record, segments, finder.index),
         "gold_documents": _gold_documents(finder, supporting),
         "path": [_step(step) for step in steps if step.lists],
         "graphs": graphs,
         "turns": [{"id": turn.id, "question": turn.text} for turn in reader.turns(question)],
         **({"weights": _weights(reader.settings)} if system == "mtqa" else {}),
-        "gold_paths": [asdict(one) for one in gold_paths(steps, supporting, uri_of)],
+        "gold_paths": [_fields(one) for one in gold_paths(steps, supporting, uri_of)],
     }
 
 
-def _documents(
-    finder: PassageFinder, evidence: Sequence[Evidence], supporting: Sequence[str]
-) -> tuple[list[Part], dict[str, tuple[str, list[int]]]]:
-    """The parts of documents around the evidence, and the first of each gold document.
-
-    And of each piece of evidence the key of its part, and its range there.
-    """
-    if finder.index is None:
-        return [], {}
-    corpus = finder.index.corpus
-    known = (finder.source(uri) for uri in supporting)
-    parts = [Part(source, 0) for source in known if source is not None]
-    spans = {}
-    for id, segment in finder.segments([one.segment for one in evidence]).items():
-        part, span = part_of(corpus, segment)
-        parts.append(part)
-        spans[id] = (part.key, span)
-    return list(dict.fromkeys(parts)), spans
+def _documents(finder: PassageFinder, supporting: Sequence[str]) -> list[Part]:
+    """The first part of each gold document."""
+    sources = (finder.source(uri) for uri in supporting)
+    return [Part(source, 0) for source in sources if source is not None]
 
 
-def _gold_passages(passages: Mapping[str, Passage], gold: Gold | None) -> list[str] | None:
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass with slots, as they are."""
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+def _gold_passages(
+    passages: Mapping[str, Passage],
+    gold: Gold | None,
+    record: Record,
+    segments: Mapping[str, int],
+    index: Index | None,
+) -> list[str] | None:
     """The ids of the passages with a gold sentence. None if the gold names documents only."""
     if gold is None or gold.supporting_facts is None or gold.sentence_starts is None:
         return None
     facts = set(gold.supporting_facts)
+    offsets = {one.segment: one.offsets for one in record.evidence}
+    for id in passages:
+        if id not in offsets and index is not None:
+            offsets[id] = int(index.corpus.start[segments[id]]), int(index.corpus.end[segments[id]])
     return [
         id
         for id, one in passages.items()
-        if any((one.uri, number) in facts for number in gold.sentences(one.uri, *one.offsets) or ())
+        if any((one["uri"], number) in facts for number in gold.sentences(one["uri"], *offsets[id]) or ())
     ]
 
 
@@ -172,8 +189,8 @@ def _call(call: LLMCall) -> dict[str, Any]:
     return {
         "prompt": call.prompt,
         "role": call.role,
-        "messages": None if messages is None else [asdict(message) for message in messages],
-        "completion": None if call.completion is None else asdict(call.completion),
+        "messages": None if messages is None else [_fields(message) for message in messages],
+        "completion": None if call.completion is None else _fields(call.completion),
         "error": call.error,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, Literal
@@ -11,7 +11,6 @@ import numpy as np
 
 from pyfast import ops
 from pyfast.ops.arrays import Int32, Int64, stack
-from pyfast.reports.passages import PassageFinder
 from pyfast.reports.paths import Step
 from pyfast.retrieval import Index
 from pyfast.retrieval.rerank import expand
@@ -19,6 +18,10 @@ from pyfast.retrieval.strongest_edges import segment_ids, strongest_shared_terms
 
 STRONGEST = 2
 """The number of edges of each node"""
+Graph = dict[str, Any]
+"""An evidence graph in JSON types: its `step`, the ids of its `nodes`, and its edges as `ends`, `weights` and
+`terms`
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +48,25 @@ def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
 
 
 def graphs_of(
-    asked: Sequence[Sequence[Pool]], finder: PassageFinder, settings: Mapping[str, Any]
-) -> list[list[dict[str, Any]]]:
-    """The graph of each pool of some questions: the kept nodes, and the strongest edges with their shared terms.
+    asked: Sequence[Sequence[Pool]], index: Index, segments: Mapping[str, int], settings: Mapping[str, Any]
+) -> tuple[list[list[Graph]], dict[str, int]]:
+    """Compute the graph of each pool of some questions: its nodes, and the strongest edges with their shared terms.
 
     It is the same graph that the run used for its ranking. `bridge_rank` uses a graph without the terms of the
-    question, and `graph_rank` a graph with all terms. If the index no longer exists, there are no graphs.
+    question, and `graph_rank` a graph with all terms. The nodes are first what was retrieved, then what expansion
+    joined, then the rest of what was kept. `segments` has the segments of the pools. The second result has those
+    that expansion joined, by id.
     """
-    graphs: list[list[dict[str, Any]]] = [[] for _ in asked]
-    index = finder.index
-    if index is None or settings.get("graph") is False:
-        return graphs
-    rows = _rows(index, finder, {id for pools in asked for pool in pools for id in (*pool.retrieved, *pool.kept)})
+    graphs: list[list[Graph]] = [[] for _ in asked]
+    rows = _rows(index, segments)
     owners, pools = [], []
     for number, of_question in enumerate(asked):
         for pool in of_question:
             if any(id in rows for id in pool.retrieved):
                 owners.append(number)
                 pools.append(pool)
-    if not pools:
-        return graphs
+    if not pools or settings.get("graph") is False:
+        return graphs, {}
     masked = None
     if settings.get("ranking", "bridge_rank") == "bridge_rank":
         masked = stack([index.question_terms(pool.query) for pool in pools], np.int32)
@@ -76,23 +78,18 @@ def graphs_of(
         nodes.append([id for id in dict.fromkeys([*pool.retrieved, *joined, *pool.kept]) if id in rows])
     edges = _edges(index, [[rows[id] for id in ids] for ids in nodes], masked)
     for owner, pool, ids, of_pool in zip(owners, pools, nodes, edges, strict=True):
-        kept, retrieved = (
-            {id: rank for rank, id in enumerate(some, start=1)} for some in (pool.kept, pool.retrieved)
-        )
-        shown = [{"id": id, "kept": kept.get(id), "retrieved": retrieved.get(id)} for id in ids]
-        graphs[owner].append({"step": pool.step, "query": pool.query, "nodes": shown, "edges": of_pool})
-    return graphs
+        graphs[owner].append({"step": pool.step, "nodes": ids, **of_pool})
+    new = {id: row for joined in expanded for id, row in joined.items()}
+    return graphs, dict(zip(new, index.passages[list(new.values())].tolist(), strict=True))
 
 
-def _rows(index: Index, finder: PassageFinder, ids: Iterable[str]) -> dict[str, int]:
+def _rows(index: Index, segments: Mapping[str, int]) -> dict[str, int]:
     """The rows of the forward index by segment id."""
-    segments = finder.segments(ids)
-    rows = np.searchsorted(index.passages, np.array(list(segments.values()), np.int64)).tolist()
-    return {
-        id: row
-        for (id, segment), row in zip(segments.items(), rows, strict=True)
-        if row < len(index.passages) and index.passages[row] == segment
-    }
+    places = np.array(list(segments.values()), np.int64)
+    rows = np.searchsorted(index.passages, places)
+    known = rows < len(index.passages)
+    known[known] = index.passages[rows[known]] == places[known]
+    return {id: row for id, row, there in zip(segments, rows.tolist(), known.tolist(), strict=True) if there}
 
 
 def _expanded(
@@ -111,8 +108,11 @@ def _expanded(
 
 def _edges(
     index: Index, pools: Sequence[Sequence[int]], masked: tuple[Int64, Int32] | None
-) -> list[list[dict[str, Any]]]:
-    """The strongest edges of each node of each pool, without the terms in `masked`, if there are any."""
+) -> list[dict[str, Any]]:
+    """The strongest edges of each node of each pool, without the terms in `masked`, if there are any.
+
+    `ends` has the two nodes of each edge, `weights` its weight, `terms` its strongest shared terms.
+    """
     offsets, passages = stack(pools, np.int32)
     weight: Literal["sum", "dot"] = "sum" if masked is None else "dot"
     x = index.rows(passages)
@@ -124,15 +124,18 @@ def _edges(
     once = np.sort(np.unique(low * len(passages) + high, return_index=True)[1])  # both ends may have chosen it
     low, high, pool = low[once], high[once], pool[once]
     terms = strongest_shared_terms(x, passages[low], passages[high])
-    names = {term: index.terms[term] for term in set(chain.from_iterable(terms))}
+    some = np.unique(np.fromiter(chain.from_iterable(terms), np.int32))
+    names = dict(zip(some.tolist(), index.terms.names(some), strict=True))
     hidden: list[set[int]] = [set() for _ in pools]
     if masked is not None:
         hidden = [set(masked[1][a:b].tolist()) for a, b in pairwise(masked[0].tolist())]
-    ends = np.stack([low, high], axis=1) - offsets[pool, None]
-    edges: list[list[dict[str, Any]]] = [[] for _ in pools]
-    for number, pair, value, shared in zip(
-        pool.tolist(), ends.tolist(), np.round(graph.weights[once].astype(float), 4).tolist(), terms, strict=True
-    ):
-        shown = [names[term] for term in shared if term not in hidden[number]]
-        edges[number].append({"ends": pair, "weight": value, "terms": shown})
-    return edges
+    columns = {
+        "ends": (np.stack([low, high], axis=1) - offsets[pool, None]).tolist(),
+        "weights": np.round(graph.weights[once].astype(float), 4).tolist(),
+        "terms": [
+            [names[term] for term in shared if term not in hidden[number]]
+            for number, shared in zip(pool.tolist(), terms, strict=True)
+        ],
+    }
+    places = np.searchsorted(pool, np.arange(len(pools) + 1)).tolist()
+    return [{name: values[a:b] for name, values in columns.items()} for a, b in pairwise(places)]

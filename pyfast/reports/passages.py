@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,14 @@ from pyfast.retrieval import Index
 
 EXCERPT = 160
 """The maximum number of characters shown of a passage that no step kept"""
+HELD = 1 << 15
+"""The number of passages that are kept in memory, because many questions show them"""
+Passage = dict[str, Any]
+"""A passage in JSON types: `uri`, `text`, `title` if it is not the uri, `cut` if `text` is only its beginning.
+
+A table row also has `header`, the names of its columns; `text` has a tab between two cells.
+"""
 _LOG = logging.getLogger("pyfast")
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One segment, as a page shows it."""
-
-    uri: str
-    title: str
-    text: str
-    whole: bool
-    """Whether `text` is the complete passage"""
-    header: tuple[str, ...] = ()
-    """For a table row: the names of its columns. `text` has a tab between two cells"""
-    offsets: tuple[int, int] = (-1, -1)
-    """As of `Evidence`"""
 
 
 def index_of(run: Path) -> Index | None:
@@ -68,21 +60,29 @@ class PassageFinder:
             self._order = np.argsort(ids)
             self._sorted = ids[self._order]
         self._sources: dict[str, int] = {}
+        self._passage = lru_cache(HELD)(self._read)
 
     @property
     def index(self) -> Index | None:
         """The index, if there is one."""
         return self._index
 
-    def find(self, ids: Iterable[str], whole: Iterable[str], record: Record) -> dict[str, Passage]:
-        """Find the passages with these ids. Unknown ids are left out. Passages in `whole` get their complete
-        text.
+    def find(
+        self, ids: Iterable[str], whole: Iterable[str], segments: Mapping[str, int], record: Record
+    ) -> dict[str, Passage]:
+        """Find the passages with these ids and those of the evidence. Ids that `segments` lacks are left out.
+
+        Passages in `whole` get their complete text. Several questions share the passages that are no evidence.
         """
         shown = _of_evidence(record)
         all_text = set(whole)
-        for id, segment in self.segments([*ids, *(id for id, one in shown.items() if not one.title)]).items():
-            passage = self._passage(segment, id in all_text)
-            shown[id] = replace(shown[id], title=passage.title) if id in shown else passage
+        for id in ids:
+            if id not in shown and id in segments:
+                shown[id] = self._passage(segments[id], id in all_text)
+        for one in record.evidence:
+            if one.segment in segments and "title" not in shown[one.segment]:
+                title = self._passage(segments[one.segment], True).get("title")
+                shown[one.segment] |= {"title": title} if title else {}
         return shown
 
     def look_for(self, uris: Iterable[str]) -> None:
@@ -110,49 +110,37 @@ class PassageFinder:
         places = self._order[at].tolist()
         return {id: place for id, place, known in zip(numbers, places, there.tolist(), strict=True) if known}
 
-    def _passage(self, segment: int, whole: bool) -> Passage:
+    def _read(self, segment: int, whole: bool) -> Passage:
         assert self._index is not None
         corpus = self._index.corpus
         source = int(corpus.source[segment])
         text = corpus.content(segment)
-        header = corpus.header(source) if corpus.is_table(segment) and "\t" in text else ()
+        header = corpus.header(source) if "\t" in text and corpus.is_table(segment) else ()
         shown = text if whole or header else text[:EXCERPT]
-        place = int(corpus.start[segment]), int(corpus.end[segment])
-        whole = len(shown) == len(text)
-        return Passage(corpus.uri(source), corpus.title(source), shown, whole, tuple(header), place)
+        return _passage(corpus.uri(source), corpus.title(source), shown, len(shown) == len(text), header)
 
 
 def _of_evidence(record: Record) -> dict[str, Passage]:
     """The evidence by segment id."""
     return {
-        one.segment: Passage(
+        one.segment: _passage(
             one.uri,
             str(one.metadata.get("title", "")),
             one.snippet,
             True,
             tuple(map(str, one.metadata.get("header") or ())) if "\t" in one.snippet else (),
-            one.offsets,
         )
         for one in record.evidence
         if one.segment
     }
 
 
-def as_json(
-    passages: Mapping[str, Passage], spans: Mapping[str, tuple[str, list[int]]]
-) -> dict[str, dict[str, Any]]:
-    """Write the passages in JSON types, with their places in their documents.
-
-    Fields that a passage does not have are left out.
-    """
-    return {
-        id: {
-            "uri": one.uri,
-            "text": one.text,
-            **({"title": one.title} if one.title and one.title != one.uri else {}),
-            **({} if one.whole else {"cut": True}),
-            **({"header": one.header} if one.header else {}),
-            **({"part": spans[id][0], "span": spans[id][1]} if id in spans else {}),
-        }
-        for id, one in passages.items()
-    }
+def _passage(uri: str, title: str, text: str, whole: bool, header: Sequence[str]) -> Passage:
+    passage: Passage = {"uri": uri, "text": text}
+    if title and title != uri:
+        passage["title"] = title
+    if not whole:
+        passage["cut"] = True
+    if header:
+        passage["header"] = header
+    return passage

@@ -80,19 +80,15 @@ def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | No
 
 def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, str]) -> list[GoldPath]:
     """Say where each gold document was found or lost. `uri_of` has the uris of the segments in the steps."""
-    return [_gold_path(steps, uri, uri_of) for uri in dict.fromkeys(uris)]
+    lists = [
+        (step.name, each, [uri_of.get(one) for one in each.segments]) for step in steps for each in step.lists
+    ]
+    return [_gold_path(lists, uri) for uri in dict.fromkeys(uris)]
 
 
-def _gold_path(steps: Sequence[Step], uri: str, uri_of: Mapping[str, str]) -> GoldPath:
-    lists = [(step.name, each) for step in steps for each in step.lists]
+def _gold_path(lists: Sequence[tuple[str, Listed, list[str | None]]], uri: str) -> GoldPath:
     ranks = tuple(
-        (
-            step,
-            each.name,
-            next((at for at, one in enumerate(each.segments, start=1) if uri_of.get(one) == uri), None),
-            len(each.segments),
-        )
-        for step, each in lists
+        (step, each.name, uris.index(uri) + 1 if uri in uris else None, len(uris)) for step, each, uris in lists
     )
     seen = [place for place, (_, _, rank, _) in enumerate(ranks) if rank is not None]
     if not seen:

@@ -154,27 +154,19 @@ def _strongest_edges(
 
 def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
     """For each pair of rows, find the terms that add most to the weight of the edge between them."""
-    pair, at = _entries(X, first)
-    other, at_other = _entries(X, second)
-    pair, at = np.concatenate([pair, other]), np.concatenate([at, at_other])
-    key = pair * X.shape[1] + X.indices[at]
-    order = np.argsort(key, kind="stable")
-    twin = np.flatnonzero(np.diff(key[order]) == 0)  # The term occurs in both rows.
-    one, two = order[twin], order[twin + 1]
-    pair, terms, shares = pair[one], X.indices[at[one]], X.data[at[one]] + X.data[at[two]]
+    one, two = X[first], X[second]
+    one, two = one.multiply(_ones(two)).tocsr(), two.multiply(_ones(one)).tocsr()  # the terms of both, in order
+    pair, shares = np.repeat(np.arange(len(first)), np.diff(one.indptr)), one.data + two.data
     order = np.lexsort((-shares, pair))  # stable: equal shares keep the order of the terms
     order = order[_rank(pair[order], len(first) + 1) < TERMS]
     ends = np.searchsorted(pair[order], np.arange(len(first) + 1)).tolist()
-    kept: list[int] = terms[order].tolist()
+    kept: list[int] = one.indices[order].tolist()
     return [kept[begin:end] for begin, end in pairwise(ends)]
 
 
-def _entries(X: csr_array, rows: Int32) -> tuple[Int64, Int64]:
-    """Return (position in `rows`, position among X's entries) for each entry of these rows."""
-    starts = X.indptr[rows].astype(np.int64)
-    sizes = X.indptr[rows + 1] - starts
-    before = np.cumsum(sizes) - sizes
-    return np.repeat(np.arange(len(rows)), sizes), np.repeat(starts - before, sizes) + np.arange(sizes.sum())
+def _ones(X: csr_array) -> csr_array:
+    """The matrix with 1 for each entry."""
+    return csr_array((np.ones_like(X.data), X.indices, X.indptr), X.shape)
 
 
 def _rank(groups: Int64, count: int) -> Int64:

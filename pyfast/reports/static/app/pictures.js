@@ -24,7 +24,21 @@ function hops(question) {
   ];
 }
 
-function evidenceGraph(question, graph) {
+// The nodes with their ranks, the edges with their terms.
+function unfolded(question, graph) {
+  const lists = question.path.find((step) => step.name === graph.step).lists;
+  const last = lists[0].name === "candidates" ? question.path.at(-1).lists : lists; // the answer reads the final graph
+  const ranks = (list) => new Map(list.segments.map((id, at) => [id, at + 1]));
+  const retrieved = ranks(lists[0]), kept = ranks(last.at(-1));
+  return {
+    step: graph.step,
+    nodes: graph.nodes.map((id) => ({ id, kept: kept.get(id) || null, retrieved: retrieved.get(id) || null })),
+    edges: graph.ends.map((ends, at) => ({ ends, weight: graph.weights[at], terms: graph.terms[at] })),
+  };
+}
+
+function evidenceGraph(question, folded) {
+  const graph = unfolded(question, folded);
   const size = (rank) => Math.max(46 - 2 * rank, 14);
   const nodes = graph.nodes.map((node) => ({
     id: node.id, label: nameOf(question, node.id), size: size(node.kept || node.retrieved || 20),
