@@ -50,7 +50,7 @@ def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
 def graphs_of(
     asked: Sequence[Sequence[Pool]], index: Index, segments: Mapping[str, int], settings: Mapping[str, Any]
 ) -> tuple[list[list[Graph]], dict[str, int]]:
-    """Compute the graph of each pool of some questions: its nodes, and the strongest edges with their shared terms.
+    """Compute the graph of each pool of some questions: its nodes, and the strongest edges with shared terms.
 
     It is the same graph that the run used for its ranking. `bridge_rank` uses a graph without the terms of the
     question, and `graph_rank` a graph with all terms. The nodes are first what was retrieved, then what expansion
