@@ -106,15 +106,13 @@ def create_app(
         title="pyfast",
         version=__version__,
         lifespan=running,
+        routes=[*chat.router.routes, *search.router.routes, *jobs_pages.routes],
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
         telemetry={"operation_spans": False, "exclude": lambda scope: scope["path"] in _NOT_TRACED},
     )
     app.state.service, app.state.batches, app.state.running = service, batches, running
-    app.include_router(chat.router)
-    app.include_router(search.router)
-    app.include_router(jobs_pages)
     _add_pages(app, service, bool(keys))
     for error in (ApiError, PyfastError, TimeoutError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(error, _refuse)
@@ -234,4 +232,4 @@ class _Counted:
         finally:
             if scope["type"] == "http":
                 route = scope.get("route")
-                self._count.labels(getattr(route, "path", "other"), status).inc()
+                self._count(getattr(route, "path", "other"), status).inc()

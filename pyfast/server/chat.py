@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -18,6 +18,7 @@ from pyfast.engine import Step
 from pyfast.server.completions import citations, completion, text, usage
 from pyfast.server.errors import ClientLeft, api_error
 from pyfast.server.guard import Message, Receive, Send
+from pyfast.server.routes import JsonRoute
 from pyfast.server.schemas import ChatCompletion, ChatRequest
 from pyfast.server.service import Asked, Service
 
@@ -25,7 +26,7 @@ T = TypeVar("T")
 _ALIVE_S = 15.0  # between two signs of life of a stream, for proxies that cut silent connections
 _PIECE = 1 << 16  # bytes that are given to the socket at once
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @router.post(
@@ -37,7 +38,7 @@ router = APIRouter()
 async def chat(asked: ChatRequest, request: Request) -> Response:
     """Answer the last message of a conversation, with evidence as annotations."""
     service: Service = request.app.state.service
-    id, read = f"chatcmpl-{uuid4().hex}", service.read(asked)
+    id, read = f"chatcmpl-{secrets.token_hex(16)}", service.read(asked)
     if asked.stream:
         service.queue.check()
         with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyfast import Record
+from pyfast import Evidence, Record
 from pyfast.server.errors import ApiError
 
 ABSTAINS = "The evidence has no answer."
@@ -41,23 +41,21 @@ def text(record: Record) -> str:
 
 def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
     """Write the evidence as annotations. Each one applies to the whole answer."""
-    end = len(text(record))
-    return [
-        {
-            "type": "url_citation",
-            "url_citation": {
-                "start_index": 0,
-                "end_index": end,
-                "title": title(one.uri),
-                "url": one.uri,
-                "snippet": one.snippet,
-                "offsets": one.offsets,
-                "segment": one.segment,
-                "score": one.score,
-            },
-        }
-        for one in record.evidence
-    ]
+    place = {"start_index": 0, "end_index": len(text(record))}
+    return [{"type": "url_citation", "url_citation": {**place, **passage(one, title)}} for one in record.evidence]
+
+
+def passage(one: Evidence, title: Titles) -> dict[str, Any]:
+    """Write a piece of evidence. Rows of a table have the title of their document with them."""
+    given = one.metadata.get("title")
+    return {
+        "title": given if isinstance(given, str) else title(one.uri),
+        "url": one.uri,
+        "snippet": one.snippet,
+        "offsets": one.offsets,
+        "segment": one.segment,
+        "score": one.score,
+    }
 
 
 def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:

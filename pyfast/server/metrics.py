@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from pyfast.server.limits import Queue
@@ -15,30 +18,27 @@ class Metrics:
 
     def __init__(self, queue: Queue) -> None:
         self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "pyfast_requests", "Requests that ended", ["path", "status"], registry=self._registry
-        )
-        self.questions = Counter(
-            "pyfast_questions", "Questions that ended", ["system", "state"], registry=self._registry
-        )
-        self.seconds = Histogram(
+        self.requests = self._counter("pyfast_requests", "Requests that ended", "path", "status")
+        self.questions = self._counter("pyfast_questions", "Questions that ended", "system", "state")
+        seconds = Histogram(
             "pyfast_question_seconds",
             "From a question's admission to its answer",
             ["system"],
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self.calls = Counter("pyfast_llm_calls", "LLM calls", ["system"], registry=self._registry)
-        self.tokens = Counter(
-            "pyfast_tokens",
-            "Tokens of LLM calls: prompt, cached (a part of prompt), completion",
-            ["system", "kind"],
-            registry=self._registry,
-        )
+        self.seconds: Callable[..., Histogram] = cache(seconds.labels)
+        self.calls = self._counter("pyfast_llm_calls", "LLM calls", "system")
+        kinds = "Tokens of LLM calls: prompt, cached (a part of prompt), completion"
+        self.tokens = self._counter("pyfast_tokens", kinds, "system", "kind")
         admitted = Gauge("pyfast_questions_admitted", "Questions in progress or waiting", registry=self._registry)
         admitted.set_function(lambda: queue.admitted)
         waiting = Gauge("pyfast_questions_waiting", "Questions that wait for a place", registry=self._registry)
         waiting.set_function(lambda: queue.waiting)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
+        """A function of the values of the labels. It remembers the counters, because `labels` takes long."""
+        return cache(Counter(name, meaning, labels, registry=self._registry).labels)
 
     def text(self) -> bytes:
         """The metrics in Prometheus' text format."""

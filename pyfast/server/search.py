@@ -12,10 +12,11 @@ from orjson import dumps
 from pyfast.api.reranking import rerank_texts
 from pyfast.server.chat import unless_gone
 from pyfast.server.errors import ApiError
+from pyfast.server.routes import JsonRoute
 from pyfast.server.schemas import RerankRequest, RerankResponse, RetrieveRequest, RetrieveResponse
 from pyfast.server.service import Service
 
-router = APIRouter(tags=["search"])
+router = APIRouter(tags=["search"], route_class=JsonRoute)
 
 
 @router.post("/v1/retrieve", response_model=RetrieveResponse)

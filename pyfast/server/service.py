@@ -116,7 +116,7 @@ class Service:
     async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
         """Answer a question, if the limits allow it. Raises `ApiError`, and the errors of `Engine.answer`."""
         metrics, ledger = self.metrics, Ledger()
-        with self.queue.place(), metrics.seconds.labels(asked.system).time():
+        with self.queue.place(), metrics.seconds(asked.system).time():
             async with asyncio.timeout(self.limits.seconds):
                 record = await self._engines[asked.index].answer(
                     {"id": id, "question": asked.question},
@@ -127,15 +127,15 @@ class Service:
                     ledger=ledger,
                 )
         usage = record.usage
-        metrics.questions.labels(asked.system, record.state).inc()
-        metrics.calls.labels(asked.system).inc(usage.llm_calls)
+        metrics.questions(asked.system, record.state).inc()
+        metrics.calls(asked.system).inc(usage.llm_calls)
         counts = {
             "prompt": usage.prompt_tokens,
             "cached": ledger.cached_tokens,
             "completion": usage.completion_tokens,
         }
         for kind, count in counts.items():
-            metrics.tokens.labels(asked.system, kind).inc(count)
+            metrics.tokens(asked.system, kind).inc(count)
         if record.state == "failed":
             raise failure(record)
         return Answered(record, ledger.cached_tokens)

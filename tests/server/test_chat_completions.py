@@ -137,7 +137,7 @@ async def test_an_abstention_is_an_answer(small: pyfast.Index) -> None:
         ({"n": 2}, 400, "invalid_request"),
         ({"tools": [{"type": "function"}]}, 400, "invalid_request"),
         ({"response_format": {"type": "json_object"}}, 400, "invalid_request"),
-        ({"model": "\ud800"}, 404, "model_not_found"),
+        ({"model": "\ud800"}, 400, "invalid_request"),
     ],
 )
 async def test_what_cannot_be_answered_is_told(fields: dict[str, Any], status: int, code: str) -> None:
@@ -147,6 +147,18 @@ async def test_what_cannot_be_answered_is_told(fields: dict[str, Any], status: i
         async with served.client.post(served.url + "/v1/chat/completions", data=body, headers=headers) as response:
             error = (await response.json())["error"]
     assert (response.status, error["code"]) == (status, code) and error["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("application/json; charset=utf-8", 200), ("application/x+json", 200), ("text/plain", 400), ("", 400)],
+)
+async def test_a_body_is_read_only_as_json(kind: str, status: int) -> None:
+    async with serving(None, "instant") as served:
+        body = json.dumps({"model": "direct", "messages": TITAN}).encode()
+        url, headers = served.url + "/v1/chat/completions", {"Content-Type": kind}
+        async with served.client.post(url, data=body, headers=headers) as response:
+            assert response.status == status, await response.text()
 
 
 async def test_a_question_that_fails_is_told() -> None:
