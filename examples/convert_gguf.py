@@ -27,7 +27,10 @@ def convert(gguf: Path, out: Path, dtype: str = "float32") -> None:
     aside = out.with_name(f"{out.name}.{os.getpid()}")
     try:
         model.save_pretrained(aside)
-        AutoTokenizer.from_pretrained(**source).save_pretrained(aside)
+        tokenizer = AutoTokenizer.from_pretrained(**source)
+        if config is None:  # transformers 4 takes the token that begins a turn for the one that ends it
+            tokenizer.eos_token_id = model.config.eos_token_id
+        tokenizer.save_pretrained(aside)
         aside.rename(out)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
