@@ -5,6 +5,7 @@ text. At the end, the segments are put into the order of the documents.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
@@ -26,6 +27,7 @@ from pyfast.errors import InputError
 from pyfast.ops.hseq_stream import subtree_ends
 
 _BATCH = 1 << 19  # characters: temporary arrays that stay in the cache; a longer document is a batch of its own
+_LARGE = 2 * _BATCH  # a table of this size is encoded in several pieces
 
 
 def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
@@ -56,18 +58,26 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     for batch in _batches(documents):
         try:
             hashes = hash_uris(document.uri for document in batch)
-            columns, facts = _segments(batch, buffer, length)
-            described.append(_described(batch, columns, hashes))
+            passages = np.zeros(len(batch), np.int64)
+            first, root = len(segments), segments_before
+            for piece, row in _pieces(batch):
+                columns, facts = _segments(piece, buffer, length)
+                passages += np.bincount(columns["source"], columns["passage"], len(batch)).astype(np.int64)
+                columns["source"] = columns["source"] + np.int32(documents_before)
+                columns = _placed(columns, segments_before, row, root)
+                if row == 0:
+                    top = columns
+                segments.append(schema.segments(columns, len(buffer)))
+                triples.append(facts)
+                segments_before += columns["level"].size
+            if row:  # the table's own segment, in the first piece, ends where the last one does
+                top["byte_end"][0], top["subtree_end"][0] = len(buffer), segments_before
+                segments[first] = schema.segments(top, len(buffer))
+            described.append(_described(batch, passages, hashes))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
-        parent = parents(columns["level"])
-        columns["parent"] = np.where(parent < 0, -1, parent + segments_before)
-        columns["subtree_end"] = subtree_ends(parent) + segments_before
-        columns["source"] = columns["source"] + np.int32(documents_before)
-        segments.append(schema.segments(columns, len(buffer)))
-        triples.append(facts)
         documents_before += len(batch)
-        segments_before += parent.size
+        del batch, piece  # The next document is read, and the columns are joined, without them.
     parts = (schema.join(segments), schema.join(described), schema.join(triples))
     corpus = Corpus(*parts, memoryview(buffer).toreadonly())
     if twice := _repeated(corpus.columns.hashes):
@@ -82,13 +92,47 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     batch: list[Document] = []
     size = 0
     for document in documents:
+        own = _size(document)
+        if batch and own >= _LARGE:
+            yield batch
+            batch, size = [], 0
         batch.append(document)
-        size += _size(document)
+        size += own
         if size >= _BATCH:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
+    """The documents to encode at once, and how many rows of the table were encoded before.
+
+    A large table comes in several pieces, because the arrays of all its cells would take several times its size.
+    """
+    table = batch[0]
+    if len(batch) > 1 or not isinstance(table, Table) or _size(table) < _LARGE:
+        yield batch, 0
+        return
+    step = max(_BATCH * len(table.rows) // _size(table), 1)
+    for row in range(0, len(table.rows) or 1, step):
+        yield [replace(table, rows=table.rows[row : row + step])], row
+
+
+def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
+    """The columns with `parent` and `subtree_end`. `before` is the number of segments before them.
+
+    If `row` is not 0, they continue a table. Its own segment is at `root`, and is left out here.
+    """
+    parent = parents(columns["level"])
+    before -= row > 0
+    placed = {**columns, "parent": np.where(parent < 0, -1, parent + before)}
+    placed["subtree_end"] = subtree_ends(parent) + before
+    if row:
+        placed["parent"][parent == 0] = root
+        placed["start"] += row
+        placed = {name: column[1:] for name, column in placed.items()}
+    return placed
 
 
 def _size(document: Document) -> int:
@@ -129,7 +173,9 @@ def _segments(batch: Sequence[Document], buffer: bytearray, length: int) -> tupl
     return {name: column[order] for name, column in joined.items()}, facts
 
 
-def _described(batch: Sequence[Document], columns: Columns, hashes: NDArray[np.uint64]) -> pa.RecordBatch:
+def _described(
+    batch: Sequence[Document], passages: NDArray[np.int64], hashes: NDArray[np.uint64]
+) -> pa.RecordBatch:
     tables = [document if isinstance(document, Table) else None for document in batch]
     return schema.record(
         schema.DOCUMENTS,
@@ -141,7 +187,7 @@ def _described(batch: Sequence[Document], columns: Columns, hashes: NDArray[np.u
             "header": [table.header if table else () for table in tables],
             "links": [table.links if table else () for table in tables],
             "digest": list(map(digest_of, batch)),
-            "passages": np.bincount(columns["source"], columns["passage"], len(batch)).astype(np.int64),
+            "passages": passages,
             "hash": hashes,
         },
     )
@@ -178,9 +224,12 @@ def _kind(document: Document) -> Kind:
 
 def _repeated(hashes: NDArray[np.uint64]) -> int | None:
     """The position of the first value that repeats an earlier one; 0 if there is none."""
+    ascending = np.sort(hashes)
+    if not (ascending[1:] == ascending[:-1]).any():
+        return None
     order = np.argsort(hashes, kind="stable")
     same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
-    return int(order[same + 1].min()) if same.size else None
+    return int(order[same + 1].min())
 
 
 def _surrogate(batch: Sequence[Document]) -> InputError:
@@ -188,8 +237,8 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
     for document in batch:
         try:
             hashes = hash_uris([document.uri])
-            columns, _ = _segments([document], bytearray(), LENGTH)
-            _described([document], columns, hashes)
+            _segments([document], bytearray(), LENGTH)
+            _described([document], np.zeros(1, np.int64), hashes)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
             return InputError(

@@ -235,13 +235,14 @@ class _Build:
         """Make parts from the documents that were not read yet. `room` is the maximum number of bytes of a
         part.
         """
-        document = next(self._reading, None)
-        while document is not None:
-            some = self._progress.watched(_up_to(room, chain([document], self._reading)))
+        ahead = list(islice(self._reading, 1))
+        while ahead:
+            taken = (ahead.pop() for _ in range(1))  # The document is freed when its part has its segments.
+            some = self._progress.watched(_up_to(room, chain(taken, self._reading)))
             part = make_part(some, size, analysis)
             position = self._reading.position | {"unread": [(str(it.path), it.reason) for it in self._unread]}
-            document = next(self._reading, None)
-            alone = document is None and not self.finished
+            ahead = list(islice(self._reading, 1))
+            alone = not ahead and not self.finished
             if alone:
                 _check_usable(len(part.terms), part.counts.total_length)
             self._check_uris(part)

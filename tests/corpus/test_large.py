@@ -5,6 +5,7 @@ The seconds are the processor's: other tests run at the same time.
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,3 +32,41 @@ def test_fifty_megabytes(sample: str) -> None:
     assert done.returncode == 0, done.stderr
     seconds, gigabytes = map(float, done.stdout.split())
     assert seconds < 30 and gigabytes < 2, done.stdout
+
+
+READ = """
+import sys
+from pathlib import Path
+import pyfast.retrieval.parts
+from pyfast.corpus import encode, read
+
+def status(name):
+    (kilobytes,) = (line.split()[1] for line in open("/proc/self/status") if line.startswith(name))
+    return int(kilobytes) / 1e3
+
+table, small = Path(sys.argv[1]), Path(sys.argv[2])
+encode(read([small]))  # what is imported and allocated once
+before = status("VmRSS")
+corpus = encode(read([table]))
+assert len(corpus.passages()) == int(sys.argv[3])
+print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_of_a_table(tmp_path: Path) -> None:
+    rows = 80_000
+    table, small = tmp_path / "orders.csv", tmp_path / "one.csv"
+    small.write_text("id,name\n1,order\n")
+    with table.open("w") as file:
+        file.write("id,name,city,price,amount,status,note\n")
+        for k in range(rows):
+            file.write(
+                f"{k},order{k % 9973} of{k % 7919},city{k % 4001},{k / 7:.2f},{k % 997},open,note {k % 9001} {k}\n"
+            )
+    done = subprocess.run(
+        [sys.executable, "-c", READ, table, small, str(rows)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    times = float(done.stdout) * 1e6 / table.stat().st_size
+    assert 5 < times < 20, times

@@ -143,9 +143,11 @@ def test_batches_join_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     given_documents = mixed()
     whole = encode(given_documents)
     monkeypatch.setattr(import_module("pyfast.corpus.encode"), "_BATCH", 1)
+    monkeypatch.setattr(import_module("pyfast.corpus.encode"), "_LARGE", 1)  # row by row
     parts = encode(given_documents)
-    assert decode(parts) == given_documents
-    for name in ("ids", "level", "parent", "source", "start", "end"):
+    assert decode(parts) == given_documents and parts.fingerprint() == whole.fingerprint()
+    assert parts.passages_in(range(parts.documents)) == len(parts.passages())
+    for name in ("ids", "level", "parent", "subtree_end", "source", "start", "end"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name))
     assert [parts.content(i) for i in range(len(parts))] == [whole.content(i) for i in range(len(whole))]
 

@@ -16,12 +16,17 @@ from pyfast.errors import InputError
 
 _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13
+_AT_ONCE = 1 << 20
 
 
 def read_table(uri: str, path: Path) -> Iterator[Document]:
     """Read the table in a file. Its first line is the header."""
-    text = read_text(path)
-    yield table_of(uri, path, (row for _, row in rows(path, text, dialect_of(path, text))))
+    yield table_of(uri, path, _rows(path, read_text(path)))
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[str, ...]]:
+    for _, row in rows(path, text, dialect_of(path, text)):
+        yield row
 
 
 def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
@@ -39,7 +44,7 @@ class PlainTabs(csv.excel_tab):
 def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield the line number and the fields of every line that is not empty."""
     csv.field_size_limit(sys.maxsize)
-    lines = csv.reader(io.StringIO(text, newline=""), dialect, strict=True)
+    lines = csv.reader(_lines(text), dialect, strict=True)
     while True:
         try:
             row = next(lines, None)
@@ -49,6 +54,15 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[in
             return
         if row:
             yield lines.line_num, tuple(row)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text. `io.StringIO` takes four bytes for each character, so it gets a part at a time."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _AT_ONCE) + 1 or len(text)
+        yield from io.StringIO(text[start:end], newline="")
+        start = end
 
 
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
