@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def timed(what: str, work: Callable[[], T]) -> T:
 def build(corpus: Path, out: Path, memory: int) -> None:
     """Build in a process of its own, and print its time and the peak of its memory."""
     command = [sys.executable, "-m", "pyfast", "index", str(corpus), "--out", str(out), "--memory", str(memory)]
-    began, peak = time.perf_counter(), 0
+    began, before, peak = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN), 0
     child = subprocess.Popen(command)
     while child.poll() is None:
         peak = max(peak, anonymous(child.pid))
@@ -79,7 +80,9 @@ def build(corpus: Path, out: Path, memory: int) -> None:
     if child.returncode:
         raise SystemExit(child.returncode)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    print(f"{'build':40} {time.perf_counter() - began:9.1f} s, peak {peak:,} MB, {size / 1e6:,.0f} MB on the disk")
+    took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{'build':40} {took:9.1f} s [{used:8.1f}], peak {peak:,} MB, {size / 1e6:,.0f} MB on the disk", flush=True)
 
 
 def latency(what: str, search: Callable[[list[str]], object], queries: list[str]) -> float:

@@ -31,6 +31,7 @@ SETS = ("hybridqa", "musique", "hotpotqa", "nq")
 SEED = 23
 RUN = 4
 """Sentences that stay together, because neighbours share words"""
+_WORD = re.compile(r"\w\w+")
 
 
 class Source:
@@ -54,6 +55,8 @@ class Source:
         self.passages = [corpus.content(i) for i in corpus.passages().tolist()]
         counted = Counter(word for text in self.passages for word in tokenize(text))
         self.once = {word for word, count in counted.items() if count == 1}
+        self.rare = [any(word.lower() in self.once for word in _WORD.findall(it)) for it in self.sentences]
+        """Whether a sentence has a word of `once`"""
         cuts = np.linspace(0.2, 1, 9)
         grown = growth(self.passages, [int(cut * len(self.passages)) for cut in cuts])
         self.heaps = float(np.polyfit(np.log(cuts), np.log(grown), 1)[0])
@@ -86,7 +89,9 @@ class Source:
             for k in chance.permutation(-(-len(self.sentences) // RUN)).tolist():
                 for at in range(k * RUN, min((k + 1) * RUN, len(self.sentences))):
                     sentence, words = self.sentences[at], int(self.lengths[at])
-                    yield self._with_new_words(sentence, number, chance, share) if number else sentence, words
+                    if number and self.rare[at]:
+                        sentence = self._with_new_words(sentence, number, chance, share)
+                    yield sentence, words
             number += 1
 
     def _with_new_words(self, sentence: str, number: int, chance: np.random.Generator, share: float) -> str:
@@ -94,7 +99,7 @@ class Source:
             is_new = word[0].lower() in self.once and chance.random() < share
             return f"{word[0]}{number}" if is_new else word[0]
 
-        return re.sub(r"\w\w+", new, sentence)
+        return _WORD.sub(new, sentence)
 
 
 def growth(passages: Iterable[str], cuts: list[int]) -> list[int]:

@@ -125,6 +125,7 @@ void bind_bridge_expand(py::module_& m);
 void bind_bridge_rank(py::module_& m);
 void bind_bridge_select(py::module_& m);
 void bind_cite(py::module_& m);
+void bind_count_words(py::module_& m);
 void bind_eigenvector(py::module_& m);
 void bind_evidence_graph(py::module_& m);
 void bind_fuse(py::module_& m);

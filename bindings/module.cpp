@@ -10,6 +10,7 @@ PYBIND11_MODULE(_native, m) {
     python::bind_bridge_rank(m);
     python::bind_bridge_select(m);
     python::bind_cite(m);
+    python::bind_count_words(m);
     python::bind_eigenvector(m);
     python::bind_evidence_graph(m);
     python::bind_fuse(m);

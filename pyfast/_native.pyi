@@ -91,6 +91,9 @@ def segment_ids(
     hashes: npt.NDArray[np.uint64],
     which: _Int64,
 ) -> npt.NDArray[np.uint64]: ...
+def count_words(
+    text_offsets: _Int64, bytes: _UInt8, separated: bool
+) -> tuple[_Int64, _Int32, _Int32, list[str]]: ...
 def eigenvector(
     g: _Graph, tolerance: float, max_iterations: int, threads: int
 ) -> tuple[_Float32, _Int64, _Bool]: ...  # centrality; of each pool: iterations, whether it converged

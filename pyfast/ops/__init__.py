@@ -25,6 +25,7 @@ from pyfast.ops.bridge_expand import bridge_expand
 from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
 from pyfast.ops.cite import Segments, cite, segment_ids
+from pyfast.ops.count_words import count_words
 from pyfast.ops.eigenvector import eigenvector
 from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph, shared_terms
 from pyfast.ops.fuse import fuse
@@ -50,6 +51,7 @@ __all__ = [
     "bridge_rank",
     "bridge_select",
     "cite",
+    "count_words",
     "eigenvector",
     "evidence_graph",
     "fuse",

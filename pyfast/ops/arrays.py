@@ -8,7 +8,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence, Sized
+from array import array as std_array
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import cache
 from itertools import accumulate, chain
 from typing import Any, ParamSpec, TypeAlias, TypeVar
@@ -159,6 +160,15 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
     """Join lists into one ragged array: (offsets int64[len(lists) + 1], all values)."""
     offsets = ends(lists)
     return offsets, np.fromiter(chain.from_iterable(lists), dtype, int(offsets[-1]))
+
+
+def utf8(texts: Iterable[str]) -> tuple[Int64, npt.NDArray[np.uint8]]:
+    """Texts as a ragged array in UTF-8: (offsets int64[texts + 1], uint8). A lone surrogate becomes `?`."""
+    offsets, joined = std_array("q", [0]), bytearray()
+    for text in texts:
+        joined += text.encode(errors="replace")
+        offsets.append(len(joined))
+    return np.frombuffer(offsets, np.int64), np.frombuffer(joined, np.uint8)
 
 
 def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

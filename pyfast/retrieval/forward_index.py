@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
+from pyfast import ops
 from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
 from pyfast.errors import IndexFormatError
 from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Float32, Int32, Int64
+from pyfast.ops.arrays import Float32, Int32, Int64, utf8
 from pyfast.retrieval.analysis import Analysis
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
@@ -26,6 +27,8 @@ _X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
 _TRANSPOSED = "transposed_weights"
 _AT_ONCE = 1 << 21
 """How many values are read at once"""
+_RANGES = 8
+"""How many ranges of passages are searched for at once"""
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
@@ -33,18 +36,11 @@ def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_a
     """Count the terms of texts. Returns the counts (float32, texts x terms, rows sorted) and the terms in the
     order of columns.
     """
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    analyzer = "word" if analysis.is_default else analysis.tokens
-    vectorizer = CountVectorizer(dtype=np.float32, analyzer=analyzer)
-    try:
-        matrix = vectorizer.fit_transform(texts)
-    except ValueError:  # scikit-learn raises this for an empty vocabulary.
-        matrix = np.empty((0, 0), dtype=np.float32)
-        return csr_array(matrix), []
-    counts = csr_array(matrix)
-    counts.sort_indices()
-    return counts, vectorizer.get_feature_names_out().tolist()
+    known = not analysis.is_default
+    words = (" ".join(analysis.tokens(text)) if known else text.lower() for text in texts)
+    offsets, columns, counts, terms = ops.count_words(utf8(words), separated=known)
+    shape = len(offsets) - 1, len(terms)
+    return csr_array((counts.astype(np.float32), columns, offsets), shape=shape), terms
 
 
 def stop_columns(terms: Sequence[str], stop_words: Iterable[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -112,8 +108,9 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
     weigh_rows = TfidfTransformer(sublinear_tf=True)
     frequencies = np.diff(counts.indptr).astype(np.float32) + np.float32(1)
     weigh_rows.idf_ = np.log(np.float32(passages + 1) / frequencies) + np.float32(1)
-    for first, last in pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64))):
-        entries, at = _entries(counts, first, last)
+    ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64))))
+    for first, last, entries in _entries(counts, ranges):
+        at = np.searchsorted(entries, counts.indptr)
         numbers, rows_of = np.arange(len(entries), dtype=np.int32), counts.documents[entries] - first
         place = csc_array((numbers, rows_of, at), shape=(last - first, len(terms))).tocsr()
         content = ~stop[place.indices]
@@ -136,14 +133,21 @@ def pieces(offsets: Int64) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _entries(counts: TermCounts, first: int, last: int) -> tuple[Int64, Int64]:
-    """The entries of the passages from `first` on, before `last`, and where those of each term begin."""
-    found = [np.empty(0, np.int64)]
-    for start in range(0, len(counts.documents), _AT_ONCE):
-        some = counts.documents[start : start + _AT_ONCE]
-        found.append(np.flatnonzero((some >= first) & (some < last)) + start)
-    entries = np.concatenate(found)
-    return entries, np.searchsorted(entries, counts.indptr)
+def _entries(counts: TermCounts, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, Int64]]:
+    """For each range of passages: its beginning, its end, and its entries. All counts are read once for several
+    ranges.
+    """
+    for k in range(0, len(ranges), _RANGES):
+        some = ranges[k : k + _RANGES]
+        found = [np.empty(0, np.int64)]
+        for start in range(0, len(counts.documents), _AT_ONCE):
+            documents = counts.documents[start : start + _AT_ONCE]
+            found.append(np.flatnonzero((documents >= some[0][0]) & (documents < some[-1][1])) + start)
+        entries = np.concatenate(found)
+        del found
+        documents = counts.documents[entries]
+        for first, last in some:
+            yield first, last, entries[(documents >= first) & (documents < last)]
 
 
 def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> None:

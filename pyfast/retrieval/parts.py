@@ -18,7 +18,7 @@ from pyfast.blocks import MappedFolder, map_folder, write_checksums
 from pyfast.corpus import Corpus, Document, encode
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import ArrayError, IndexFormatError
-from pyfast.ops.arrays import Int32, Int64
+from pyfast.ops.arrays import Int32, Int64, utf8
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
 from pyfast.retrieval.bm25 import check_columns, open_term_counts, save_term_counts, term_counts
@@ -45,7 +45,6 @@ from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
 from pyfast.retrieval.rendered_passages import (
     RenderedPassages,
     open_rendered,
-    render_passages,
     save_rendered,
 )
 from pyfast.retrieval.terms import Terms
@@ -153,18 +152,16 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
     corpus = encode(documents, size.length)
     places = corpus.passages()
     passages = places.tolist()
-    counted, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
+    counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
     vocabulary = {term: i for i, term in enumerate(terms)}
     rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
-    # Even without terms, the matrix has a row for each passage.
-    counts = counted if terms else csr_array(np.empty((len(passages), 0), np.float32))
     return Part(
         corpus,
         places,
         Terms.of(terms),
         term_counts(counts, terms, analysis),
         cell_terms(rows, vocabulary, analysis),
-        render_passages(passage_line(corpus, i, size.overlap) for i in passages),
+        utf8(passage_line(corpus, i, size.overlap) for i in passages),
         analysis=analysis,
     )
 

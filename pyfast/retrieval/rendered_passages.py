@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,15 +16,6 @@ FOLDER = "rendered_passages"
 """The name of the file in an index"""
 RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
 """(offsets [passages + 1], the texts in UTF-8)"""
-
-
-def render_passages(lines: Iterable[str]) -> RenderedPassages:
-    """Render the texts of all passages, one after the other."""
-    offsets, text = array("q", [0]), bytearray()
-    for line in lines:
-        text += line.encode()
-        offsets.append(len(text))
-    return np.frombuffer(offsets, np.int64), np.frombuffer(text, np.uint8)
 
 
 def save_rendered(folder: Path, rendered: RenderedPassages) -> None:

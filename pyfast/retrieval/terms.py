@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pyfast.blocks import MappedFolder
 from pyfast.errors import IndexFormatError
-from pyfast.ops.arrays import Int32, Int64, ends
+from pyfast.ops.arrays import Int32, Int64, utf8
 
 FOLDER = "terms"
 """The name of the folder in a part"""
@@ -46,8 +46,7 @@ class Terms(Sequence[str]):
     @classmethod
     def of(cls, terms: Iterable[str]) -> Terms:
         """Make `Terms` from a sorted list."""
-        encoded = [term.encode() for term in terms]
-        return cls._made(ends(encoded), np.frombuffer(b"".join(encoded), np.uint8))
+        return cls._made(*utf8(terms))
 
     @classmethod
     def _made(cls, offsets: Int64, text: npt.NDArray[np.uint8]) -> Terms:

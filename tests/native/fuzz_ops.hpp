@@ -11,6 +11,7 @@ void fuzz_bridge_expand(Input& in);
 void fuzz_bridge_rank(Input& in);
 void fuzz_bridge_select(Input& in);
 void fuzz_cite(Input& in);
+void fuzz_count_words(Input& in);
 void fuzz_eigenvector(Input& in);
 void fuzz_evidence_graph(Input& in);
 void fuzz_fuse(Input& in);

@@ -20,6 +20,7 @@ Target all[] = {
     {"bridge_rank", fuzz_bridge_rank},
     {"bridge_select", fuzz_bridge_select},
     {"cite", fuzz_cite},
+    {"count_words", fuzz_count_words},
     {"eigenvector", fuzz_eigenvector},
     {"evidence_graph", fuzz_evidence_graph},
     {"fuse", fuzz_fuse},

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuzz_input.hpp"
 #include "fuzz_ops.hpp"
 #include "pyfast/cite.hpp"
+#include "pyfast/count_words.hpp"
 #include "pyfast/narrate.hpp"
 
 namespace fuzz {
@@ -98,6 +100,35 @@ void fuzz_cite(Input& in) {
         const std::string_view json = text(texts, t);
         REQUIRE(json.starts_with('[') && json.ends_with(']'));
         REQUIRE(std::none_of(json.begin(), json.end(), [](char c) { return c >= 0 && c < ' '; }));
+    }
+}
+
+void fuzz_count_words(Input& in) {
+    Lists<std::uint8_t> texts;
+    for (std::int64_t n = in.below(6); n > 0; --n) {
+        texts.push(some_bytes(in, 30));
+    }
+    std::vector<std::uint8_t> in_words(static_cast<std::size_t>(in.below(300)));
+    std::generate(in_words.begin(), in_words.end(), [&] { return static_cast<std::uint8_t>(in.below(2)); });
+    const std::int64_t shortest = in.setting(4);
+    for (std::int64_t times = in.below(4); times > 1; --times) {
+        in.spoil(texts.offsets);
+    }
+    texts.values.shrink_to_fit();
+    const pyfast::WordCounts found = count_words(texts.view(), in_words, shortest);
+    REQUIRE(found.offsets.size() == texts.offsets.size() && well_formed(found.offsets, found.words.size()));
+    REQUIRE(well_formed(found.vocabulary.offsets, found.vocabulary.bytes.size()));
+    REQUIRE(found.counts.size() == found.words.size());
+    const auto words = std::ssize(found.vocabulary.offsets) - 1;
+    for (std::size_t w = 0; std::cmp_less(w, words); ++w) {
+        REQUIRE(characters_of(text(found.vocabulary, w)) >= std::max<std::int64_t>(shortest, 1));
+        REQUIRE(w == 0 || text(found.vocabulary, w - 1) < text(found.vocabulary, w));
+    }
+    for (std::size_t t = 0; t + 1 < found.offsets.size(); ++t) {
+        for (auto e = static_cast<std::size_t>(found.offsets[t]); std::cmp_less(e, found.offsets[t + 1]); ++e) {
+            REQUIRE(found.words[e] >= 0 && found.words[e] < words && found.counts[e] > 0);
+            REQUIRE(std::cmp_equal(e, found.offsets[t]) || found.words[e - 1] < found.words[e]);
+        }
     }
 }
 

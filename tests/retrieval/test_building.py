@@ -14,7 +14,7 @@ from test_changing import document, same
 
 import pyfast
 from pyfast.errors import InputError
-from pyfast.retrieval import BuildProgress, Index, building
+from pyfast.retrieval import BuildProgress, Index, building, forward_index
 
 BASE = [document(name, 0) for name in range(40)]
 
@@ -33,10 +33,13 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_parts")
 def test_built_part_by_part_it_is_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[BuildProgress] = []
+    at_once = forward_index._AT_ONCE
+    monkeypatch.setattr(forward_index, "_AT_ONCE", 8)  # so that weights are computed in many pieces
     built = pyfast.build_index(BASE, tmp_path / "index", memory=950, on_progress=seen.append)
     assert max(it.parts for it in seen) == 5 and any(it.merging for it in seen)
     assert len(built.parts) == 1 and parts_of(tmp_path / "index") == 0
     monkeypatch.setattr(building, "_footprint", lambda document: 1)
+    monkeypatch.setattr(forward_index, "_AT_ONCE", at_once)
     same(built, pyfast.build_index(BASE, tmp_path / "fresh"))
     pyfast.verify(tmp_path / "index")
     pyfast.add_documents(tmp_path / "index", document(90, 0))

@@ -1,0 +1,54 @@
+#include "pyfast/count_words.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "arrays.hpp"
+
+namespace pyfast::python {
+
+namespace {
+
+// By code point, whether `\w` of Python's `re` matches it.
+const std::vector<std::uint8_t>& word_characters() {
+    static const std::vector<std::uint8_t> table = [] {
+        std::vector<std::uint8_t> made(0x110000);
+        for (std::size_t code = 0; code < made.size(); ++code) {
+            made[code] = code == '_' || Py_UNICODE_ISALNUM(static_cast<Py_UCS4>(code)) ? 1 : 0;
+        }
+        return made;
+    }();
+    return table;
+}
+
+// All but the blank, and surrogates, which are no characters.
+const std::vector<std::uint8_t>& separated_characters() {
+    static const std::vector<std::uint8_t> table = [] {
+        std::vector<std::uint8_t> made(0x110000, 1);
+        made[' '] = 0;
+        std::fill(made.begin() + 0xD800, made.begin() + 0xE000, std::uint8_t{0});
+        return made;
+    }();
+    return table;
+}
+
+}  // namespace
+
+void bind_count_words(py::module_& m) {
+    m.def(
+        "count_words",
+        [](const py::array& text_offsets, const py::array& bytes, bool separated) {
+            const auto texts = ragged<std::uint8_t>(text_offsets, bytes, "texts");
+            const auto& in_words = separated ? separated_characters() : word_characters();
+            WordCounts found;
+            {
+                const py::gil_scoped_release release;
+                found = count_words(texts, in_words, separated ? 1 : 2);
+            }
+            return py::make_tuple(copy(found.offsets), copy(found.words), copy(found.counts),
+                                  list<py::str>(found.vocabulary));
+        },
+        py::arg("text_offsets"), py::arg("bytes"), py::arg("separated"));
+}
+
+}  // namespace pyfast::python

@@ -1,0 +1,27 @@
+// count_words: how often each word is in each text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pyfast/api.hpp"
+#include "pyfast/pools.hpp"
+#include "pyfast/texts.hpp"
+
+namespace pyfast {
+
+struct WordCounts {
+    Texts vocabulary;                      // the distinct words, in the order of their bytes
+    std::vector<std::int64_t> offsets{0};  // by text
+    std::vector<std::int32_t> words;       // places in the vocabulary, ascending within a text
+    std::vector<std::int32_t> counts;      // at least 1
+};
+
+// A word is a run of `shortest` or more characters c with in_words[c] != 0, as long as it can be. Characters are
+// code points in UTF-8. Those beyond `in_words`, and bytes that are no UTF-8, are in no word. O(bytes), and
+// sorting the vocabulary. Thread-safe; one thread's work. Throws Error on malformed texts.
+PYFAST_API WordCounts count_words(const Ragged<std::uint8_t>& texts, std::span<const std::uint8_t> in_words,
+                                  std::int64_t shortest);
+
+}  // namespace pyfast

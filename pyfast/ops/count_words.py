@@ -1,0 +1,50 @@
+"""count_words: how often each word is in each text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import Int32, Int64, Ragged, array, call
+
+
+def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, Int32, list[str]]:
+    r"""Count the words of texts.
+
+    A word is a run of two or more characters that `\w` matches, with the rules of Python's `re`. Words keep their
+    case.
+
+    Args:
+        texts: (offsets int64[T + 1], uint8): texts in UTF-8.
+        separated: Whether the words of the texts are already known, and separated by blanks. Then a word is a run
+            of any characters but blanks.
+
+    Returns:
+        (offsets int64[T + 1], words int32[N], counts int32[N], vocabulary). The words of text t are those from
+        `offsets[t]` to `offsets[t + 1]`, each once, as ascending places in `vocabulary`. The vocabulary is sorted.
+
+    Raises:
+        ArrayError: An array is malformed.
+
+    Example:
+        >>> from pyfast import ops
+        >>> offsets, words, counts, vocabulary = ops.count_words(([0, 12, 17], b"moon of moonTitan"))
+        >>> vocabulary, words.tolist(), counts.tolist()
+        (['Titan', 'moon', 'of'], [1, 2, 0], [2, 1, 1])
+    """
+    if not isinstance(texts, tuple) or len(texts) != 2:
+        raise ArrayError("texts: expected a pair (offsets, bytes)")
+    offsets, bytes_ = array("texts[0]", texts[0], np.int64), array("texts[1]", texts[1], np.uint8)
+    return call(_native.count_words, text_offsets=offsets, bytes=bytes_, separated=separated)
+
+
+def count_words_reference(texts: Iterable[str], separated: bool = False) -> list[Counter[str]]:
+    """The words of each text."""
+    return [
+        Counter(text.split(" ") if separated else re.findall(r"\w\w+", text)) - Counter([""]) for text in texts
+    ]

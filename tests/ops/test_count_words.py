@@ -1,0 +1,68 @@
+"""count_words against its reference, against Python's `re` for every character, and malformed input."""
+
+import re
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyfast import ops
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import utf8
+from pyfast.ops.count_words import count_words_reference
+
+some = st.text(st.sampled_from("ab_1é漢😀\u0307\0- \n") | st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def counted(texts: list[str], separated: bool) -> list[Counter[str]]:
+    offsets, words, counts, vocabulary = ops.count_words(utf8(texts), separated)
+    assert vocabulary == sorted(set(vocabulary))
+    rows = [slice(*pair) for pair in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+    assert all((np.diff(words[row]) > 0).all() for row in rows)
+    return [
+        Counter(dict(zip([vocabulary[w] for w in words[row]], counts[row].tolist(), strict=True))) for row in rows
+    ]
+
+
+@given(st.lists(some, max_size=8), st.booleans())
+def test_reference(texts: list[str], separated: bool) -> None:
+    assert counted(texts, separated) == count_words_reference(texts, separated)
+
+
+def test_many_words() -> None:
+    texts = [" ".join(f"word{k % 5000}" for k in range(first, first + 700)) for first in range(0, 20_000, 400)]
+    assert counted(texts, False) == count_words_reference(texts)
+
+
+def test_every_character() -> None:
+    text = " ".join(f"a{chr(code)}b" for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    assert ops.count_words(utf8([text]))[3] == sorted(set(re.findall(r"\w\w+", text)))
+
+
+@pytest.mark.parametrize(
+    "broken", [b"\xff", b"\xc3", b"\xe2\x82", b"\xc1\x81", b"\xed\xa0\x80", b"\xf5\x80\x80\x80"]
+)
+def test_bytes_that_are_no_text_are_in_no_word(broken: bytes) -> None:
+    text = b"moon" + broken + b"sea" + broken
+    for separated in (False, True):
+        assert ops.count_words(([0, len(text)], text), separated)[3] == ["moon", "sea"]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ([0, 9], b"moon"),
+        ([0, 3, 2, 4], b"moon"),
+        ([-1, 4], b"moon"),
+        ([], b"moon"),
+        (["moon"], b"moon"),
+        ["moon"],
+    ],
+)
+def test_malformed(texts: Any) -> None:
+    with pytest.raises(ArrayError, match="texts"):
+        ops.count_words(texts)
