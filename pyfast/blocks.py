@@ -5,6 +5,7 @@ read.
 from __future__ import annotations
 
 import io
+import mmap
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -54,8 +55,7 @@ class MappedFile:
             raise IndexFormatError(f"{path}: missing; build the index again")
         if path.stat().st_size != size:
             raise IndexFormatError(f"{path}: damaged (size); build the index again")
-        # A plain array: a slice of a `memmap` takes several times as long.
-        self._hold(np.asarray(np.memmap(path, np.uint8, "r") if size else [], np.uint8))
+        self._hold(_map(path, size) if size else np.empty(0, np.uint8))
         self._bytes, self._sums = self.data.data, sums
 
     def _hold(self, data: npt.NDArray[np.uint8]) -> None:
@@ -330,6 +330,12 @@ def map_folder(folder: Path) -> MappedFolder:
     """Map the files of a folder that this process has just written, with their checksums."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return MappedFolder(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
+
+
+def _map(path: Path, size: int) -> npt.NDArray[np.uint8]:
+    """A file as a plain array. A `numpy.memmap` takes longer to open, and to slice."""
+    with path.open("rb", buffering=0) as file:
+        return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
 
 
 def _address(array: npt.NDArray[Any]) -> int:

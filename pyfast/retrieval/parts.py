@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -52,6 +53,8 @@ from pyfast.retrieval.uris import save_uris
 
 CELLS, WEIGHTS, PASSAGES = "cells", "forward", "passages.npy"
 """The names of folders and files in a part"""
+_BLOCK = 1 << 21
+"""How many values are checked at once"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,29 +229,50 @@ def fault_of(part: Part) -> str:
     lines, text = part.rendered
     ragged: dict[str, tuple[Any, Any, int]] = {
         "bm25": (counts.indptr, counts.documents, len(passages)),
-        "cells": (np.asarray(cells.term_offsets), np.asarray(cells.term_ids), terms),
-        "cells, values": (np.asarray(cells.value_offsets), np.empty(0, np.int32), 0),
-        "lines": (np.asarray(lines), np.empty(0, np.int32), 0),
+        "cells": (cells.term_offsets, cells.term_ids, terms),
+        "cells, values": (cells.value_offsets, np.empty(0, np.int32), 0),
+        "lines": (lines, np.empty(0, np.int32), 0),
     }
     for name, matrix in zip(("X", "X transposed"), part.weights or (), strict=False):
         ragged[name] = (matrix.indptr, matrix.indices, matrix.shape[1])
-        if not np.isfinite(matrix.data).all():
+        if not all(np.isfinite(some).all() for some in _blocks(matrix.data)):
             return f"{name}: a weight is no number"
     for name, (offsets, ids, limit) in ragged.items():
-        if len(offsets) == 0 or offsets[0] or (np.diff(offsets) < 0).any():
-            return f"{name}: offsets do not ascend"
-        if len(ids) and (ids.min() < 0 or ids.max() >= limit):
-            return f"{name}: an id is out of range"
-        ascending = np.diff(ids) > 0
-        starts = offsets[1:-1]
-        ascending[starts[(starts > 0) & (starts < len(ids))] - 1] = True
-        if not name.startswith("cells") and not ascending.all():
-            return f"{name}: the ids of a list do not ascend"
-    lengths = np.bincount(counts.documents, counts.counts, len(passages)) if len(counts.documents) else 0
-    if (len(counts.counts) and counts.counts.min() < 1) or (counts.lengths != lengths).any():
+        if fault := _fault_of_lists(np.asarray(offsets), np.asarray(ids), limit, not name.startswith("cells")):
+            return f"{name}: {fault}"
+    lengths = np.zeros(len(passages))
+    for documents, times in zip(_blocks(counts.documents), _blocks(counts.counts), strict=True):
+        if times.min() < 1:
+            return "bm25: counts and lengths do not go together"
+        lengths += np.bincount(documents, times, len(passages))
+    if (counts.lengths != lengths).any():
         return "bm25: counts and lengths do not go together"
+    decoder = getincrementaldecoder("utf-8")()
     try:
-        text.tobytes().decode()
+        for some in _blocks(np.asarray(text)):
+            decoder.decode(some.tobytes())
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return "the lines are no text"
     return ""
+
+
+def _fault_of_lists(offsets: npt.NDArray[Any], ids: npt.NDArray[Any], limit: int, ascend: bool) -> str:
+    """The first inconsistency of a ragged array of ids below `limit`. `ascend`: every list must ascend."""
+    if not len(offsets) or offsets[0] or any((np.diff(some) < 0).any() for some in _blocks(offsets, 1)):
+        return "offsets do not ascend"
+    if any(some.min() < 0 or some.max() >= limit for some in _blocks(ids)):
+        return "an id is out of range"
+    if not ascend:
+        return ""
+    for first, some in zip(range(0, len(ids), _BLOCK), _blocks(ids, 1), strict=True):
+        falls = np.flatnonzero(np.diff(some) <= 0) + first + 1  # must be where lists begin
+        places = np.searchsorted(offsets, falls)
+        if (offsets[np.minimum(places, len(offsets) - 1)] != falls).any():
+            return "the ids of a list do not ascend"
+    return ""
+
+
+def _blocks(array: npt.NDArray[Any], beyond: int = 0) -> Iterator[npt.NDArray[Any]]:
+    """The array piece by piece, each with up to `beyond` items of the next one. So checks take little memory."""
+    return (array[first : first + _BLOCK + beyond] for first in range(0, len(array), _BLOCK))
