@@ -79,10 +79,10 @@ def build(corpus: Path, out: Path, memory: int) -> None:
         time.sleep(0.05)
     if child.returncode:
         raise SystemExit(child.returncode)
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"{'build':40} {took:9.1f} s [{used:8.1f}], peak {peak:,} MB, {size / 1e6:,.0f} MB on the disk", flush=True)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) // 1_000_000
+    print(f"{'build':40} {took:9.1f} s [{used:8.1f}], peak {peak:,} MB, {size:,} MB on the disk", flush=True)
 
 
 def latency(what: str, search: Callable[[list[str]], object], queries: list[str]) -> float:

@@ -63,10 +63,12 @@ def _sections(
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
     for document, origin, size in zip(documents, first.tolist(), length.tolist(), strict=True):
-        headings = headings_of(document)
-        ends = [*(heading.start for heading in headings[1:]), size]
-        rows += [(origin + h.start, origin + end, origin + h.end) for h, end in zip(headings, ends, strict=False)]
-        aside += [(origin + start, origin + end) for start, end in document.outline.aside]
+        if headings := headings_of(document):
+            ends = [*(heading.start for heading in headings[1:]), size]
+            placed = zip(headings, ends, strict=True)
+            rows += [(origin + h.start, origin + end, origin + h.end) for h, end in placed]
+        if document.outline.aside:
+            aside += [(origin + start, origin + end) for start, end in document.outline.aside]
     start, end, heading_end = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     out = np.array(aside, dtype=np.int64).reshape(-1, 2).T
     return (start, end), (np.concatenate([start, out[0]]), np.concatenate([heading_end, out[1]]))

@@ -12,7 +12,7 @@ from pyfast.corpus.sections import Heading
 
 def outline_json(outline: Outline) -> str:
     """Write an outline in its stored form. Empty if there is no outline."""
-    if outline == NO_OUTLINE:
+    if outline is NO_OUTLINE or outline == NO_OUTLINE:
         return ""
     fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}
     return json.dumps({name: value for name, value in fields.items() if value not in ((), "")}, ensure_ascii=False)
