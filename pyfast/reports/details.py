@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pyfast.evaluation.gold import Gold
 from pyfast.reports.documents import Part, content_of, part_of
 from pyfast.reports.graphs import Graph, graphs_of, pools_of
 from pyfast.reports.passages import Passage, PassageFinder, index_of
-from pyfast.reports.paths import Step, gold_paths, steps_of
+from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
 from pyfast.reports.reading import Entry, RunReader
 from pyfast.reports.scores import Scores, scores_of
 from pyfast.retrieval import Index
@@ -45,9 +46,22 @@ def details_of(
         pools = [pools_of(*one) for one in zip(steps, texts, strict=True)]
         graphs, joined = graphs_of(pools, finder.index, segments, reader.settings)
         segments |= joined
+        steps = [_with_joined(*one) for one in zip(steps, graphs, strict=True)]
     return [
         _details(*one, segments, reader, scores, finder, parts) for one in zip(entries, steps, graphs, strict=True)
     ]
+
+
+def _with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:
+    """The steps, with what expansion joined to the graph of each as a list behind the first one."""
+    nodes = {graph["step"]: graph["nodes"] for graph in graphs}
+    made = []
+    for step in steps:
+        before = set(step.lists[0].segments) if step.name in nodes else set()
+        joined = tuple(id for id in nodes.get(step.name, ()) if id not in before)
+        lists = (step.lists[0], Listed("joined by expansion", joined), *step.lists[1:]) if joined else step.lists
+        made.append(replace(step, lists=lists))
+    return made
 
 
 def _named(steps: Sequence[Step]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,9 +19,7 @@ from pyfast.retrieval.strongest_edges import segment_ids, strongest_shared_terms
 STRONGEST = 2
 """The number of edges of each node"""
 Graph = dict[str, Any]
-"""An evidence graph in JSON types: its `step`, the ids of its `nodes`, and its edges as `ends`, `weights` and
-`terms`
-"""
+"""A graph in JSON types: its `step`, the ids of its `nodes`, and its edges in flat lists, see `_edges`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,8 @@ def _edges(
 ) -> list[dict[str, Any]]:
     """The strongest edges of each node of each pool, without the terms in `masked`, if there are any.
 
-    `ends` has the two nodes of each edge, `weights` its weight, `terms` its strongest shared terms.
+    `ends` has the two nodes of each edge, `weights` its weight, and `counts` how many of the `terms` are its
+    strongest shared terms.
     """
     offsets, passages = stack(pools, np.int32)
     weight: Literal["sum", "dot"] = "sum" if masked is None else "dot"
@@ -123,19 +122,18 @@ def _edges(
     low, high = np.minimum(first, second), np.maximum(first, second)
     once = np.sort(np.unique(low * len(passages) + high, return_index=True)[1])  # both ends may have chosen it
     low, high, pool = low[once], high[once], pool[once]
-    terms = strongest_shared_terms(x, passages[low], passages[high])
-    some = np.unique(np.fromiter(chain.from_iterable(terms), np.int32))
-    names = dict(zip(some.tolist(), index.terms.names(some), strict=True))
-    hidden: list[set[int]] = [set() for _ in pools]
+    edge, terms = strongest_shared_terms(x, passages[low], passages[high])
     if masked is not None:
-        hidden = [set(masked[1][a:b].tolist()) for a, b in pairwise(masked[0].tolist())]
-    columns = {
-        "ends": (np.stack([low, high], axis=1) - offsets[pool, None]).tolist(),
-        "weights": np.round(graph.weights[once].astype(float), 4).tolist(),
-        "terms": [
-            [names[term] for term in shared if term not in hidden[number]]
-            for number, shared in zip(pool.tolist(), terms, strict=True)
-        ],
-    }
-    places = np.searchsorted(pool, np.arange(len(pools) + 1)).tolist()
-    return [{name: values[a:b] for name, values in columns.items()} for a, b in pairwise(places)]
+        hidden = np.repeat(np.arange(len(pools)), np.diff(masked[0])) * x.shape[1] + masked[1]
+        shown = ~np.isin(pool[edge] * x.shape[1] + terms, hidden)
+        edge, terms = edge[shown], terms[shown]
+    ends = (np.stack([low, high], axis=1) - offsets[pool, None]).ravel().tolist()
+    weights, names = np.round(graph.weights[once].astype(float), 4).tolist(), index.terms.names(terms)
+    counts = np.bincount(edge, minlength=len(once)).tolist()
+    edges = np.searchsorted(pool, np.arange(len(pools) + 1))
+    return [
+        {"ends": ends[2 * a : 2 * b], "weights": weights[a:b], "counts": counts[a:b], "terms": names[first:last]}
+        for (a, b), (first, last) in zip(
+            pairwise(edges.tolist()), pairwise(np.searchsorted(edge, edges).tolist()), strict=True
+        )
+    ]

@@ -61,14 +61,15 @@ Trace = Mapping[str, Any]
 def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | None]]) -> list[Step]:
     """The steps of a question, in order. The last one is the evidence of the answer: segments and their scores.
 
-    What the trace has of the whole question is the first step, `trace`.
+    What the trace has of the whole question is the first step, `trace`. For a conversation it is `turn`.
     """
+    first = "turn" if system == "graph_convqa" else "trace"
     if system in _STEPS:
         make, used = _STEPS[system]
-        whole = _step("trace", {name: value for name, value in trace.items() if name not in used}, {})
+        whole = _step(first, {name: value for name, value in trace.items() if name not in used}, {})
     else:
         make = _nested
-        whole = _step("trace", {name: value for name, value in trace.items() if not _are_steps(value)})
+        whole = _step(first, {name: value for name, value in trace.items() if not _are_steps(value)})
     named = [(segment, score) for segment, score in evidence if segment]
     segments, scores = tuple(segment for segment, _ in named), tuple(score for _, score in named)
     return [
@@ -99,7 +100,9 @@ def _gold_path(lists: Sequence[tuple[str, Listed, list[str | None]]], uri: str) 
     lost = next(place for place in range(seen[-1] + 1, len(ranks)) if lists[place][1].chosen)
     where, kept, _, _ = ranks[lost]
     had = f"rank {rank} of {size} in {name}" + ("" if where == step else f" of {step}")
-    return GoldPath(uri, ranks, f"lost in {where}: {had}, not in {kept}", False, lost)
+    first, _, best, _ = ranks[seen[0]]
+    came = "" if first == step else f"first in {first}, at rank {best}; "
+    return GoldPath(uri, ranks, f"{came}lost in {where}: {had}, not in {kept}", False, lost)
 
 
 def _ids(items: Any, key: str = "segment") -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -141,27 +141,28 @@ def _strongest_edges(
     # The sort is stable, so equal weights keep the order of the nodes.
     once = once[np.lexsort((-graph.weights[once], pool[once]))]
     once = once[_rank(pool[once], len(offsets)) < EDGES]
-    terms = strongest_shared_terms(x, passages[first[once]], passages[second[once]])
-    names = iter(index.terms.names(np.fromiter(chain.from_iterable(terms), np.int32)))
+    edge, terms = strongest_shared_terms(x, passages[first[once]], passages[second[once]])
+    names, counts = iter(index.terms.names(terms)), np.bincount(edge, minlength=len(once)).tolist()
     places = np.stack([first[once], second[once]], axis=1) - offsets[pool[once], None]
     edges = [
-        (a, b, weight, list(islice(names, len(shared))))
-        for (a, b), weight, shared in zip(places.tolist(), _rounded(graph.weights[once]), terms, strict=True)
+        (a, b, weight, list(islice(names, count)))
+        for (a, b), weight, count in zip(places.tolist(), _rounded(graph.weights[once]), counts, strict=True)
     ]
     ends = np.searchsorted(pool[once], np.arange(len(offsets))).tolist()
     return [edges[begin:end] for begin, end in pairwise(ends)]
 
 
-def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
-    """For each pair of rows, find the terms that add most to the weight of the edge between them."""
+def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> tuple[Int64, Int32]:
+    """For each pair of rows, find the terms that add most to the weight of the edge between them.
+
+    Returns (pair, term) for each of them, by pair, the strongest first.
+    """
     one, two = X[first], X[second]
     one, two = one.multiply(_ones(two)).tocsr(), two.multiply(_ones(one)).tocsr()  # the terms of both, in order
     pair, shares = np.repeat(np.arange(len(first)), np.diff(one.indptr)), one.data + two.data
     order = np.lexsort((-shares, pair))  # stable: equal shares keep the order of the terms
     order = order[_rank(pair[order], len(first) + 1) < TERMS]
-    ends = np.searchsorted(pair[order], np.arange(len(first) + 1)).tolist()
-    kept: list[int] = one.indices[order].tolist()
-    return [kept[begin:end] for begin, end in pairwise(ends)]
+    return pair[order], one.indices[order]
 
 
 def _ones(X: csr_array) -> csr_array:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,26 @@ def test_a_gold_path_agrees_with_the_lists(written: Path, runs: list[Path]) -> N
             assert path["reached"] == (rank is not None)
 
 
+def test_graphs_and_what_expansion_joined(written: Path) -> None:
+    """What was kept was retrieved or joined. The terms of an edge are in the texts of both its ends."""
+    joined = shared = 0
+    for one in details(written):
+        for graph in one["graphs"]:
+            step = next(each for each in one["path"] if each["name"] == graph["step"])
+            lists = {each["name"]: each["segments"] for each in step["lists"]}
+            retrieved, new = step["lists"][0]["segments"], lists.get("joined by expansion", [])
+            assert graph["nodes"] == [*retrieved, *new] and set(lists["kept"]) <= set(graph["nodes"])
+            joined += len(new)
+            terms = iter(graph["terms"])
+            for a, b, count in zip(graph["ends"][::2], graph["ends"][1::2], graph["counts"], strict=True):
+                both = [one["passages"][graph["nodes"][end]] for end in (a, b)]
+                for term in islice(terms, count):
+                    shared += 1
+                    assert all(each.get("cut") or term in str(each).lower() for each in both)
+            assert next(terms, None) is None and len(graph["weights"]) == len(graph["counts"])
+    assert joined and shared
+
+
 class Page(HTMLParser):
     """The tags of a page."""
 
@@ -244,17 +265,21 @@ def test_what_lost_a_gold_passage() -> None:
     """Of lists that are searched anew none loses anything; what was kept of them does."""
     steps = [
         Step("hop 1", "", (Listed("retrieved", ("a", "b")), Listed("kept", ("a",), chosen=True))),
-        Step("hop 2", "", (Listed("facts", ("c",)), Listed("documents", ("d",)), Listed("used", (), chosen=True))),
+        Step(
+            "hop 2",
+            "",
+            (Listed("facts", ("c",)), Listed("documents", ("d", "b")), Listed("used", (), chosen=True)),
+        ),
         Step("answer", "", (Listed("evidence of the answer", ("a",), chosen=True),)),
     ]
     paths = gold_paths(steps, "abce", {letter: letter for letter in "abcd"})
     assert [path.outcome for path in paths] == [
         "reached the answer, at rank 1 of 1",
-        "lost in hop 1: rank 2 of 2 in retrieved, not in kept",
+        "first in hop 1, at rank 2; lost in hop 2: rank 2 of 2 in documents, not in used",
         "lost in hop 2: rank 1 of 1 in facts, not in used",
         "no step retrieved it",
     ]
-    assert [path.lost for path in paths] == [None, 1, 4, None]
+    assert [path.lost for path in paths] == [None, 4, 4, None]
 
 
 def test_the_money_of_the_stages_is_that_of_the_run(runs: list[Path], asked: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ function goldPath(question) {
       golds.map((gold) => el("td", {}, rankView(gold, at))));
   });
   return section("What became of the gold passages",
-    el("ul", { class: "golds" }, golds.map((gold) => el("li", {}, badge(gold.reached ? "reached" : "lost"), " ",
+    el("ul", { class: "golds" }, golds.map((gold) => el("li", {}, gold.reached ? badge("reached") : badge("lost", gold.lost === null ? "not found" : "lost"), " ",
       el("strong", {}, foreign(titleOf(gold.uri))), ": ", foreign(gold.outcome),
       goldDocument(question, gold.uri)))),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Gold passages at each step" }, el("table", { class: "ranks" },

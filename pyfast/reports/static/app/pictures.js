@@ -30,10 +30,11 @@ function unfolded(question, graph) {
   const last = lists[0].name === "candidates" ? question.path.at(-1).lists : lists; // the answer reads the final graph
   const ranks = (list) => new Map(list.segments.map((id, at) => [id, at + 1]));
   const retrieved = ranks(lists[0]), kept = ranks(last.at(-1));
+  let done = 0;
   return {
     step: graph.step,
     nodes: graph.nodes.map((id) => ({ id, kept: kept.get(id) || null, retrieved: retrieved.get(id) || null })),
-    edges: graph.ends.map((ends, at) => ({ ends, weight: graph.weights[at], terms: graph.terms[at] })),
+    edges: graph.weights.map((weight, at) => ({ weight, ends: graph.ends.slice(2 * at, 2 * at + 2), terms: graph.terms.slice(done, (done += graph.counts[at])) })),
   };
 }
 
