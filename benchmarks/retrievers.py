@@ -117,7 +117,7 @@ def late(index: Index) -> Peer:
         for question, some in zip(questions, (pool.passages.tolist() for pool in candidates), strict=True):
             one = tokenizer.encode(question)
             given = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
-            (hidden,) = session.run(None, {name: np.array([given[name]], np.int64) for name in names})
+            hidden, *_ = session.run(None, {name: np.array([given[name]], np.int64) for name in names})
             query = torch.nn.functional.normalize(torch.from_numpy(hidden[0, :, : vectors.shape[1]]), dim=1)
             packed = torch.cat([passages[u] for u in some])
             best = (query @ packed.T).split([len(passages[u]) for u in some], dim=1)
