@@ -17,6 +17,7 @@ from pyfast.api.blocking import run_blocking
 from pyfast.api.configured import configure
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
+from pyfast.distributed import cluster_of
 from pyfast.engine import (
     Budget,
     Event,
@@ -207,17 +208,14 @@ def answer(
         "max_failures": max_failures,
         "restart": restart,
     }
-    if ray is None:
-        if workers is not None or worker_resources:
-            raise InputError("workers and worker_resources go with ray")
+    cluster = cluster_of(ray, workers, worker_resources)
+    if cluster is None:
         job, used = job_of(questions, **given, **of_run)
         return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
     if on_step is not None:
         raise InputError("on_step: not with ray: the steps are in other processes")
     from pyfast.api.distributing import answer_by_workers
-    from pyfast.distributed import Cluster
 
-    cluster = Cluster(ray, workers, worker_resources or {})
     return answer_by_workers(questions, given, of_run, cluster, on_event, stop or threading.Event())
 
 

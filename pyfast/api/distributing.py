@@ -1,10 +1,10 @@
-"""`pyfast.answer` with the argument `ray`: the workers of a cluster answer the questions."""
+"""Runs by the workers of a cluster: questions that `pyfast.answer` got, and chunks of a knowledge graph."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,22 +14,21 @@ from typing import Any
 from pyfast.api.answering import ManyQuestions, begin, carry_out, job_of
 from pyfast.api.blocking import blocking_loop, run_blocking
 from pyfast.api.indexing import open_index
-from pyfast.api.models import OpenedModels
+from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
 from pyfast.distributed import Cluster, work_on_blocks
 from pyfast.distributed.blocks import QUESTIONS
-from pyfast.engine import Configuration, Job, OnEvent, Summary, questions_in, read_prompts
+from pyfast.engine import Configuration, Job, OnEvent, Summary, questions_from, questions_in, read_prompts
 from pyfast.errors import InputError
-from pyfast.extras import explained
 from pyfast.llm import by_role
 from pyfast.retrieval import Index
 from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
 
+Opens = Callable[[], tuple[Job, OpenedModels]]
 _OF_RUN = ("run_tokens", "run_seconds")
 """Limits of the run. The process that starts the workers checks them itself"""
 
 
-@explained()
 def answer_by_workers(
     questions: ManyQuestions,
     given: Mapping[str, Any],
@@ -50,10 +49,7 @@ def answer_by_workers(
 
     Raises:
         InputError: An argument is not valid, or cannot be sent to another process.
-        MissingPackageError: Ray is not installed.
     """
-    import ray  # noqa: F401
-
     if of_run["run"] is None:
         raise InputError("ray needs the folder of a run, on a file system that all machines share")
     handed = _handed(given)
@@ -61,19 +57,60 @@ def answer_by_workers(
     if job.settings.get("shared_updates"):
         raise InputError("shared_updates: not with ray: workers do not see what the others learn")
     assert job.folder is not None
-    opens = partial(Answering, str(job.folder.resolve()), handed)
-    session = work_on_blocks(job, opens, cluster, on_event, stop)
+    return run_by_workers(job, partial(_joined, str(job.folder.resolve()), handed), cluster, on_event, stop)
+
+
+def extract_by_workers(
+    job: Job,
+    llm: GivenLLM,
+    llm_options: Mapping[str, Any] | None,
+    cluster: Cluster,
+    on_event: OnEvent,
+    stop: threading.Event,
+) -> Run:
+    """Carry out the job of an extraction by the workers of a cluster, or resume it.
+
+    `llm` and `llm_options` are the arguments of `build_knowledge`; the others are as in `answer_by_workers`.
+
+    Raises `InputError` if the LLM cannot be handed to another process.
+    """
+    _check_named(llm)
+    limits = job.budget.model_copy(update=dict.fromkeys(_OF_RUN))
+    bare = replace(job, llm={}, questions=questions_from(["-"]), budget=limits, failures=None)
+    return run_by_workers(job, partial(_with_llm, bare, llm, llm_options), cluster, on_event, stop)
+
+
+def run_by_workers(job: Job, opens: Opens, cluster: Cluster, on_event: OnEvent, stop: threading.Event) -> Run:
+    """Carry out a job whose workers open their own with `opens`."""
+    session = work_on_blocks(job, partial(Answering, opens), cluster, on_event, stop)
     return Run.finished(job.folder, job.questions.count, session, [])
+
+
+def _joined(run: str, given: Mapping[str, Any]) -> tuple[Job, OpenedModels]:
+    """The job of `answer` in a worker."""
+    index = None if given["index"] is None else open_index(*given["index"])
+    return job_of(["-"], **{**given, "index": index}, run=run, joins=True)
+
+
+def _with_llm(job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None) -> tuple[Job, OpenedModels]:
+    """The job of an extraction in a worker."""
+    used = opened(llm, llm_options)
+    return replace(job, llm=used.full()), used
+
+
+def _check_named(given: GivenLLM) -> None:
+    """Raise `InputError` for an LLM that another process cannot open."""
+    for role, llm in by_role(given).items():  # type: ignore[arg-type]
+        if not isinstance(llm, str):
+            raise InputError(f"llm {role}: with ray, give the text that names it: each worker opens its own")
+        if llm.startswith("batch:"):
+            raise InputError("batch: not with ray: one process collects the calls of a run")
 
 
 def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments as they travel: texts and numbers. Raises `InputError` for one that cannot."""
     handed = dict(given)
-    for role, llm in by_role(given["llm"]).items():
-        if not isinstance(llm, str):
-            raise InputError(f"llm {role}: with ray, give the text that names it: each worker opens its own")
-        if llm.startswith("batch:"):
-            raise InputError("batch: not with ray: one process collects the calls of a run")
+    _check_named(given["llm"])
     if not isinstance(given["system"], str):
         raise InputError("system: with ray, give its name or MODULE:NAME: each worker loads its own")
     index = given["index"]
@@ -91,20 +128,16 @@ def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Answering:
-    """A worker of a run of `answer`. It answers one block of questions after the other."""
+    """A worker of a run. It answers one block of questions after the other."""
 
-    run: str
-    given: Mapping[str, Any]
+    opens: Opens
     job: Job | None = None
     models: OpenedModels | None = None
 
     def start(self) -> Configuration:
         """Open the index and the system of the run, and load its models."""
         if self.job is None or self.models is None:
-            given = dict(self.given)
-            if given["index"] is not None:
-                given["index"] = open_index(*given["index"])
-            self.job, used = job_of(["-"], **given, run=self.run, joins=True)
+            self.job, used = self.opens()
             self.models = OpenedModels(used.by_role, frozenset(used.by_role))
         run_blocking(_loaded(self.models))
         return self.job.describe()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyfast.corpus.readers import DocumentSource
 from pyfast.corpus.readers import sources_of as files_of
 from pyfast.corpus.text_splitting import LENGTH
 from pyfast.corpus.wide_tables import COLUMNS
+from pyfast.distributed import cluster_of, connected, spread
 from pyfast.engine import recorded_value
 from pyfast.errors import InputError
 from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
@@ -44,6 +46,9 @@ def build_index(
     on_unread: Callable[[Unread], None] | None = None,
     memory: int = MEMORY,
     on_progress: Callable[[BuildProgress], object] | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
+    worker_resources: Mapping[str, float] | None = None,
 ) -> Index:
     """Build an index of documents in a folder, and open it.
 
@@ -80,6 +85,10 @@ def build_index(
             arguments. It then continues after the finished parts, and does not read their files again. If a file
             has changed in the meantime, this file and all files after it are read again.
         on_progress: A function that is called with the progress from time to time, and after each part.
+        ray: Encode the passages (`vectors`) by workers of a Ray cluster, as in `pyfast.answer`. Each worker loads
+            the models that `vectors` names. `out` can be a folder of this machine alone.
+        workers: How many workers; None: as many as the cluster has room for.
+        worker_resources: What each worker needs, as in `pyfast.answer`.
 
     Returns:
         The index.
@@ -87,7 +96,8 @@ def build_index(
     Raises:
         InputError: A source does not exist, `out` exists already, the documents have no passages, or a number is
             out of range.
-        ModelNotFoundError: A model for the vectors is not on this machine.
+        ModelNotFoundError: A model for the vectors is not on this machine, or not on a worker's.
+        RunError: A block of passages has cost several workers.
 
     Example:
         >>> import pyfast
@@ -99,8 +109,11 @@ def build_index(
     size = PassageSize(passage_length, passage_overlap)
     analysis = Analysis(tokenizer, stemmer, stop_words)
     encoders = [vectors] if isinstance(vectors, str) else vectors
-    with sources_of(documents, readers, columns, strict, on_unread) as (sources, unread):
-        return build(sources, Path(out), overwrite, size, encoders, analysis, memory, unread, on_progress)
+    cluster = cluster_of(ray, workers, worker_resources)
+    with contextlib.ExitStack() as held:
+        sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread))
+        encodes = map if cluster is None else partial(spread, held.enter_context(connected(cluster)))
+        return build(sources, Path(out), overwrite, size, encoders, analysis, memory, unread, on_progress, encodes)
 
 
 def open_index(

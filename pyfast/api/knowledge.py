@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.api.answering import MINUTES, allowed_failures, at_least_one, at_once, begin, carry_out, not_negative
+from pyfast.api.distributing import extract_by_workers
 from pyfast.api.indexing import index_of
 from pyfast.api.models import GivenLLM, opened
+from pyfast.distributed import cluster_of
 from pyfast.engine import Budget, Job, OnEvent
 from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.events import ignore
-from pyfast.engine.run_folder import ANSWERS, is_running
+from pyfast.engine.run_folder import ANSWERS, BLOCKS, is_running
 from pyfast.errors import InputError, RunError
 from pyfast.knowledge import Knowledge, export_graph, merge_learned
 from pyfast.knowledge import build_knowledge as build
@@ -51,6 +53,9 @@ def build_knowledge(
     retry_failed: bool = False,
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
+    worker_resources: Mapping[str, float] | None = None,
 ) -> Knowledge:
     """Extract a knowledge graph from the documents of an index, or resume an extraction that was stopped.
 
@@ -79,6 +84,10 @@ def build_knowledge(
             thread.
         stop: After you set this event, no new chunk starts, and `RunError` is raised. Call the function again with
             the same arguments to resume the extraction.
+        ray: Let the chunks be read by workers of a Ray cluster, as in `pyfast.answer`. The index is in a
+            folder that all machines share. Give the model as text.
+        workers: How many workers; None: as many as the cluster has room for.
+        worker_resources: What each worker needs, as in `pyfast.answer`.
 
     Returns:
         The graph. `len(graph)` is the number of triples.
@@ -94,6 +103,7 @@ def build_knowledge(
         >>> graph = pyfast.build_knowledge("IDX", "openai:qwen3-8b@http://127.0.0.1:8000")
         >>> print(len(graph), "triples of", len(graph.entities), "entities")
     """
+    cluster = cluster_of(ray, workers, worker_resources)
     used = None if llm is None else opened(llm, llm_options)
     if used is not None:
         check_roles("the extraction", (EXTRACT_GRAPH.role,), used.by_role)
@@ -108,9 +118,18 @@ def build_knowledge(
 
     def run_job(job: Job) -> None:
         assert used is not None and job.folder is not None
+        if cluster is None and (job.folder / BLOCKS).exists():
+            raise InputError(
+                f"{job.folder}: workers of a cluster have started this extraction: resume it with ray"
+                " (--ray local)"
+            )
         job = replace(job, outage_seconds=60 * not_negative("outage", outage))
         begin(job)
-        run = carry_out(job, used, on_event=on_event, stop=stop)
+        if cluster is None:
+            run = carry_out(job, used, on_event=on_event, stop=stop)
+        else:
+            assert llm is not None
+            run = extract_by_workers(job, llm, llm_options, cluster, on_event, stop or threading.Event())
         status, session = run.status, run.session
         if status.ended < status.questions:
             raise RunError(f"{job.folder}: stopped with {status.questions - status.ended} chunks left")

@@ -19,6 +19,7 @@ from pyfast.commands.running import (
     LlmOption,
     MaxFailures,
     Outage,
+    Ray,
     RerankName,
     Restart,
     RetrieverName,
@@ -29,7 +30,10 @@ from pyfast.commands.running import (
     Sync,
     SystemName,
     Temperature,
+    WorkerResources,
+    Workers,
     models,
+    resources,
     tell,
     watched,
 )
@@ -100,20 +104,9 @@ def answer(
             help="Fail a question if the LLM gives no usable reply.",
         ),
     ] = False,
-    ray: Annotated[
-        str | None,
-        typer.Option(help="Answer by workers of a Ray cluster: local, auto, or its address HOST:PORT."),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="With --ray: the number of workers; by default as many as the cluster has room for."
-        ),
-    ] = None,
-    worker_resources: Annotated[
-        list[str] | None,
-        typer.Option(help="With --ray: what each worker needs, such as GPU=1; repeatable."),
-    ] = None,
+    ray: Ray = None,
+    workers: Workers = None,
+    worker_resources: WorkerResources = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Answer nothing: estimate LLM calls, tokens and price.")
     ] = False,
@@ -180,7 +173,7 @@ def answer(
             stop=stop,
             ray=ray,
             workers=workers,
-            worker_resources=values(pairs("--worker-resources", worker_resources)) or None,
+            worker_resources=resources(worker_resources),
         ),
     )
     tell(done)

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import Concurrency, LlmOption, Outage, Sample, models, watched
+from pyfast.commands.running import (
+    Concurrency,
+    LlmOption,
+    Outage,
+    Ray,
+    Sample,
+    WorkerResources,
+    Workers,
+    models,
+    resources,
+    watched,
+)
 from pyfast.commands.terminal import console, pairs, plain, values
 
 if TYPE_CHECKING:
@@ -29,6 +40,9 @@ def experiment(
     prices: Annotated[Path | None, typer.Option(help="A price list, for costs in money.")] = None,
     concurrency: Concurrency = None,
     outage: Outage = 30.0,
+    ray: Ray = None,
+    workers: Workers = None,
+    worker_resources: WorkerResources = None,
     compare: Annotated[bool, typer.Option("--compare", help="Compare each row with one of them.")] = False,
     baseline: Annotated[
         str | None, typer.Option(help="With --compare: the row to compare with; by default the first.")
@@ -63,6 +77,9 @@ def experiment(
             outage=outage,
             on_event=on_event,
             stop=stop,
+            ray=ray,
+            workers=workers,
+            worker_resources=resources(worker_resources),
         ),
     )
     print((out / "tables.md").read_text(encoding="utf-8"))

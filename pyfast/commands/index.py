@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pyfast.commands.running import Ray, WorkerResources, Workers, resources
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
 
@@ -58,6 +59,9 @@ def index(
     memory: Annotated[
         int, typer.Option(help="MB of memory to take; a larger corpus is indexed part by part.")
     ] = 2000,
+    ray: Ray = None,
+    workers: Workers = None,
+    worker_resources: WorkerResources = None,
 ) -> None:
     """Build the index of a corpus. Unreadable files are listed at the end, with the reason.
 
@@ -82,6 +86,9 @@ def index(
             on_unread=on_unread,
             memory=memory,
             on_progress=on_progress,
+            ray=ray,
+            workers=workers,
+            worker_resources=resources(worker_resources),
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
 

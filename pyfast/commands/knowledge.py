@@ -14,9 +14,13 @@ from pyfast.commands.running import (
     LlmOption,
     MaxFailures,
     Outage,
+    Ray,
     Restart,
     RetryFailed,
+    WorkerResources,
+    Workers,
     models,
+    resources,
     watched,
 )
 from pyfast.commands.terminal import pairs, plain, values
@@ -59,6 +63,9 @@ def build(
     outage: Outage = 30.0,
     restart: Restart = False,
     retry_failed: RetryFailed = False,
+    ray: Ray = None,
+    workers: Workers = None,
+    worker_resources: WorkerResources = None,
 ) -> None:
     """Extract a knowledge graph from the documents of an index. The same command resumes an extraction that was
     stopped.
@@ -90,6 +97,9 @@ def build(
             retry_failed=retry_failed,
             on_event=on_event,
             stop=stop,
+            ray=ray,
+            workers=workers,
+            worker_resources=resources(worker_resources),
         ),
     )
     _tell(index, store)

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
-from pyfast.commands.terminal import clock, console, fall_backs, left_out, plain, tokens
+from pyfast.commands.terminal import clock, console, fall_backs, left_out, pairs, plain, tokens, values
 from pyfast.errors import CallError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -91,6 +91,24 @@ AcceptCode = Annotated[
 Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: even a power cut loses no LLM call.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start again; the old folder gets another name.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again everything that failed.")]
+
+Ray = Annotated[
+    str | None,
+    typer.Option(help="Let workers of a Ray cluster do it: local, auto, or its address HOST:PORT."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --ray: the number of workers; by default as many as the cluster has room for."),
+]
+WorkerResources = Annotated[
+    list[str] | None,
+    typer.Option(help="With --ray: what each worker needs, such as GPU=1; repeatable."),
+]
+
+
+def resources(given: list[str] | None) -> dict[str, Any] | None:
+    """Read the `--worker-resources` options. Raises `InputError`."""
+    return values(pairs("--worker-resources", given)) or None
 
 
 def models(given: list[str] | None) -> dict[str, str]:

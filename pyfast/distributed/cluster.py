@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyfast.distributed.worker import Told, Work, Worker
+from pyfast.distributed.worker import Work, Worker
 from pyfast.errors import InputError, RunError
+from pyfast.extras import explained
 
 LOCAL = "local"
 AT_ONCE = 2
@@ -45,6 +46,18 @@ class Cluster:
     def needs(self) -> dict[str, float]:
         """The resources that each worker needs, including its `CPU`."""
         return {"CPU": 1.0, **self.resources}
+
+
+def cluster_of(address: str | None, workers: int | None, resources: Mapping[str, float] | None) -> Cluster | None:
+    """The cluster that a caller gave, or None. Raises `InputError`, and `MissingPackageError` without Ray."""
+    if address is None:
+        if workers is not None or resources:
+            raise InputError("workers and worker_resources go with ray")
+        return None
+    cluster = Cluster(address, workers, resources or {})
+    with explained():
+        import ray  # noqa: F401
+    return cluster
 
 
 @contextlib.contextmanager
@@ -111,15 +124,20 @@ class Pool:
         """Create an actor with a `Worker`. It starts when the cluster has room for it."""
         import ray
 
-        others = {name: amount for name, amount in self._needs.items() if name not in ("CPU", "GPU")}
-        actor = ray.remote(Worker).options(
-            num_cpus=self._needs["CPU"],
-            num_gpus=self._needs.get("GPU", 0),
-            resources=others,
-            max_restarts=0,
-            max_concurrency=AT_ONCE + 2,
-        )
+        actor = ray.remote(Worker).options(max_restarts=0, max_concurrency=AT_ONCE + 2, **self._options)
         return actor.remote(opens, str(run), os.getcwd())
+
+    def task(self, function: Callable[..., Any], losses: int) -> Any:
+        """A function whose calls run in the workers' processes. A call may cost so many workers."""
+        import ray
+
+        # A process keeps what it has loaded for its next call; with a GPU, Ray would end it after each call.
+        return ray.remote(max_calls=0, max_retries=losses - 1, **self._options)(function)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        others = {name: amount for name, amount in self._needs.items() if name not in ("CPU", "GPU")}
+        return {"num_cpus": self._needs["CPU"], "num_gpus": self._needs.get("GPU", 0), "resources": others}
 
     def ready(self, calls: list[Any], seconds: float) -> list[Any]:
         """Return the calls that have ended. If none has ended, wait at most `seconds` for one."""
@@ -131,7 +149,7 @@ class Pool:
         ray.wait(calls, num_returns=1, timeout=seconds)
         return list(ray.wait(calls, num_returns=len(calls), timeout=0)[0])
 
-    def result(self, call: Any) -> Told | None:
+    def result(self, call: Any) -> Any:
         """Return the result of a call, or None if its worker cannot be reached.
 
         Raises `RunError` if the call failed for a reason that pyfast does not expect.
@@ -139,12 +157,18 @@ class Pool:
         import ray
 
         try:
-            told: Told = ray.get(call)
+            return ray.get(call)
         except ray.exceptions.RayTaskError as error:
             raise RunError(f"a worker failed: {error.cause!r}") from None
         except ray.exceptions.RayError:
             return None
-        return told
+
+    def cancel(self, call: Any) -> None:
+        """End a call of a task, and the process that makes it."""
+        import ray
+
+        with contextlib.suppress(Exception):
+            ray.cancel(call, force=True)
 
     def end(self, actor: Any) -> None:
         """Kill a worker."""

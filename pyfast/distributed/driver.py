@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast import errors
 from pyfast.distributed.blocks import Block, blocks_in, cut, remove
 from pyfast.distributed.cluster import AT_ONCE, Cluster, Pool, connected
 from pyfast.distributed.leases import LEASE_S, Lease, is_given_back, read_lease
-from pyfast.distributed.worker import Told, Work
+from pyfast.distributed.worker import Told, Work, error_of
 from pyfast.engine import Configuration, Event, Job, OnEvent, RunFolder, Summary, Waiting
 from pyfast.engine.configuration import CONFIGURATION, differences, read_configuration, write_configuration
 from pyfast.engine.run_folder import BLOCKS, is_running
@@ -182,9 +181,9 @@ class _Driver:
         """Wait for a call to end, not for long, and take note of those that have."""
         starts = {member.starting: member for member in self._members if member.starting is not None}
         for call in self._pool.ready([*starts, *self._calls], _LOOK_S):
-            told = self._pool.result(call)
+            told: Told | None = self._pool.result(call)
             if told is not None and told.error is not None:
-                raise _error(*told.error)
+                raise error_of(*told.error)
             if call in starts:
                 self._started(starts[call], told)
                 continue
@@ -389,8 +388,3 @@ class _Driver:
 def _windows(described: Configuration) -> list[str]:
     """What is not known before an LLM has started."""
     return [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
-
-
-def _error(name: str, text: str) -> errors.PyfastError:
-    kind = getattr(errors, name, RunError)
-    return kind(text) if issubclass(kind, errors.PyfastError) else RunError(text)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pyfast import errors
 from pyfast.distributed.leases import take
 from pyfast.engine import Configuration, Event, OnEvent, Summary, dedicate_process
 from pyfast.engine.status import totals_of
-from pyfast.errors import PyfastError
+from pyfast.errors import PyfastError, RunError
 
 
 class Work(Protocol):
@@ -134,8 +135,19 @@ class Worker:
         self._stop.set()
 
 
+def told_of(error: PyfastError) -> tuple[str, str]:
+    """The class and the text of an error."""
+    return type(error).__name__, str(error)
+
+
+def error_of(name: str, text: str) -> PyfastError:
+    """The error that a worker told of."""
+    kind = getattr(errors, name, RunError)
+    return kind(text) if issubclass(kind, PyfastError) else RunError(text)
+
+
 def _failed(error: PyfastError) -> Told:
-    return Told(error=(type(error).__name__, str(error)))
+    return Told(error=told_of(error))
 
 
 def _leave() -> None:

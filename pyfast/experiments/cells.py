@@ -7,10 +7,12 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyfast
+from pyfast.distributed import cluster_of
 from pyfast.engine import OnEvent
 from pyfast.engine.events import ignore
 from pyfast.errors import InputError, RunError
@@ -21,6 +23,7 @@ from pyfast.evaluation.cost import Cost, cost_of
 from pyfast.evaluation.evaluate import rows_of
 from pyfast.evaluation.prices import Prices, read_prices
 from pyfast.experiments.plan import Model, Plan, Row, read_plan
+from pyfast.experiments.side_by_side import side_by_side
 from pyfast.experiments.writing import write_tables
 
 _LOG = logging.getLogger("pyfast")
@@ -100,6 +103,9 @@ def experiment(
     outage: float = 30.0,
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
+    worker_resources: Mapping[str, float] | None = None,
 ) -> Experiment:
     """Run systems on data sets, score the answers, and write tables.
 
@@ -125,6 +131,10 @@ def experiment(
         outage: How many minutes to wait if a model does not answer.
         on_event: A function that is called with each `pyfast.engine.Event` of each run, from another thread.
         stop: After you set this event, questions in progress finish, and `RunError` is raised.
+        ray: Do the runs side by side on a Ray cluster, each by one worker, as in `pyfast.answer`. `out` must be a
+            folder that all machines share. Give the models as text.
+        workers: How many runs side by side; None: as many as the cluster has room for.
+        worker_resources: What each worker needs, as in `pyfast.answer`.
 
     Returns:
         The experiment, with the cells of the table.
@@ -148,19 +158,27 @@ def experiment(
     read = read.model_copy(update={name: part for name, part in parts.items() if part is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
-    cells = []
+    cluster = cluster_of(ray, workers, worker_resources)
+    given = {"concurrency": concurrency, "outage": outage}
+    planned, todo = [], []
     for name, source in sources.items():
         index = _index(source, folder / "indexes" / name)
         for model_name, model in read.models.items():
             for row in read.rows:
                 if not row.not_run:
                     place = folder / "runs" / _slug(name) / _slug(row.name) / _slug(model_name)
-                    runs = tuple(
-                        _run(read, row, model, index, source, place / f"seed-{seed}", seed,
-                             concurrency=concurrency, outage=outage, on_event=on_event, stop=stop)
-                        for seed in read.seeds
-                    )  # fmt: skip
-                    cells.append(_cell(read, name, row, model_name, runs, source, listed))
+                    runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
+                    planned.append((read, name, row, model_name, runs, source, listed))
+                    todo += [
+                        partial(_run, read, row, model, index, source, run, seed, **given)
+                        for run, seed in zip(runs, read.seeds, strict=True)
+                    ]
+    if cluster is None:
+        for do in todo:
+            do(on_event=on_event, stop=stop)
+    else:
+        side_by_side(todo, cluster, on_event, stop)
+    cells = [_cell(*one) for one in planned]
     result = Experiment(read, cells)
     write_tables(result.plan, result.cells, folder)
     return result
@@ -168,7 +186,7 @@ def experiment(
 
 def _run(
     plan: Plan, row: Row, model: Model, index: pyfast.Index, source: Path, run: Path, seed: int, **given: Any
-) -> Path:
+) -> None:
     _LOG.info("%s", run)
     done = pyfast.answer(
         _questions(source),
@@ -187,7 +205,6 @@ def _run(
     )
     if done.status.ended < done.status.questions:
         raise RunError(f"{run}: stopped; the same command resumes the experiment")
-    return run
 
 
 def _cell(

@@ -35,7 +35,7 @@ from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, write_manife
 from pyfast.retrieval.merging import merge_parts
 from pyfast.retrieval.parts import Part, make_part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import PassageVectors, describe_vectors, unfinished, with_vectors
+from pyfast.retrieval.passage_vectors import PassageVectors, Spread, describe_vectors, unfinished, with_vectors
 from pyfast.retrieval.tokenization import TOKENS
 from pyfast.retrieval.uris import shared_document
 
@@ -80,6 +80,7 @@ def build_index(
     memory: int = MEMORY,
     unread: list[Unread] | None = None,
     on_progress: OnProgress | None = None,
+    spread: Spread = map,
 ) -> Index:
     """Build the index of `sources` in the folder `out` and open it.
 
@@ -96,6 +97,7 @@ def build_index(
         unread: A list to which the files that cannot be read are added. If the build continues an earlier one, the
             files that could not be read then are added too.
         on_progress: A function that is called with the progress from time to time.
+        spread: A function that calls the encoders, as `map` does.
 
     Returns:
         The index.
@@ -125,6 +127,7 @@ def build_index(
             memory=memory,
             unread=unread,
             on_progress=on_progress,
+            spread=spread,
         )
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
@@ -151,18 +154,19 @@ def write_index(
     memory: int = MEMORY,
     unread: list[Unread] | None = None,
     on_progress: OnProgress | None = None,
+    spread: Spread = map,
 ) -> None:
     """Write an index into a folder that is empty or has finished parts. `commit` is the number of its commit.
 
     `computed` are the vectors of passages. If they are not given, the function computes them. While it computes
-    vectors of tokens, they are in the folder `tokens`. `memory`, `unread` and `on_progress` are as in
-    `build_index`.
+    vectors of tokens, they are in the folder `tokens`. `memory`, `unread`, `on_progress` and
+    `spread` are as in `build_index`.
 
     Raises `InputError` if no document has a passage.
     """
     parameters = _parameters(size, vectors or {}, analysis)
     build = _Build(folder, sources, parameters, [] if unread is None else unread, on_progress)
-    build.add_parts(size, analysis, (memory - _BESIDE) * 1_000_000, computed, tokens)
+    build.add_parts(size, analysis, (memory - _BESIDE) * 1_000_000, computed, tokens, spread)
     build.merge(analysis)
     finished = build.finished
     number = max(int(one["name"]) for one in finished)
@@ -231,6 +235,7 @@ class _Build:
         room: int,
         computed: Mapping[str, PassageVectors] | None,
         tokens: Path | None,
+        spread: Spread,
     ) -> None:
         """Make parts from the documents that were not read yet. `room` is the maximum number of bytes of a
         part.
@@ -251,7 +256,7 @@ class _Build:
                 rows = np.arange(first, first + len(part.passages))
                 part = replace(part, vectors={kind: vectors[rows] for kind, vectors in computed.items()})
             else:
-                part = with_vectors(part, self._parameters, tokens)
+                part = with_vectors(part, self._parameters, tokens, spread)
             name = str(1 + max((int(one["name"]) for one in self.finished), default=0))
             save_part(self._folder / PARTS / name, part, alone)
             facts = _facts(name, part) | position

