@@ -19,7 +19,8 @@ from pyfast.retrieval.embeddings import INSTALL
 EXACT = 20_000
 """Up to this number of vectors, a query is compared with all of them"""
 _CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how many of the nearest are among them
-_SPARE = 8  # beyond k, where all are compared: those that rounding puts in another place
+_ROUNDING = 1e-5  # where all are compared: how far a product of matrices is from a cosine, at most
+_NUMBERS = 1 << 24  # of the candidates' vectors that are in memory together
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
 """If at least this share of all vectors has changed, all files are written again"""
@@ -76,7 +77,9 @@ class Vectors:
         if not k or not len(queries):
             return np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
         candidates = self._candidates(queries, k)
-        scores = self.cosines(candidates, queries[:, None])
+        at_once = max(_NUMBERS // (candidates.shape[1] * queries.shape[1]), 1)
+        parts = [slice(start, start + at_once) for start in range(0, len(queries), at_once)]
+        scores: Float32 = np.concatenate([self.cosines(candidates[some], queries[some, None]) for some in parts])
         scores[candidates < 0] = -np.inf
         order = np.lexsort((candidates, -scores))[:, :k]
         return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(scores, order, axis=1)
@@ -84,13 +87,13 @@ class Vectors:
     def _candidates(self, queries: Float32, k: int) -> Int64:
         """int64[queries, at least k]: the candidates for the nearest places; -1 for none."""
         if self.codes is None:
-            return _nearest(self.matrix, queries, k + _SPARE)
+            return _nearest(self.matrix, queries, k)
         queries = np.ascontiguousarray(queries)
         if self.rows is None or self.late is None:
             return self._coded(queries, k + _CANDIDATES)
         place_of = np.full(len(self.matrix) + len(self.late) + 1, -1, np.int64)  # the last: of no row
         place_of[self.rows] = np.arange(len(self.rows))
-        late = _nearest(self.late, queries, k + _SPARE) + len(self.matrix)
+        late = _nearest(self.late, queries, k) + len(self.matrix)
         candidates: Int64 = place_of[np.concatenate([self._coded(queries, k + 2 * _CANDIDATES), late], axis=1)]
         return candidates
 
@@ -107,11 +110,16 @@ class Vectors:
 
 
 def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
+    """int64[queries, at least k]: the nearest rows, and all rows that are as near as the last of them, up to
+    rounding.
+    """
     k = min(k, len(matrix))
     if not k:
         return np.empty((len(queries), 0), np.int64)
     scores = queries @ matrix.T
-    return np.argpartition(-scores, k - 1, axis=1)[:, :k].astype(np.int64)
+    last = np.partition(scores, len(matrix) - k, axis=1)[:, len(matrix) - k]
+    most = int((scores >= last[:, None] - _ROUNDING).sum(axis=1).max())
+    return np.argpartition(-scores, most - 1, axis=1)[:, :most].astype(np.int64)
 
 
 def make(matrix: Float32, exact: int | None = None) -> Vectors:

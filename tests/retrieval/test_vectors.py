@@ -53,6 +53,23 @@ def test_the_nearest_are_found_whatever_comes_with_a_query(matrix: Float32) -> N
         np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), scores)
 
 
+def test_equal_cosines_are_in_the_order_of_their_places(matrix: Float32, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many texts are equal, and whatever comes with a query."""
+    monkeypatch.setattr(vectors, "EXACT", len(matrix))
+    monkeypatch.setattr(vectors, "_NUMBERS", 20 * 48 * 60)
+    drawn = np.random.default_rng(5)
+    repeated = matrix.copy()
+    repeated[drawn.choice(len(matrix), 60, replace=False)] = matrix[7]
+    repeated[7] = matrix[7]
+    queries = matrix[:64]
+    exact = np.einsum("nd,qd->qn", repeated, queries)
+    expected = np.argsort(-exact, axis=1, kind="stable")[:, :10]
+    found, _ = vectors.make(repeated).search(queries, 10)
+    assert found[7].tolist() == np.flatnonzero((repeated == matrix[7]).all(axis=1))[:10].tolist()
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(vectors.make(repeated).search(queries[7:8], 10)[0][0], found[7])
+
+
 def test_the_same_vectors_make_the_same_codes(matrix: Float32) -> None:
     made = []
     for threads in (1, 2, 5):
