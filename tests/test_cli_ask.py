@@ -23,8 +23,9 @@ class Talker(Scripted):
 
     def __init__(self, reply: str = "Christiaan Huygens", **options: Any) -> None:
         fails, said = reply == "fail", HOSTILE if reply == "hostile" else reply
+        refused = {"sorry": "I cannot plan"}
         super().__init__(
-            plan=plan("moons of Saturn", "discoverer of {entity1}"),
+            plan=refused if reply == "no plan" else plan("moons of Saturn", "discoverer of {entity1}"),
             extract={"entity": "Titan"},
             answer=CallError("the model is\x1b[2J ill") if fails else {"answer": said},
         )
@@ -72,6 +73,17 @@ def test_a_call_that_fails_is_told(small: pyfast.Index) -> None:
     assert [(step.name, step.error) for step in told if step.error] == [("answer", record.reason)]
     record, told = steps_of(small, Talker(), system="rag", settings={"k": 1}, budget={"steps": 1})
     assert [(step.name, step.passages) for step in told if step.seconds is not None] == [("search", 1)]
+
+
+def test_a_plan_that_is_refused_is_told(small: pyfast.Index) -> None:
+    record, told = steps_of(small, Talker("no plan"), system="n2n")
+    (fell_back,) = (step for step in told if step.fell_back)
+    assert (fell_back.name, fell_back.fell_back) == ("plan", record.trace["plan_degraded"])
+    assert fell_back.fell_back.endswith('; the reply begins "{\\"sorry\\": \\"I cannot plan\\"}"')
+    done = ask(small.folder, TITAN, "--llm", "test_cli_ask:Talker", "--llm-option", 'reply="no plan"')
+    assert done.exit_code == 0, done.output
+    line = next(line for line in done.stderr.splitlines() if "continues without a usable reply" in line)
+    assert line == f"plan: the system continues without a usable reply: {fell_back.fell_back}"
 
 
 def test_the_answer_is_on_stdout_and_the_steps_on_stderr(small: pyfast.Index) -> None:

@@ -112,7 +112,12 @@ def _shown(spec: str) -> Iterator[tuple[OnEvent, OnStep]]:
             show(", ".join(working))
 
     def on_step(step: Step) -> None:
-        if step.seconds is None:
+        if step.fell_back:
+            why = plain(step.fell_back)
+            screen.print(
+                Text(f"{plain(step.name)}: the system continues without a usable reply: {why}"), soft_wrap=True
+            )
+        elif step.seconds is None:
             working.append(step.name)
         else:
             working.remove(step.name)

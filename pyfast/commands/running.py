@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
-from pyfast.commands.terminal import clock, console, fall_backs, left_out, pairs, plain, tokens, values
+from pyfast.commands.terminal import clock, console, left_out, pairs, plain, tell_unusable, tokens, values
 from pyfast.errors import CallError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -167,8 +167,7 @@ def tell(run: Run) -> None:
         f" {tokens(session)};"
         f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
     )
-    if session.fall_backs:
-        print(f"no usable answer to: {fall_backs(session)}")
+    tell_unusable(session, run.path)
     if session.left_out:
         print(f"passages that prompts had no room for: {left_out(session)} (a larger context window shows them)")
     if session.states["failed"] == ended:

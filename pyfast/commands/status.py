@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import clock, console, fall_backs, left_out, plain, table, tokens
+from pyfast.commands.terminal import clock, console, left_out, plain, table, tell_unusable, tokens
 
 
 def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
@@ -33,8 +33,7 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
     if len(by_role := status.tokens_by_role) > 1:
         each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))
         print(f"tokens by role: {'; '.join(each)}")
-    if status.fall_backs:
-        print(f"no usable answer to: {fall_backs(status)}")
+    tell_unusable(status, run)
     if status.left_out:
         print(f"passages that prompts had no room for: {left_out(status)}")
     if status.seconds:

@@ -52,6 +52,8 @@ def _show(name: str) -> None:
         ("roles", "; ".join(f"{role}: {', '.join(asked) or 'all'}" for role, asked in roles)),
     ):
         screen.print(Text(plain(f"{label}: {shown}")))
+    for prompt, reply in system.replies.items():
+        screen.print(Text(plain(f"reply to {prompt}: {reply}")))
     for preset in system.presets:
         screen.print(Text(plain(f"preset {preset.name}: {preset.settings}; {preset.meaning}")))
     if not settings:

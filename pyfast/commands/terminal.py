@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyfast.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
     from pyfast.engine import Status, Summary
@@ -53,6 +55,14 @@ def tokens(used: Summary | Status) -> str:
 def fall_backs(used: Summary | Status) -> str:
     """The number of fallbacks for each prompt, as text. Empty if there were none."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))
+
+
+def tell_unusable(used: Summary | Status, run: Path) -> None:
+    """Print how many replies were not usable, and where they are, if there are any."""
+    if used.fall_backs:
+        print(f"no usable answer to: {fall_backs(used)}")
+    if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
+        print(f"the LLM's replies to a question: pyfast prompts {run} ID")
 
 
 def left_out(used: Summary | Status) -> str:

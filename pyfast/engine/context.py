@@ -27,7 +27,7 @@ from pyfast.engine.profile import profile_of
 from pyfast.engine.prompt import GREEDY, Prompt, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
-from pyfast.engine.record import Answer
+from pyfast.engine.record import Answer, reply_begins
 from pyfast.engine.run_folder import RunFolder
 from pyfast.engine.telemetry import RETRIEVAL, tracing
 from pyfast.errors import (
@@ -325,6 +325,7 @@ class Context:
                 if attempt < attempts:
                     request = prompt.again(request, completion, error)
         assert refused is not None  # There is at least one attempt.
+        refused.args = (f"{refused}{reply_begins(completion.text)}",)
         raise refused
 
     async def complete(self, request: Request, name: str, role: Role = DEFAULT_ROLE) -> Completion:
@@ -503,7 +504,7 @@ class Context:
         """Report that the LLM gave no usable reply to `prompt`, and that the system takes a simpler step (a
         fallback).
 
-        The run's summary counts these cases, by the prompt's name.
+        The run's summary counts these cases, by the prompt's name. `on_step` gets a step with `fell_back`.
 
         Args:
             prompt: The prompt without a usable reply.
@@ -515,6 +516,8 @@ class Context:
         self.ledger.fall_backs[prompt.name] += 1
         if self._runtime.budget.strict:
             raise FallBackError(f"{why}; the system would go on without it, but the run is strict")
+        if self._on_step is not None:
+            self._on_step(Step(self.question.id, prompt.name, prompt.role, seconds=0.0, fell_back=str(why)))
 
     def remaining(self) -> Remaining:
         """The calls, tokens and steps that the question may still use.

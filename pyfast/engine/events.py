@@ -52,6 +52,10 @@ class Step:
     """How many passages a retrieval found. None: the step is not a retrieval"""
     error: str = ""
     """Why the step failed. Empty: it did not fail"""
+    fell_back: str = ""
+    """Why the system continues without a usable reply to the prompt `name`. Such a step is not a call. Empty: it
+    is a call
+    """
     prompt_tokens: int = 0
     """The tokens of an LLM call that has ended"""
     cached_tokens: int = 0

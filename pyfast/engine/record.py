@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -94,9 +95,22 @@ class Usage:
     completion_tokens: int = 0
 
 
+REPLY_BEGINS = "; the reply begins "
+"""What follows it in a reason differs from question to question"""
+_BEGINNING = 100  # characters
+
 _USAGE = tuple(field.name for field in fields(Usage))
 _STATES = get_args(State)
 _NAMES = ("segment", "id", "uri")  # the fields of a piece of evidence that answers.jsonl has
+
+
+def reply_begins(text: str) -> str:
+    """The end of a reason that shows how an unusable reply of an LLM begins, as a JSON string.
+
+    Empty if the reply is empty.
+    """
+    shown = text[:_BEGINNING].encode("utf-8", "replace").decode()
+    return f"{REPLY_BEGINS}{json.dumps(shown, ensure_ascii=False)}" if text.strip() else ""
 
 
 def digest(line: bytes) -> str:

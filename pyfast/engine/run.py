@@ -23,7 +23,7 @@ from pyfast.engine.outages import Waiting, hear_nothing
 from pyfast.engine.prompt import GREEDY, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
-from pyfast.engine.record import Answer, Record, State, Usage
+from pyfast.engine.record import REPLY_BEGINS, Answer, Record, State, Usage
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import LLM, Role
@@ -48,7 +48,7 @@ class Summary(UsageTotals):
     """How many questions have not ended, because the run was stopped"""
     first_failure: str | None = None
     failures: Counter[str] = field(default_factory=Counter)
-    """How many questions failed, by reason"""
+    """How many questions failed, by reason. The reason does not have the LLM's reply"""
     stages: dict[str, StageTotals] = field(default_factory=dict)
 
     def merge(self, other: Summary) -> None:
@@ -69,7 +69,7 @@ class Summary(UsageTotals):
         for name, stage in ledger.stages.items():
             self.stages.setdefault(name, StageTotals()).add(stage)
         if record.reason is not None:
-            self.failures[record.reason] += 1
+            self.failures[record.reason.partition(REPLY_BEGINS)[0]] += 1
             self.first_failure = self.first_failure or record.reason
 
 

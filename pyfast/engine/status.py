@@ -20,6 +20,7 @@ from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal import digests, open_to_read
 from pyfast.engine.ledger import StageTotals, UsageTotals
 from pyfast.engine.outages import THE_LLM, Waiting
+from pyfast.engine.record import REPLY_BEGINS
 from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
 from pyfast.errors import InputError
@@ -61,7 +62,7 @@ class Status:
     """How many questions ended as `answered`, `abstained`, `failed`"""
     running: bool
     failures: list[tuple[str, int]]
-    """How many questions failed, for the most frequent reasons"""
+    """How many questions failed, for the most frequent reasons. Reasons do not have the LLM's replies"""
     llm_calls: int
     prompt_tokens: int
     cached_tokens: int
@@ -139,8 +140,9 @@ def _stages(totals: dict[str, StageTotals]) -> list[StageStatus]:
 
 
 _STATES = "SELECT state, count(*) FROM questions GROUP BY state"
-_FAILURES = """
-SELECT reason, count(*) AS n FROM questions WHERE state = 'failed' GROUP BY reason ORDER BY n DESC LIMIT 10
+_FAILURES = f"""
+SELECT substr(reason, 1, instr(reason || '{REPLY_BEGINS}', '{REPLY_BEGINS}') - 1) AS kind, count(*) AS n
+FROM questions WHERE state = 'failed' GROUP BY kind ORDER BY n DESC LIMIT 10
 """
 _LEDGERS = "SELECT ledger FROM questions ORDER BY number"
 _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC LIMIT 1"

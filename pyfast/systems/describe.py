@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -37,6 +38,8 @@ class SystemDescription:
     roles: Mapping[Role, tuple[str, ...]]
     """Its roles. Each role has the names of the prompts that the LLM of this role answers"""
     presets: tuple[PresetDescription, ...] = ()
+    replies: Mapping[str, str] = field(default_factory=dict)
+    """The JSON that the LLM replies to each prompt, in words"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def describe_system(system: str | System) -> SystemDescription:
     """
     loaded = load_system(system) if isinstance(system, str) else system
     summary = loaded.summary or (inspect.getdoc(loaded.answer) or "").partition("\n")[0]
-    prompts = tuple(dict.fromkeys(prompt.name for prompt in loaded.prompts))
+    replies = {prompt.name: _in_json(prompt.schema, prompt.schema.get("$defs", {})) for prompt in loaded.prompts}
     presets = tuple(
         PresetDescription(
             name,
@@ -97,8 +100,32 @@ def describe_system(system: str | System) -> SystemDescription:
         for name, preset in loaded.presets.items()
     )
     return SystemDescription(
-        loaded.name, summary, loaded.needs_index, loaded.paper, prompts, loaded.roles, presets
+        *(loaded.name, summary, loaded.needs_index, loaded.paper, tuple(replies), loaded.roles, presets, replies)
     )
+
+
+def _in_json(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
+    """The JSON that fits a schema, with words in place of values."""
+    if "$ref" in schema:
+        return _in_json(parts[schema["$ref"].rpartition("/")[2]], parts)
+    if "enum" in schema or "const" in schema:
+        return " or ".join(map(json.dumps, schema.get("enum", [schema.get("const")])))
+    if "anyOf" in schema:
+        return " or ".join(_in_json(one, parts) for one in schema["anyOf"])
+    kind = schema.get("type")
+    if kind == "object":
+        fields = schema.get("properties", {}).items()
+        return f"{{{', '.join(f'{json.dumps(name)}: {_in_json(one, parts)}' for name, one in fields)}}}"
+    if kind == "array":
+        most = f", at most {schema['maxItems']}" if "maxItems" in schema else ""
+        return f"[{_in_json(schema.get('items', {}), parts)}, ...{most}]"
+    if kind == "string" and "examples" in schema:
+        return f"text such as {json.dumps(schema['examples'][0])}"
+    if kind == "string":
+        return f"text of at most {schema['maxLength']} characters" if "maxLength" in schema else "text"
+    if "minimum" in schema and "maximum" in schema:
+        return f"number from {schema['minimum']} to {schema['maximum']}"
+    return {"boolean": "true or false", "null": "null"}.get(str(kind), "number")
 
 
 def describe_systems() -> list[SystemDescription]:

@@ -289,7 +289,7 @@ def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
 
 @cache
 def _guessing(prompt: Prompt[M]) -> Prompt[M]:
-    text, places = _MAY_ABSTAIN.subn("If that is not told, give the likeliest answer.", prompt.system)
+    text, places = _MAY_ABSTAIN.subn("If you do not find the answer, give the most likely one.", prompt.system)
     assert places == 1, prompt.name
     return prompt.overridden(system=text)
 

@@ -1,5 +1,6 @@
 """An answer of the wrong form is shown to the LLM and asked for again, so many times and no more."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from runs import WORD, Watched, ask_about, go, records
 
 from pyfast.engine import Answer, Budget, Context, Question
+from pyfast.engine.record import reply_begins
 from pyfast.errors import AnswerError, CallError, LLMUnavailableError
 from pyfast.llm import Completion, Request
 
@@ -67,6 +69,18 @@ def test_it_is_asked_so_many_times_and_no_more(tmp_path: Path, bad: Any, fault: 
     record, requests = ask(tmp_path, *[bad] * attempts, attempts=attempts)
     assert len(requests) == attempts
     assert record["state"] == "abstained" and fault in record["trace"]["refused"]
+
+
+def test_the_reason_shows_how_the_reply_begins(tmp_path: Path) -> None:
+    reply = 'I "think"\nit is\x1b[31m red' + "d" * 200
+    record, _ = ask(tmp_path, reply, attempts=1)
+    fault, begins = record["trace"]["refused"].split("; the reply begins ")
+    assert fault.startswith("word: malformed answer: ")
+    assert json.loads(begins) == ('I "think"\nit is red' + "d" * 200)[:100] and "\n" not in begins
+    assert json.loads(reply_begins("\ud800").partition(" begins ")[2]) == "?"  # Such a text cannot be written.
+    for empty in ("", " \n"):
+        record, _ = ask(tmp_path / str(len(empty)), empty, attempts=1)
+        assert "the reply begins" not in record["trace"]["refused"]
 
 
 def test_a_conversation_too_long_is_the_answers_fault_not_the_questions(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import pytest
 from runs import DESCRIBED, Watched, ask_about, go, moody, records, winding
 
 from pyfast.engine import Answer, Context, Question, RunFolder, Status, read_status
-from pyfast.errors import InputError
+from pyfast.engine.record import reply_begins
+from pyfast.errors import CallError, InputError
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 
@@ -33,7 +34,7 @@ def by_hand(folder: Path) -> dict[str, Any]:
             stages[name].append(stage)
     return {
         "states": Counter(state for state, _, _ in rows),
-        "failures": Counter(reason for state, reason, _ in rows if state == "failed"),
+        "failures": Counter(reason.partition("; the reply")[0] for state, reason, _ in rows if state == "failed"),
         **{
             name: sum(ledger[name] for ledger in ledgers)
             for name in ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
@@ -114,6 +115,18 @@ def test_the_time_left_is_told_while_it_runs(tmp_path: Path) -> None:
     assert found.seconds_left is not None
     assert 1.0 <= found.seconds_left <= time.time() - began  # three took a second and a bit; three are left
     assert read_status(tmp_path).seconds_left is None
+
+
+def test_failures_are_counted_without_the_replies(tmp_path: Path) -> None:
+    """Each question fails with another reply, for the same reason."""
+
+    async def fails(question: Question, ctx: Context) -> Answer:
+        raise CallError(f"answer: malformed answer: too short{reply_begins(question.id)}")
+
+    summary = go(tmp_path, fails, Watched(), ask_about(5))
+    assert read_status(tmp_path).failures == [("answer: malformed answer: too short", 5)]
+    assert {record["reason"][-4:] for record in records(tmp_path)} == {f'"q{n}"' for n in range(5)}
+    assert summary.failures == {"answer: malformed answer: too short": 5}
 
 
 BAD = {
