@@ -148,9 +148,9 @@ SUITES: Mapping[str, Suite] = {
             "tests/retrieval/damaged_index.py",
         ),
     ),
-    # LangChain, LlamaIndex, Haystack, DSPy and PyLate, in an environment that the suite makes.
+    # LangChain, LlamaIndex, Haystack, DSPy, PyLate and GuideLLM, in environments that the suite makes.
     "integrations": Suite(
-        120,
+        200,
         (
             *(
                 "pyfast/integrations/",
@@ -160,6 +160,7 @@ SUITES: Mapping[str, Suite] = {
                 "tests/environments.py",
             ),
             *("docs/howto/integrations.md", "pyfast/ops/maxsim.py", "pyfast/retrieval/late.py"),
+            *("pyfast/server/", "tests/server/http_server.py", "tests/server/test_guidellm.py"),
         ),
     ),
     # Reports in a real browser, with what an environment of the suite's own drives it by.
