@@ -99,7 +99,7 @@ BAD = {
     "an unknown option": (ANSWER + " --frob", "--frob"),
     "an unknown command": ("frob", "frob"),
     "no index to ask": ("ask missing Who? --llm instant", "missing"),
-    "no question to ask": ("ask index --llm instant", "question"),
+    "no question to ask": ("ask index --llm instant", "Missing argument"),
     "a setting of another system to ask": ("ask index Who? --llm instant --system rag --set alpha=1", "'alpha'"),
     "a source that is missing": ("index missing --out new/index", "missing"),
     "no usable document": ("index no-corpus --out new/index", "no usable document"),

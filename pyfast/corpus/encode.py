@@ -79,6 +79,8 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
         documents_before += len(batch)
         del batch, piece  # The next document is read, and the columns are joined, without them.
     parts = (schema.join(segments), schema.join(described), schema.join(triples))
+    del segments, described, triples
+    pa.default_memory_pool().release_unused()  # Arrow keeps what the batches took.
     corpus = Corpus(*parts, memoryview(buffer).toreadonly())
     if twice := _repeated(corpus.columns.hashes):
         raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")

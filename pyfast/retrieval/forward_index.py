@@ -25,7 +25,7 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 WORDS = Analysis()
 _X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
 _TRANSPOSED = "transposed_weights"
-_AT_ONCE = 1 << 21
+_AT_ONCE = 1 << 20
 """How many values are read at once"""
 _RANGES = 8
 """How many ranges of passages are searched for at once"""
