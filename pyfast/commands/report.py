@@ -22,7 +22,9 @@ def report(
 ) -> None:
     """Write runs as web pages, for any web server."""
     import pyfast
+    from pyfast.engine import dedicate_process
 
+    dedicate_process()
     pyfast.report(runs, out, gold, metrics=metric or None, prices=prices, single=single)
     if single is not None:
         print(f"{out}: open it in a browser")

@@ -99,7 +99,7 @@ function timeCharts(run) {
     const sizes = run.over_time.flatMap(({ second, batch, worked }) => [{ second, kind: "LLM calls in progress", size: batch }, { second, kind: "in a batch of retrieval and graph work", size: worked }]).filter((one) => one.size);
     charts.push(chart("Batch sizes", (Plot) => ({
       x: { label: "seconds since the start" }, y: { label: "calls", grid: true, zero: true }, color: { legend: true, range: ["#4269d0", "#c2541b"] },
-      marks: [Plot.lineY(sizes, { x: "second", y: "size", stroke: "kind" }), Plot.ruleY([0])],
+      marks: [Plot.lineY(sizes, { x: "second", y: "size", z: "kind", stroke: "kind" }), Plot.ruleY([0])],
     })));
   }
   if (run.latencies.length) {
