@@ -45,9 +45,12 @@ if TYPE_CHECKING:
 
 
 def answer(
-    questions: Annotated[Path, typer.Argument(help="JSON lines, CSV or Parquet: `id`, `question` (or `turns`).")],
+    questions: Annotated[
+        Path,
+        typer.Argument(help="A file (JSON lines, CSV, Parquet) of `id` and `question` (or `turns`)."),
+    ],
     run: Annotated[Path, typer.Option(help="The folder of the run. If it exists, the run resumes.")],
-    index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
+    index: Annotated[Path | None, typer.Option(help="An index. The systems `direct` and `cot` need none.")] = None,
     system: SystemName = "n2n",
     llm: Llm = EMBEDDED,
     setting: Setting = None,
@@ -56,17 +59,20 @@ def answer(
     ] = None,
     follow_ups: Annotated[
         Literal["off", "rewrite", "resolve"],
-        typer.Option(help="How a system for single questions gets later turns of a conversation."),
+        typer.Option(help="How a system that answers single questions gets later turns of a conversation."),
     ] = "off",
     llm_option: LlmOption = None,
     budget: Limits = None,
     response_cache: Annotated[
         Path | None,
-        typer.Option(help="A folder for plans that depend only on the question; several runs can share it."),
+        typer.Option(help="A folder that stores plans for later runs; several runs can share it."),
     ] = None,
     shared_updates: Annotated[
         bool,
-        typer.Option("--shared-updates", help="subqrag: let other questions see at once what a question learns."),
+        typer.Option(
+            "--shared-updates",
+            help="subqrag: all questions use at once what one question learns.",
+        ),
     ] = False,
     retriever: RetrieverName = "bm25",
     rerank: RerankName = "off",
@@ -75,7 +81,9 @@ def answer(
     sample: Sample = None,
     documents: Annotated[
         Literal["own", "all"],
-        typer.Option(help="own: a question that names `documents` searches only these; all: the whole index."),
+        typer.Option(
+            help="own: a question searches only its own `documents`, if it has any; all: the whole index."
+        ),
     ] = "own",
     temperature: Temperature = 0.0,
     seed: Seed = 0,
@@ -85,13 +93,14 @@ def answer(
     sync: Sync = "normal",
     keep_prompts: Annotated[
         bool,
-        typer.Option("--keep-prompts/--no-keep-prompts", help="Keep the prompts in the run's folder."),
+        typer.Option("--keep-prompts/--no-keep-prompts", help="Store the prompts in the run's folder."),
     ] = True,
     accept_duplicates: Annotated[
         bool,
         typer.Option(
             "--accept-duplicates",
-            help="batch: accept a provider without metadata or lists; a killed run may then ask twice.",
+            help="batch: accept a provider that cannot list batches with metadata; a killed run may then"
+            " ask twice.",
         ),
     ] = False,
     restart: Restart = False,

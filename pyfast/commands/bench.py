@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def bench(
     questions: Annotated[Path, typer.Argument(help="A file of questions.")],
-    index: Annotated[Path | None, typer.Option(help="An index; direct and cot need none.")] = None,
+    index: Annotated[Path | None, typer.Option(help="An index. The systems direct and cot need none.")] = None,
     system: SystemName = "n2n",
     llm: Llm = EMBEDDED,
     setting: Setting = None,
@@ -45,7 +45,8 @@ def bench(
     ] = 20,
     repeats: Annotated[int, typer.Option(min=1, help="How often each load is measured.")] = 3,
     objective: Annotated[
-        float | None, typer.Option(help="Seconds; slower questions do not count for the goodput.")
+        float | None,
+        typer.Option(help="Seconds; the goodput counts only questions that take at most this long."),
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Questions that the engine works on at once.")] = 256,
     journal: Annotated[bool, typer.Option("--journal", help="Write a journal, as a run does.")] = False,

@@ -64,7 +64,8 @@ def compact(
     erase: Annotated[
         bool,
         typer.Option(
-            "--erase", help="Remove earlier commits too: no byte of a deleted document stays in the parts."
+            "--erase",
+            help="Remove earlier commits too, so that no text of a deleted document stays in the parts.",
         ),
     ] = False,
 ) -> None:

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 Gold = Annotated[
     Path | None,
     typer.Option(
-        help="JSON lines with `id` and `answers`, or conversations: `id` and `turns` of those. Without it: the"
-        " questions of the run."
+        help="JSON lines with `id` and `answers`. For conversations: `id` and `turns`, each with"
+        " `answers`. Without it: the gold in the questions of the run, or in gold.jsonl in their"
+        " folder."
     ),
 ]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(
-        "--metric", help="A metric by name, or MODULE:NAME; repeatable. Without it: those that the gold names."
+        "--metric",
+        help="A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold names.",
     ),
 ]
 Prices = Annotated[Path | None, typer.Option(help="A price list, for the costs in money.")]

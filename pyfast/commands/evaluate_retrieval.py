@@ -27,12 +27,15 @@ def evaluate_retrieval(
     gold: Annotated[
         Path | None,
         typer.Option(
-            help="JSON lines: `id` and `supporting`. Without it: the questions, or gold.jsonl beside them."
+            help="JSON lines: `id` and `supporting`. Without it: the questions, or gold.jsonl in their folder."
         ),
     ] = None,
-    at: Annotated[list[int] | None, typer.Option(help="The ranks at which lists are cut; repeatable.")] = None,
+    at: Annotated[list[int] | None, typer.Option(help="A value of k for recall@k and ndcg@k; repeatable.")] = None,
     scores: Annotated[
-        Path | None, typer.Option(help="A folder that keeps the scores of rerankers for the next time.")
+        Path | None,
+        typer.Option(
+            help="A folder that stores the scores of rerankers, so that the next call does not compute them again."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

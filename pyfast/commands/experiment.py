@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def experiment(
     plan: Annotated[str | None, typer.Argument(help="A TOML file, or the name of a plan: see --list.")] = None,
-    data: Annotated[Path, typer.Option(help="The folder with a folder for each data set.")] = Path("."),
+    data: Annotated[Path, typer.Option(help="The folder that has a subfolder for each data set.")] = Path("."),
     out: Annotated[
         Path | None, typer.Option(help="The folder of the experiment. If it exists, it resumes.")
     ] = None,
@@ -45,7 +45,8 @@ def experiment(
     worker_resources: WorkerResources = None,
     compare: Annotated[bool, typer.Option("--compare", help="Compare each row with one of them.")] = False,
     baseline: Annotated[
-        str | None, typer.Option(help="With --compare: the row to compare with; by default the first.")
+        str | None,
+        typer.Option(help="With --compare: the row with which the others are compared; by default the first."),
     ] = None,
     list_plans: Annotated[bool, typer.Option("--list", help="Show the plans that come with pyfast.")] = False,
 ) -> None:

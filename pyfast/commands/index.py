@@ -23,7 +23,8 @@ Readers = Annotated[
     list[str] | None, typer.Option("--reader", help="A reader of another format, MODULE:NAME; repeatable.")
 ]
 Columns = Annotated[
-    int, typer.Option(min=2, help="Cut a table of more columns into several; each keeps the first column.")
+    int,
+    typer.Option(min=2, help="Cut a table with more columns into several tables; each keeps the first column."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
 
@@ -45,11 +46,14 @@ def index(
         typer.Option(help="characters: words of any length, and each Chinese or Japanese character."),
     ] = "words",
     stemmer: Annotated[
-        str, typer.Option(help="A language of Snowball, such as english: all forms of a word are one term.")
+        str,
+        typer.Option(
+            help="A language of the Snowball stemmer, such as english: all forms of a word are one term."
+        ),
     ] = "",
     stop_words: Annotated[
         Literal["english", "none"],
-        typer.Option(help="Words to leave out; use none for other languages than English."),
+        typer.Option(help="The words that searches ignore; use none for texts that are not English."),
     ] = "english",
     vectors: Annotated[
         list[str] | None,
@@ -57,7 +61,7 @@ def index(
     ] = None,
     strict: Strict = False,
     memory: Annotated[
-        int, typer.Option(help="MB of memory to take; a larger corpus is indexed part by part.")
+        int, typer.Option(help="How many MB of memory to use; a larger corpus is indexed part by part.")
     ] = 2000,
     ray: Ray = None,
     workers: Workers = None,

@@ -32,7 +32,8 @@ def judge(
         Path | None, typer.Option(help="The file of questions, if it has moved since the first run.")
     ] = None,
     ties: Annotated[
-        bool, typer.Option("--ties/--no-ties", help="Whether the judge may find two answers equally good.")
+        bool,
+        typer.Option("--ties/--no-ties", help="Whether the judge may say that two answers are equally good."),
     ] = True,
     llm: Llm = EMBEDDED,
     llm_option: LlmOption = None,

@@ -40,7 +40,9 @@ def build(
     index: _Index,
     llm: Annotated[
         list[str] | None,
-        typer.Option(help="The LLM that reads the texts, as in `pyfast answer`; without it, rules read them."),
+        typer.Option(
+            help="The LLM that reads the texts, as in `pyfast answer`; without it, pyfast reads them by rules."
+        ),
     ] = None,
     llm_option: LlmOption = None,
     embedder: _Embedder = _MODEL,
@@ -53,7 +55,8 @@ def build(
     passes: Annotated[
         int,
         typer.Option(
-            min=1, help="How often the LLM reads each chunk; from the second time on, for what it missed."
+            min=1,
+            help="How often the LLM reads each chunk; from the second time on, it looks for missing triples.",
         ),
     ] = 1,
     limit: Limit = None,

@@ -18,7 +18,7 @@ def mcp(
     setting: Setting = None,
     llm_option: LlmOption = None,
     budget: Limits = None,
-    http: Annotated[bool, typer.Option("--http", help="Over HTTP, not standard input and output.")] = False,
+    http: Annotated[bool, typer.Option("--http", help="Use HTTP, not standard input and output.")] = False,
     host: Annotated[str, typer.Option(help="With --http: an address of this machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65_535, help="With --http: the port.")] = 8001,
 ) -> None:

@@ -27,8 +27,8 @@ def questions(
     run: Annotated[
         Path, typer.Option(help="The folder of the run; the same command resumes one that was stopped.")
     ],
-    llm: Annotated[list[str], typer.Option(help="The LLM that writes them, as in `pyfast answer`.")],
-    users: Annotated[int, typer.Option(min=1, help="How many users.")] = 5,
+    llm: Annotated[list[str], typer.Option(help="The LLM that writes the questions, as in `pyfast answer`.")],
+    users: Annotated[int, typer.Option(min=1, help="How many users the LLM invents.")] = 5,
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks each user has.")] = 5,
     per_task: Annotated[int, typer.Option("--questions", min=1, help="How many questions each task has.")] = 10,
     llm_option: LlmOption = None,

@@ -17,7 +17,10 @@ def report(
     metric: Metrics = None,
     prices: Prices = None,
     single: Annotated[
-        str | None, typer.Option(help="The id of a question: write only this one, as a file that opens anywhere.")
+        str | None,
+        typer.Option(
+            help="The id of a question: write only this question, as one file that a browser opens from the disk."
+        ),
     ] = None,
 ) -> None:
     """Write runs as web pages, for any web server."""

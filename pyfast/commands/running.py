@@ -50,15 +50,17 @@ RerankName = Annotated[
     str,
     typer.Option(
         "--rerank",
-        help="What reads the best passages again: off, cross (cross:MODEL), late, both, or MODULE:NAME.",
+        help="The reranker, which scores the best passages again: off, cross (cross:MODEL), late, both, or"
+        " MODULE:NAME.",
     ),
 ]
 Filter = Annotated[
     list[str] | None,
     typer.Option(
         "--filter",
-        help="Search only documents that fit, such as source=reports/*, level=table_row, time>=1990 (of triples)"
-        " or meta.author=Sagan|Drake; repeatable: all must fit.",
+        help="A condition that documents must meet to be searched, such as source=reports/*,"
+        " level=table_row, time>=1990 (of triples) or meta.author=Sagan|Drake; repeatable: documents"
+        " must meet all.",
     ),
 ]
 LlmOption = Annotated[
@@ -70,13 +72,15 @@ Limits = Annotated[
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option(min=1, max=65_536, help="How many run at once; by default 64, or 10,000 with a Batch API."),
+    typer.Option(
+        min=1, max=65_536, help="How many are in progress at once; by default 64, or 10,000 with a Batch API."
+    ),
 ]
 Outage = Annotated[
     float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers no call; 0: stop at once.")
 ]
 MaxFailures = Annotated[
-    str | None, typer.Option(help="Stop if more than this fail: a number, or a share such as 5%.")
+    str | None, typer.Option(help="Stop if more than this many fail: a number, or a share such as 5%.")
 ]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N.")]
 Sample = Annotated[
@@ -86,9 +90,13 @@ Sample = Annotated[
 Temperature = Annotated[float, typer.Option(min=0.0, help="The LLM's temperature, if the system does not set it.")]
 Seed = Annotated[int, typer.Option(min=0, help="The seed of the LLM's sampling.")]
 AcceptCode = Annotated[
-    bool, typer.Option("--accept-code", help="Resume a run of other code; the answers may then differ.")
+    bool,
+    typer.Option(
+        "--accept-code",
+        help="Resume a run that another version of the code started; the answers may then differ.",
+    ),
 ]
-Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: even a power cut loses no LLM call.")]
+Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: even a power cut loses no reply of the LLM.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start again; the old folder gets another name.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again everything that failed.")]
 

@@ -21,13 +21,18 @@ def serve(
     llm_option: LlmOption = None,
     system: Annotated[
         list[str] | None,
-        typer.Option(help="A system to serve; repeatable. Without it: all that need no further settings."),
+        typer.Option(
+            help="A system to serve; repeatable. Without it: all systems whose settings all have defaults."
+        ),
     ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as SYSTEM.NAME=VALUE; repeatable.")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen at; any other than this machine's needs PYFAST_API_KEYS.")
+        str,
+        typer.Option(
+            help="The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")] = 8000,
     concurrency: Annotated[
@@ -50,14 +55,15 @@ def serve(
     ] = None,
     follow_ups: Annotated[
         Literal["off", "rewrite", "resolve"],
-        typer.Option(help="How a system for single questions gets later turns of a conversation."),
+        typer.Option(help="How a system that answers single questions gets later turns of a conversation."),
     ] = "rewrite",
     jobs: Annotated[
         Path | None,
         typer.Option(help="A folder for files and batches; without it there is no /v1/batches."),
     ] = None,
     grace: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that requests in progress may take when the server ends.")
+        float,
+        typer.Option(min=0.0, help="How many seconds requests in progress may still take when the server ends."),
     ] = 30.0,
 ) -> None:
     """Answer questions over HTTP, as OpenAI's API does. API keys come from PYFAST_API_KEYS."""

@@ -26,18 +26,25 @@ def graph_convqa(
     index: Annotated[Path, typer.Option(help="The index with the evidence.")],
     model: Model,
     out: Out,
-    graph: Annotated[bool, typer.Option(help="Train with the graph; without it, the text-only fine-tune.")] = True,
+    graph: Annotated[bool, typer.Option(help="Whether to train with the evidence graph, or on text only.")] = True,
     layers: Annotated[int, typer.Option(min=1, help="Number of layers of the encoder.")] = 2,
     heads: Annotated[
-        int, typer.Option(min=1, help="Number of heads in each layer; they share the model's hidden size.")
+        int,
+        typer.Option(
+            min=1, help="Number of attention heads in each layer; the hidden size is divided among them."
+        ),
     ] = 2,
     dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Dropout of the encoder's attention.")] = 0.5,
     residual: Annotated[
-        bool, typer.Option(help="Add the graph's output to the tokens' embeddings; the paper does not.")
+        bool,
+        typer.Option(help="Add the encoder's output to the token embeddings; in the paper it replaces them."),
     ] = True,
-    memory: Annotated[Literal["on", "off", "random"], typer.Option(help="The evidence memory.")] = "on",
+    memory: Annotated[
+        Literal["on", "off", "random"],
+        typer.Option(help="Which evidence of earlier turns replaces the worst-ranked evidence of a turn."),
+    ] = "on",
     memory_share: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="The share of the evidence that memory may replace.")
+        float, typer.Option(min=0.0, max=1.0, help="The share of a turn's evidence that memory may replace.")
     ] = 1 / 3,
     passages: Annotated[int, typer.Option(min=1, help="Number of passages whose evidence items are ranked.")] = 50,
     k: Annotated[int, typer.Option(min=1, help="Number of evidence items for a turn.")] = 20,

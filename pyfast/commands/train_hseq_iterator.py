@@ -30,16 +30,22 @@ def hseq_iterator(
     model: Model,
     out: Out,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of hseq, NAME=VALUE, for the later run.")
+        list[str] | None, typer.Option("--set", help="A setting of hseq, NAME=VALUE, as in the later run.")
     ] = None,
     head: Annotated[
         str | None,
-        typer.Option(help="With --set guidance=head: the LLM that plans, as --llm of `pyfast answer`."),
+        typer.Option(help="With --set guidance=head: the LLM that makes plans, as --llm of `pyfast answer`."),
     ] = None,
     weights: Annotated[
-        str, typer.Option(help="The weights of the sources in the mixture, such as 2,1; by default all equal.")
+        str,
+        typer.Option(
+            help=(
+                "The weights of the sources, such as 2,1, which decide how many examples each gives; by default"
+                " all equal."
+            )
+        ),
     ] = "",
-    size: Annotated[int, typer.Option(min=1, help="Number of steps in the mixture.")] = 512,
+    size: Annotated[int, typer.Option(min=1, help="Number of examples from all sources together.")] = 512,
     max_positives: Annotated[int, typer.Option(min=1, help="Maximum number of positives for a question.")] = 4,
     lexical_weight: Annotated[
         float, typer.Option(min=0, max=1, help="Weight of positives that only share words with the question.")

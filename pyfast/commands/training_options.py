@@ -11,12 +11,13 @@ Model = Annotated[Path, typer.Option(help="The folder of a language model in saf
 Out = Annotated[Path, typer.Option(help="The folder of the training. If it exists, the training resumes.")]
 Epochs = Annotated[int, typer.Option(min=1, help="How often the training goes through all examples.")]
 LearningRate = Annotated[float, typer.Option(min=0.0, help="The highest learning rate of Adam.")]
-Accumulation = Annotated[int, typer.Option(min=1, help="Number of examples in a step.")]
+Accumulation = Annotated[int, typer.Option(min=1, help="Number of examples for each step of the optimizer.")]
 LoraRank = Annotated[int, typer.Option(min=1, help="The rank of LoRA's updates.")]
 LoraAlpha = Annotated[int, typer.Option(min=1, help="The scale of LoRA's updates.")]
 Seed = Annotated[
-    int, typer.Option(min=0, help="The seed of the order of examples, of the first weights and of dropout.")
+    int, typer.Option(min=0, help="The seed for the order of examples, the initial weights and the dropout.")
 ]
 Minutes = Annotated[
-    float | None, typer.Option(min=0.0, help="Stop after so many minutes; the same command resumes the training.")
+    float | None,
+    typer.Option(min=0.0, help="Stop after this many minutes; the same command resumes the training."),
 ]

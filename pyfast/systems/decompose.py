@@ -15,7 +15,9 @@ from pyfast.systems.system import System
 class Settings(n2n.Settings):
     """The settings of n2n without the settings of its graph."""
 
-    graph: Literal[False] = Field(default=False, description="Always off. With the graph, the system is `n2n`.")
+    graph: Literal[False] = Field(
+        default=False, description=("Always off. The same system with evidence graphs is `n2n`.")
+    )
 
 
 SYSTEM = System(

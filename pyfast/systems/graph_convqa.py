@@ -49,15 +49,14 @@ class Settings(system.Settings):
     )
     graph: bool = Field(
         default=True,
-        description="Give the LLM the embeddings of the graph's nodes. Off: give the evidence as text to any"
-        " LLM, trained or not.",
+        description="Give the LLM the embeddings of the evidence graph's nodes. Off: give it the evidence as"
+        " text. Any LLM can read text, trained or not.",
         json_schema_extra={"paper": "sections 4.3 to 4.5; table 2"},
     )
     memory: Memory = Field(
         default="on",
-        description="The items that replace the lowest part of the evidence. `on`: items that earlier turns"
-        ' used, the nearest to the query. `random`: any of these items ("Rand Memory"). `off`:'
-        " none.",
+        description="Which evidence of earlier turns replaces the worst-ranked evidence of a turn. `on`: the"
+        ' items nearest to the query. `random`: items drawn at random ("Rand Memory"). `off`: none.',
         json_schema_extra={"paper": "section 4.2, equation 2; table 2"},
     )
     memory_share: float = Field(
@@ -65,12 +64,13 @@ class Settings(system.Settings):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="The share of the evidence that memory may replace, rounded down to whole items.",
+        description="The share of a turn's evidence that `memory` may replace, rounded down to whole items.",
         json_schema_extra={"paper": "section 4.2"},
     )
     embedder: str = Field(
         default=DEFAULT,
-        description="The model of sentence-transformers that ranks the memory: its name or folder.",
+        description="The model of sentence-transformers that finds the nearest items for `memory=on`: its name or"
+        " folder.",
         json_schema_extra={"paper": "section 4.2"},
     )
     history: Literal["predicted", "gold"] = Field(
@@ -82,7 +82,8 @@ class Settings(system.Settings):
         default=50,
         ge=1,
         le=10_000,
-        description="Number of passages that a search finds. Their evidence items are then ranked.",
+        description="Number of passages that a search finds. The evidence items in these passages are then"
+        " ranked.",
     )
     k: int = Field(
         default=20,

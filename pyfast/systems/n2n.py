@@ -51,47 +51,47 @@ class Settings(system.Abstaining):
 
     decompose: bool = Field(
         default=True,
-        description="Plan one to three hops. Off: one hop, the question itself.",
+        description="Let the LLM plan one to three hops. Off: there is one hop, whose query is the question.",
         json_schema_extra={"paper": "Structured Query Planning"},
     )
     graph: bool = Field(
         default=True,
-        description="Build and rank an evidence graph at each hop and at the end. Off: use the retrieved"
-        " list, up to the maximum number of nodes.",
+        description="Build an evidence graph at each hop and at the end, and rank passages by it. Off: use the"
+        " retrieved list, up to the maximum number of nodes.",
         json_schema_extra={"paper": "Evidence Graphs as Dynamic Knowledge Structures"},
     )
     ranking: Rank = Field(
         default="bridge_rank",
-        description="The method that ranks the nodes of an evidence graph. `graph_rank` is the paper's."
-        " `bridge_rank` is pyfast's own and finds more.",
+        description="The method that ranks the nodes of an evidence graph. `graph_rank` is that of the paper."
+        " `bridge_rank` is pyfast's own and finds more gold evidence.",
         json_schema_extra={"paper": "equation 1"},
     )
     expand: bool = Field(
         default=True,
-        description="Add to a pool the passages of the whole corpus to which its best passages lead. It is"
-        " off with `ranking=graph_rank`, which cannot use the added passages.",
+        description="Add to a pool the passages of the whole corpus that share terms with its best passages. With"
+        " `ranking=graph_rank` it is off, because that ranking cannot use the added passages.",
     )
     alpha: float = Field(
         default=0.85,
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="GraphRank's balance between the semantic score and the structure. 1 leaves the structure"
-        ' out (the ablation "w/o GraphRank").',
+        description="The balance in GraphRank between the semantic score and the structural score. 1: the"
+        ' structural score is left out (the ablation "w/o GraphRank").',
         json_schema_extra={"paper": "equation 1; Hyperparameter Settings"},
     )
     centrality: Centrality = Field(
         default="degree",
-        description="GraphRank's structural score. `degree` (weighted) is the paper's. The others also need"
-        " the edges of the graph.",
+        description="The structural score of GraphRank. `degree`, the weighted degree, is that of the paper. The"
+        " others take more time, because they need the edges of the graph.",
         json_schema_extra={"paper": "equation 1"},
     )
     beta: float = Field(
         default=0.2,
         ge=0,
         allow_inf_nan=False,
-        description="The boost of the bridge-aware selector. It is added to a score in [0, 1]. The paper"
-        " gives no value.",
+        description="The boost of the bridge-aware selector, which is added to a score in [0, 1]. The paper gives"
+        " no value.",
         json_schema_extra={"paper": "algorithm 1"},
     )
     hop_k: int = Field(
@@ -127,7 +127,7 @@ class Settings(system.Abstaining):
         default=50,
         ge=1,
         le=10_000,
-        description="Number of candidates of the final graph, without duplicates.",
+        description="Number of passages and rows in the final graph before pruning, without duplicates.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_min: int = Field(

@@ -12,7 +12,7 @@ from pyfast.systems.prompts import ANSWER, LONG_ANSWER, answer_prompt, final_tex
 class Settings(system.Answering):
     """The settings of rag."""
 
-    k: int = Field(default=10, ge=1, le=10_000, description="Number of passages and rows retrieved.")
+    k: int = Field(default=10, ge=1, le=10_000, description="Number of passages and table rows retrieved.")
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:

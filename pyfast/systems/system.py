@@ -54,8 +54,8 @@ class Abstaining(Settings):
 
     abstain: bool = Field(
         default=True,
-        description="Allow the answer that the evidence is not enough. Off: the LLM must always give its"
-        " likeliest answer. Use off for benchmarks, because scores count an abstention as wrong.",
+        description="Allow the LLM to abstain if the evidence has no answer. Off: the LLM must always give the"
+        " most likely answer. Use `off` for benchmarks, because scores count an abstention as wrong.",
     )
 
 

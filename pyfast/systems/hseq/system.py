@@ -49,8 +49,9 @@ class Settings(system.Abstaining):
 
     iterator: Literal["llm", "lexical", "off"] = Field(
         default="llm",
-        description="What picks segments. `llm`: the LLM. `lexical`: the question's words, without an LLM."
-        " `off`: nothing, and the first window is the evidence (LLM-only).",
+        description="What picks segments. `llm`: the LLM. `lexical`: a comparison with the question's words,"
+        " without an LLM. `off`: nothing is picked, and the whole first window is the evidence"
+        " (LLM-only).",
         json_schema_extra={"paper": "algorithm 1; table 5"},
     )
     guidance: Literal["head", "template", "off"] = Field(
@@ -70,7 +71,7 @@ class Settings(system.Abstaining):
         default=3,
         ge=1,
         le=64,
-        description="Maximum number of segments picked in a step; at most `window`.",
+        description="Maximum number of segments picked in a step. It cannot be larger than `window`.",
         json_schema_extra={"paper": "algorithm 1; table 7"},
     )
     steps: int = Field(
@@ -84,8 +85,8 @@ class Settings(system.Abstaining):
         default=1,
         ge=1,
         le=1000,
-        description="Minimum number of steps, even if the evidence is sufficient earlier (T_min); at most"
-        " `steps`.",
+        description="Minimum number of steps, even if the evidence is sufficient earlier (T_min). It cannot be"
+        " larger than `steps`.",
         json_schema_extra={"paper": "algorithm 1; A.3.5"},
     )
     threshold: float = Field(
@@ -93,37 +94,38 @@ class Settings(system.Abstaining):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="The evidence is sufficient when the score reaches this. The score is the share of the"
-        " question's words that the evidence covers, each word by its weight.",
+        description="The evidence is sufficient when its score is at least this. The score is the share of the"
+        " question's words that the evidence covers. Rare words weigh more.",
         json_schema_extra={"paper": "A.3.5"},
     )
     prior: int = Field(
         default=48,
         ge=0,
         le=10_000,
-        description="Number of passages and rows from a search at the start of the stream. After them come the"
-        " segments of their documents, then all others, both in the order of `order`. 0: no search, as in the"
-        " paper.",
+        description="Number of passages and rows from a search with which the stream starts. After them come the"
+        " other segments of their documents, and then all other segments, both in the order `order`."
+        " 0: no search, as in the paper.",
     )
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
         min_length=1,
-        description="The order of the stream (ρ): levels of segments, best first.",
+        description="The order of the stream (ρ): the levels of segments, the first level first.",
         json_schema_extra={"paper": "section 3.4, A.1"},
     )
     characters: int = Field(
         default=240,
         ge=40,
         le=4000,
-        description="Maximum number of characters shown of a segment. For a longer segment, these are its"
-        " beginning and the part with most of the question's words.",
+        description="Maximum number of characters shown of a segment. Of a longer segment, pyfast shows the"
+        " beginning and the part that has the most words of the question.",
         json_schema_extra={"paper": "A.3.2"},
     )
     refine: int = Field(
         default=0,
         ge=0,
         le=1000,
-        description="Maximum number of steps (Δ) that the verifier may ask for, once. 0: no verifier.",
+        description="Maximum number of additional steps (Δ) if the verifier finds a contradiction. It can do so"
+        " once. 0: no verifier.",
         json_schema_extra={"paper": "section 3.5, A.3.5"},
     )
 

@@ -38,14 +38,15 @@ class Settings(system.WithKnowledge):
         default=4,
         ge=1,
         le=20,
-        description="Number of columns of the matrix (n). Each ends with a summary node.",
+        description="Number of columns of the matrix (n). Each column ends with a summary node.",
         json_schema_extra={"paper": "algorithm 1; figure 4"},
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",
-        description="How much of a node the next node in its column sees: `uniform`, `gaussian`, `const-C`,"
-        " `vert-S`, `hor-S` or `vert&hor-S`, with C and S from 0 to 1. Or (rows - 1) lists in"
-        " JSON, each with one number for each column.",
+        description="How much the next node in a column sees of a node: `uniform`, `gaussian`, `const-C`,"
+        " `vert-S`, `hor-S` or `vert&hor-S`. Replace C and S by numbers from 0 to 1, such as"
+        " `const-0.5`. You can also give (rows - 1) lists in JSON, each with one number for each"
+        " column.",
         json_schema_extra={"paper": "equations 8 and 9; figure 3"},
     )
     weights_seed: int = Field(
@@ -72,29 +73,29 @@ class Settings(system.WithKnowledge):
     )
     communication: bool = Field(
         default=True,
-        description="Let a node see part of the node above it in its column. Off: all weights are 0, a tree"
-        ' of thought ("-comm").',
+        description="Let a node see a part of the node above it in its column. Off: all weights are 0, as in a"
+        ' tree of thought ("-comm").',
         json_schema_extra={"paper": "step 4; table 3"},
     )
     entities: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="Number of entities matched with each detailed keyword.",
+        description="Number of entities that each detailed keyword matches.",
         json_schema_extra={"paper": "step 2"},
     )
     relations: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="Number of relation keys matched with each general keyword.",
+        description="Number of relation keys that each general keyword matches.",
         json_schema_extra={"paper": "step 2"},
     )
     units: int = Field(
         default=10,
         ge=1,
         le=1000,
-        description="Number of knowledge units in a retrieval.",
+        description="Number of knowledge units that a retrieval returns.",
         json_schema_extra={"paper": "step 2"},
     )
     temperature: float = Field(

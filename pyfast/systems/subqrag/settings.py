@@ -21,26 +21,26 @@ class Settings(system.WithKnowledge):
 
     decompose: bool = Field(
         default=True,
-        description='Split the question into sub-questions. Off: the question itself is the only one ("w/o'
-        ' Decomposition").',
+        description="Split the question into sub-questions. Off: the question itself is the only sub-question"
+        ' ("w/o Decomposition").',
         json_schema_extra={"paper": "section 2.2.1; table 2"},
     )
     rewrite: bool = Field(
         default=True,
-        description="Rewrite sub-questions with earlier answers. Off: they are asked unchanged, with `#1` in"
-        ' them ("w/o Rewriting").',
+        description="Rewrite sub-questions with the answers of earlier ones. Off: sub-questions stay unchanged,"
+        ' with references such as `#1` ("w/o Rewriting").',
         json_schema_extra={"paper": "section 2.2.2, equation 2; table 2"},
     )
     update: bool = Field(
         default=True,
-        description="If the graph has no answer, learn triples from the documents that are read instead. Off:"
-        ' "w/o Update".',
+        description="If the graph has no answer, documents are read instead. Extract triples from them and add"
+        ' these to the graph. Off: extract none ("w/o Update").',
         json_schema_extra={"paper": "section 2.3, equation 4; table 2"},
     )
     shared_updates: bool = Field(
         default=False,
-        description="Let other questions see at once what a question learns, as in the paper. Answers then"
-        " depend on the order in which questions run.",
+        description="Let other questions use at once the triples that a question learns, as in the paper. Answers"
+        " then depend on the order in which questions run.",
         json_schema_extra={"paper": "section 2.3"},
     )
     k: int = Field(
@@ -54,28 +54,29 @@ class Settings(system.WithKnowledge):
         default=5,
         ge=1,
         le=100,
-        description="Number of passages retrieved for a sub-question that the graph does not answer.",
+        description="Number of passages retrieved for a sub-question that the graph cannot answer.",
         json_schema_extra={"paper": "section 2.3"},
     )
     named: int = Field(
         default=4,
         ge=0,
         le=100,
-        description="Maximum number of the `k` facts that are chosen because the sub-question names their"
-        " entity. 0: all are chosen by cosine, as in the paper.",
+        description="How many of the `k` facts, at most, are chosen because the sub-question names their entity."
+        " The others are chosen by cosine. 0: all are chosen by cosine, as in the paper.",
         json_schema_extra={"paper": "equation 3"},
     )
     branches: int = Field(
         default=4,
         ge=1,
         le=10_000,
-        description="Maximum number of questions that one sub-question becomes if it refers to several"
-        " answers. The trace counts the others. 1 is the paper's. Knowledge graphs need more,"
-        " because their questions have dozens of answers.",
+        description="If a sub-question refers to several answers, it becomes one question for each answer, at"
+        " most this number. The trace counts those that are left out. The paper has 1. Knowledge"
+        " graphs need more, because their questions can have dozens of answers.",
         json_schema_extra={"paper": "section 2.2.2"},
     )
     sufficient: bool = Field(
         default=False,
-        description="Ask the LLM whether the facts suffice before it answers from them. For larger models.",
+        description="Ask the LLM whether the facts suffice, before it answers from them. Use it with larger"
+        " models.",
         json_schema_extra={"paper": "section 2.3"},
     )
