@@ -70,7 +70,7 @@ class GATv2Conv(torch.nn.Module):
     ) -> None:
         super().__init__()
         if edge_dim is not None:
-            raise InputError("edge_dim: edge features cannot be had; torch_geometric.nn.GATv2Conv has them")
+            raise InputError("edge_dim: edge features are not supported; torch_geometric.nn.GATv2Conv has them")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.heads = heads
@@ -146,7 +146,7 @@ class GATv2Conv(torch.nn.Module):
                 of a sparse tensor are asked for.
         """
         if edge_attr is not None:
-            raise ArrayError("edge_attr: edge features cannot be had; torch_geometric.nn.GATv2Conv has them")
+            raise ArrayError("edge_attr: edge features are not supported; torch_geometric.nn.GATv2Conv has them")
         source, destination = (x, x) if isinstance(x, torch.Tensor) else x
         x_src = self.lin_l(source).view(-1, self.heads, self.out_channels)
         same = self.share_weights and destination is source

@@ -200,9 +200,9 @@ def test_malformed_edges(graph: Any, name: str) -> None:
 
 
 def test_edge_features_are_refused() -> None:
-    with pytest.raises(InputError, match="edge_dim: edge features cannot be had"):
+    with pytest.raises(InputError, match="edge_dim: edge features are not supported"):
         nn.GATv2Conv(5, 4, edge_dim=3)
-    with pytest.raises(ArrayError, match="edge_attr: edge features cannot be had"):
+    with pytest.raises(ArrayError, match="edge_attr: edge features are not supported"):
         nn.GATv2Conv(5, 4)(torch.randn(20, 5), edges(20, 20), torch.randn(60, 3))  # type: ignore[call-overload]
 
 

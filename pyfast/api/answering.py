@@ -213,7 +213,7 @@ def answer(
         job, used = job_of(questions, **given, **of_run)
         return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
     if on_step is not None:
-        raise InputError("on_step: not with ray: the steps are in other processes")
+        raise InputError("on_step: cannot be used with ray: the steps are in other processes")
     from pyfast.api.distributing import answer_by_workers
 
     return answer_by_workers(questions, given, of_run, cluster, on_event, stop or threading.Event())

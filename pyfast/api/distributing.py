@@ -55,7 +55,7 @@ def answer_by_workers(
     handed = _handed(given)
     job, _ = job_of(questions, **given, **of_run, by_workers=True)
     if job.settings.get("shared_updates"):
-        raise InputError("shared_updates: not with ray: workers do not see what the others learn")
+        raise InputError("shared_updates: cannot be used with ray: a worker does not see what others learn")
     assert job.folder is not None
     return run_by_workers(job, partial(_joined, str(job.folder.resolve()), handed), cluster, on_event, stop)
 

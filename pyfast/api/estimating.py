@@ -153,7 +153,7 @@ def estimate(
         basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
         service = service_times(folder) if len(used) > 1 else None
     if not used:
-        raise InputError(f"{basis}: nothing to estimate from")
+        raise InputError(f"{basis}: has no finished question from which to estimate")
     seconds = [one.seconds for one in used if one.seconds is not None]
     return Estimate(
         count,

@@ -66,7 +66,7 @@ class RetrievalSetting:
         if not isinstance(self.expand, bool | str):
             raise InputError(f"expand: expected on, off or the name of a retriever, got {self.expand!r}")
         if self.expand and self.ranking != "bridge_rank":
-            raise InputError("expand: only ranking=bridge_rank can lift what it adds")
+            raise InputError("expand: only ranking=bridge_rank can rank the added passages")
         if not isinstance(self.pool, int) or self.pool < 1:
             raise InputError(f"pool: expected a number of passages, got {self.pool!r}")
 

@@ -80,7 +80,9 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
         if of not in each:
             raise InputError(f"LLM option {name}: no LLM is given for the role {of!r}")
         if not isinstance(each[of], str):
-            raise InputError("llm_options go with an LLM that is given as text: give pyfast.open_llm its options")
+            raise InputError(
+                "llm_options: only for an LLM that is given as text: give the options to pyfast.open_llm"
+            )
         options_of[of][option] = value
     made: dict[str, LLM] = {}
     by_role: dict[Role, LLM] = {}

@@ -326,7 +326,7 @@ def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, fol
     """The head's plan for each question. If several processes train together, none of them may call the head."""
     texts = list(dict.fromkeys(gold.question for _, some in golds for gold in some))
     if os.environ.get("RANK") and not (folder.is_dir() and Run(folder).status.ended == len(texts)):
-        raise InputError(f"{folder}: begin with one process: the head has not planned for all questions yet")
+        raise InputError(f"{folder}: start with one process: the head has not made plans for all questions yet")
     run = answer(texts, llm=head, system=PLANNER, run=folder)
     return {text: record.answer for text, record in zip(texts, run.records, strict=True) if record.answer}
 

@@ -154,7 +154,9 @@ def _sizes(*parts: Sized) -> str:
 
 def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memoryview) -> None:
     if any(batch.schema.metadata[b"sizes"] != _sizes(*batches, buffer).encode() for batch in batches):
-        raise IndexFormatError(f"{folder}: its files do not go together: one is truncated or foreign")
+        raise IndexFormatError(
+            f"{folder}: its files do not belong together: one is cut off or from another corpus"
+        )
 
 
 def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = None) -> pa.RecordBatch:

@@ -116,7 +116,7 @@ class Pool:
         )
         if not fits and cluster.address == LOCAL:
             lacks = ", ".join(f"{name}={amount:g}" for name, amount in self._needs.items())
-            raise InputError(f"worker_resources: this machine has not {lacks}")
+            raise InputError(f"worker_resources: this machine does not have {lacks}")
         self.size = cluster.workers or max(fits, 1)
         """How many workers there should be"""
 

@@ -217,7 +217,7 @@ class _Driver:
         theirs = {**told.configuration, "questions": self._described["questions"]}
         unknown = _windows(theirs) if self._folder is None else []
         if changed := differences(self._described, theirs, unknown):
-            raise InputError(f"a worker has something else than this process: {'; '.join(changed)}")
+            raise InputError(f"a worker differs from this process: {'; '.join(changed)}")
         if self._folder is None:
             places = {**theirs["places"], **self._described["places"], "workers": str(self._pool.size)}
             self._open({**theirs, "places": places})

@@ -96,7 +96,9 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             " another folder, or --restart"
         )
     if version < FORMAT:
-        raise InputError(f"{path}: run of format {version}: `pyfast upgrade {path}` makes it one of today's")
+        raise InputError(
+            f"{path}: run of format {version}: `pyfast upgrade {path}` converts it to the current format"
+        )
     check_journal(path)
 
 

@@ -63,7 +63,7 @@ def service_times(run: Path) -> ServiceTimes:
         except sqlite3.Error as error:
             raise InputError(f"{run / JOURNAL}: {fault(error)}") from None
     if len(seconds) < 2 or not sum(seconds):
-        raise InputError(f"{run}: too few questions with their times to measure its speed")
+        raise InputError(f"{run}: too few questions have recorded times to measure its speed")
     gaps = np.diff(np.sort(ends))
     edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
     gaps = gaps[edge : len(gaps) - edge]

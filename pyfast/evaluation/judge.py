@@ -127,7 +127,7 @@ class Pairs:
         for question, a, b in zip_longest(asked, _answers(self.run_a), _answers(self.run_b)):
             for run, line in ((self.run_a, a), (self.run_b, b)):
                 if question is None or line is None or line[0] != question.id:
-                    raise InputError(f"{run}: its answers are not those of all questions; finish the run first")
+                    raise InputError(f"{run}: it has not answered all questions; finish the run first")
             if question.conversation is None or question.conversation != conversation:
                 conversation = question.conversation
                 earlier.clear()

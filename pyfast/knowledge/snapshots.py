@@ -92,9 +92,11 @@ def repair(index: Index) -> None:
                     aside = home / f"{broken}.damaged"
                     shutil.rmtree(aside, ignore_errors=True)
                     (home / str(broken)).rename(aside)
-                _log.warning("%s: going on with snapshot %d; what it lacks is extracted again", damage, number)
+                _log.warning(
+                    "%s: continuing with snapshot %d; what is missing in it is extracted again", damage, number
+                )
                 return
-        raise IndexFormatError(f"{damage}; no other snapshot is whole: remove {home} to start again")
+        raise IndexFormatError(f"{damage}; all other snapshots are damaged too: remove {home} to start again")
 
 
 def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:

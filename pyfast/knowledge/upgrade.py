@@ -90,9 +90,9 @@ def _upgrade_snapshots(home: Path) -> bool:
     if current is None or versions.get(current) != VERSION["knowledge"]:
         whole = [number for number in old if _is_whole(home / str(number)) and number <= (current or number)]
         if not whole:
-            raise IndexFormatError(f"{home}: no snapshot is whole: remove the folder to start again")
+            raise IndexFormatError(f"{home}: all snapshots are damaged: remove the folder to start again")
         if whole[-1] != current:
-            _log.warning("%s is damaged: going on with snapshot %d", home, whole[-1])
+            _log.warning("%s is damaged: continuing with snapshot %d", home, whole[-1])
         for number, version in versions.items():
             if version == VERSION["knowledge"]:  # An upgrade that was stopped has left it.
                 shutil.rmtree(home / str(number))

@@ -232,7 +232,7 @@ def _bounds(node: Schema, step: float) -> tuple[float, float]:
 def _integer(node: Schema) -> Writer:
     low, high = _bounds({k: _inward(k, v) for k, v in node.items() if k in _INWARD}, 1)
     if low > high:
-        raise InputError("the JSON schema has an integer field that no number fits")
+        raise InputError("the JSON schema has an integer field whose bounds allow no number")
     lowest, count = int(low), int(high) - int(low) + 1
     return lambda words, number: str(lowest + number % count)
 
@@ -253,7 +253,7 @@ def _inward(keyword: str, value: float) -> int:
 def _number(node: Schema) -> Writer:
     low, high = _bounds(node, 0)
     if low > high or (low == high and node.keys() & {"exclusiveMinimum", "exclusiveMaximum"}):
-        raise InputError("the JSON schema has a number field that no number fits")
+        raise InputError("the JSON schema has a number field whose bounds allow no number")
     # These fractions are exact in binary, and they stay inside exclusive bounds.
     values = [str(low + (high - low) * part / 8) for part in range(1, 8)]
     return lambda words, number: values[number % 7]

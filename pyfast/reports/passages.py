@@ -46,7 +46,7 @@ def index_of(run: Path) -> Index | None:
             return Index(place, commit=commit)
         return Index(place)
     except (PyfastError, OSError) as error:
-        _LOG.warning("%s; passages that are not evidence are shown by id", error)
+        _LOG.warning("%s; passages that are not evidence are shown by their ids", error)
         return None
 
 

@@ -309,7 +309,7 @@ class _Build:
 
 def _check_usable(terms: int, length: int) -> None:
     if not terms:
-        raise InputError("no usable document: nothing to retrieve in the sources given")
+        raise InputError("no usable document: the given sources have no passages")
     if not length:
         raise InputError("no usable document: the given sources contain only stop words")
 

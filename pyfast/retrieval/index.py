@@ -168,7 +168,7 @@ class Index:
         """
         part = part_of(self.whole, uris, self.manifest["parameters"])
         if not part.counts.total_length:
-            raise InputError("documents: they have nothing to retrieve")
+            raise InputError("documents: they have no passages")
         other = copy(self)
         for name in [name for name, of in vars(Index).items() if isinstance(of, cached_property)]:
             other.__dict__.pop(name, None)  # The cached value belongs to all documents.

@@ -89,7 +89,9 @@ def serve(
     keys = _keys()
     local = _is_local(host)
     if not local and not keys:
-        raise InputError(f"{host}: set {KEYS_VARIABLE} to listen beyond this machine, or anybody could ask")
+        raise InputError(
+            f"{host}: set {KEYS_VARIABLE} to listen for other machines, or anyone could ask questions"
+        )
     app = create_app(
         index,
         llm,

@@ -55,7 +55,7 @@ def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Ine
         if name is not None and value in row.values:
             others = _others(row, type(settings).model_fields[row.where].annotation)
             way_out = f", or give {' or '.join(others)}" if others else ""
-            return f"{name} changes nothing with {row.where}={as_text(value)}: leave it out{way_out}"
+            return f"{name} has no effect with {row.where}={as_text(value)}: leave it out{way_out}"
     return None
 
 

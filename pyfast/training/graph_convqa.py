@@ -65,7 +65,7 @@ class Recipe:
         for one in fields(self):
             where, value = _INERT.get(one.name, ("", None))
             if where and getattr(self, where) == value and getattr(self, one.name) != one.default:
-                raise InputError(f"{one.name} changes nothing with {where}={value}: leave it out")
+                raise InputError(f"{one.name} has no effect with {where}={value}: leave it out")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +99,7 @@ def train(
     """
     devices = open_devices()
     if devices.count > 1:
-        raise InputError("graph_convqa learns in one process")
+        raise InputError("graph_convqa can train only in one process")
     torch.manual_seed(schedule.seed)
     model, tokenizer = open_model(model_folder)
     examples = make_examples(index, turns, tokenizer, recipe)

@@ -128,7 +128,7 @@ def fit(
     the processes have different checkpoints.
     """
     if not examples:
-        raise InputError("nothing to learn from: there is no example")
+        raise InputError("there is no example to train on")
     folder.mkdir(parents=True, exist_ok=True)
     batches = batches or Batches(lambda example: 1)
     optimizer = torch.optim.Adam(parameters.values(), lr=schedule.learning_rate)

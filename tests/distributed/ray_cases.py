@@ -275,7 +275,7 @@ def test_runs_of_an_experiment_side_by_side(place, tmp_path: Path) -> None:  # t
 def test_a_worker_that_this_machine_has_no_room_for_is_refused(place) -> None:  # type: ignore[no-untyped-def]
     command = Command(place / "gpus", "--system", "direct", "--llm", "instant", "--worker-resources", "GPU=9")
     assert command.ended() == 1
-    assert "worker_resources: this machine has not CPU=1, GPU=9" in command.log.read_text()
+    assert "worker_resources: this machine does not have CPU=1, GPU=9" in command.log.read_text()
 
 
 def test_the_estimate_is_within_a_fifth_of_real_runs(place) -> None:  # type: ignore[no-untyped-def]

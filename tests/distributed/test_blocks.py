@@ -198,13 +198,13 @@ def test_one_process_does_not_resume_what_workers_have_begun(whole: Path) -> Non
     ("given", "fault"),
     [
         ({"llm": pyfast.open_llm("instant")}, "llm default: with ray, give the text"),
-        ({"llm": "batch:m@http://127.0.0.1:1"}, "batch: not with ray"),
+        ({"llm": "batch:m@http://127.0.0.1:1"}, "batch: cannot be used with ray"),
         ({"system": pyfast.systems.load_system("direct")}, "system: with ray, give its name"),
-        ({"on_step": print}, "on_step: not with ray"),
+        ({"on_step": print}, "on_step: cannot be used with ray"),
         ({"run": None}, "ray needs the folder of a run"),
         ({"workers": 0}, "workers: expected a number of at least 1"),
         ({"worker_resources": {"GPU": -1}}, "worker_resources GPU: expected"),
-        ({"ray": None, "workers": 2}, "workers and worker_resources go with ray"),
+        ({"ray": None, "workers": 2}, "workers and worker_resources need ray"),
     ],
 )
 def test_what_workers_cannot_do_is_refused(given, fault: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -140,7 +140,9 @@ def test_it_is_gone_on_with_once_it_is_upgraded(tmp_path: Path) -> None:
     content = answers(tmp_path / "old")
     (tmp_path / "old" / "answers.jsonl").write_bytes(content[:-20])
     for attempt in (check_run, RunFolder):
-        with pytest.raises(InputError, match=r"run of format 2: `pyfast upgrade .+` makes it one of today's"):
+        with pytest.raises(
+            InputError, match=r"run of format 2: `pyfast upgrade .+` converts it to the current format"
+        ):
             attempt(tmp_path / "old", DESCRIBED)
     assert answers(tmp_path / "old") == content[:-20]
     assert upgrade_run(tmp_path / "old")

@@ -202,7 +202,7 @@ def test_a_damaged_snapshot_does_not_come_along(
     upgrade_knowledge(home)
     assert open_knowledge(index).fingerprint == both[0].fingerprint
     (warning,) = caplog.messages
-    assert "damaged: going on with snapshot 2" in warning
+    assert "damaged: continuing with snapshot 2" in warning
     assert (home / "3.damaged").is_dir()  # perhaps something of it can be saved
 
 
@@ -211,7 +211,7 @@ def test_where_none_is_whole_all_stays(index: Index, both: tuple[Knowledge, Know
     for number in (2, 3):
         damage(home / f"{number}/records.sqlite")
     before = sorted(home.rglob("*"))
-    with pytest.raises(IndexFormatError, match=f"{home}: no snapshot is whole: remove the folder"):
+    with pytest.raises(IndexFormatError, match=f"{home}: all snapshots are damaged: remove the folder"):
         upgrade_knowledge(home)
     assert sorted(home.rglob("*")) == before
 

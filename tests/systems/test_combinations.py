@@ -279,33 +279,33 @@ def test_the_table_names_settings_that_there_are(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "told"),
     [
-        ("decompose", {"ranking": "graph_rank"}, "ranking changes nothing with graph=off: leave it out"),
-        ("decompose", {"beta": "1"}, "beta changes nothing with graph=off: leave it out"),
-        ("decompose", {"expand": "on"}, "expand changes nothing with graph=off: leave it out"),
+        ("decompose", {"ranking": "graph_rank"}, "ranking has no effect with graph=off: leave it out"),
+        ("decompose", {"beta": "1"}, "beta has no effect with graph=off: leave it out"),
+        ("decompose", {"expand": "on"}, "expand has no effect with graph=off: leave it out"),
         (
             "n2n",
             {"graph": "off", "hop_least": "2"},
-            "hop_min changes nothing with graph=off: leave it out, or give graph=on",
+            "hop_min has no effect with graph=off: leave it out, or give graph=on",
         ),
         (
             "n2n",
             {"ranking": "graph_rank", "alpha": "1", "centrality": "pagerank"},
-            "centrality changes nothing with alpha=1.0: leave it out, or give another alpha",
+            "centrality has no effect with alpha=1.0: leave it out, or give another alpha",
         ),
         (
             "hseq",
             {"iterator": "off", "steps": "2"},
-            "steps changes nothing with iterator=off: leave it out, or give iterator=llm or iterator=lexical",
+            "steps has no effect with iterator=off: leave it out, or give iterator=llm or iterator=lexical",
         ),
         (
             "graph_convqa",
             {"graph": "off", "memory": "off", "nodes": "9"},
-            "nodes changes nothing with graph=off: leave it out, or give graph=on",
+            "nodes has no effect with graph=off: leave it out, or give graph=on",
         ),
         (
             "subqrag",
             {"update": "off", "shared_updates": "on"},
-            "shared_updates changes nothing with update=off: leave it out, or give update=on",
+            "shared_updates has no effect with update=off: leave it out, or give update=on",
         ),
     ],
     ids=str,
@@ -349,7 +349,7 @@ def test_what_is_given_beside_a_preset_counts() -> None:
     assert n2n.configure({"preset": "paper", "alpha": "0.5"}).model_dump()["alpha"] == 0.5
     assert n2n.configure({"preset": "vanilla-rag", "graph": "on"}).model_dump()["graph"]
     assert hseq.configure({"preset": "paper-small", "iterator": "off"}).model_dump()["window"] == 48
-    with pytest.raises(InputError, match=r"^n2n: beta changes nothing with graph=off"):
+    with pytest.raises(InputError, match=r"^n2n: beta has no effect with graph=off"):
         n2n.configure({"preset": "decomposition", "beta": "1"})
     for given in ("papers", 3):
         with pytest.raises(

@@ -246,7 +246,7 @@ def test_weights_are_drawn_from_a_seed(known: Session) -> None:
     configure = load_system("mtqa").configure
     drawn = [configure({"weights": "gaussian", "weights_seed": seed}).matrix() for seed in (1, 2, 2)]
     assert drawn[0] == configure({"weights": "gaussian"}).matrix() != drawn[1] == drawn[2]
-    with pytest.raises(InputError, match="weights_seed changes nothing"):
+    with pytest.raises(InputError, match="weights_seed has no effect"):
         configure({"weights_seed": 2})
 
 

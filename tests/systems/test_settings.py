@@ -36,7 +36,7 @@ BAD = [
     ("hseq", "min_steps", "5", "min_steps is at most steps"),
     ("hseq", "order", "paragraph,page", "order"),
     ("hseq", "order", "paragraph,paragraph", "order"),
-    ("hseq", "threshold", "0.5", "threshold changes nothing with iterator=llm"),
+    ("hseq", "threshold", "0.5", "threshold has no effect with iterator=llm"),
     ("hseq", "prior", "-1", "prior"),
     ("mtqa", "rows", "0", "rows"),
     ("mtqa", "weights", "diagonal", "there are: uniform, gaussian, const-C, vert-S, hor-S, vert&hor-S"),
@@ -60,12 +60,12 @@ def test_bad_settings_are_refused(system: str, name: str, value: str, told: str)
 def test_what_would_change_nothing_is_refused() -> None:
     with pytest.raises(
         InputError,
-        match=r"^n2n: alpha changes nothing with ranking=bridge_rank: leave it out, or give ranking=graph_rank$",
+        match=r"^n2n: alpha has no effect with ranking=bridge_rank: leave it out, or give ranking=graph_rank$",
     ):
         load_system("n2n").configure({"alpha": "0.5"})
-    with pytest.raises(InputError, match=r"^decompose: alpha changes nothing with graph=off: leave it out$"):
+    with pytest.raises(InputError, match=r"^decompose: alpha has no effect with graph=off: leave it out$"):
         load_system("decompose").configure({"alpha": "0.5"})
-    with pytest.raises(InputError, match=r"^n2n: expand changes nothing with ranking=graph_rank: leave"):
+    with pytest.raises(InputError, match=r"^n2n: expand has no effect with ranking=graph_rank: leave"):
         load_system("n2n").configure({"ranking": "graph_rank", "expand": "on"})
 
 
@@ -73,7 +73,7 @@ def test_what_would_change_nothing_is_refused() -> None:
 def test_without_an_llm_that_picks_there_is_nothing_to_guide(iterator: str) -> None:
     with pytest.raises(
         InputError,
-        match=rf"^hseq: guidance changes nothing with iterator={iterator}: leave it out, or give iterator=",
+        match=rf"^hseq: guidance has no effect with iterator={iterator}: leave it out, or give iterator=",
     ):
         load_system("hseq").configure({"iterator": iterator, "guidance": "head"})
     assert load_system("hseq").configure({"iterator": iterator}).model_dump()["guidance"] == "off"
@@ -86,7 +86,7 @@ def test_without_an_llm_that_picks_there_is_nothing_to_guide(iterator: str) -> N
         ({"retrieval": "off", "triples": "off"}, "leave it out, or give retrieval=on"),
         (
             {"communication": "off", "weights": "const-0.5"},
-            "weights changes nothing with communication=off: leave it out, or give communication=on",
+            "weights has no effect with communication=off: leave it out, or give communication=on",
         ),
     ],
     ids=str,

@@ -94,9 +94,9 @@ def test_it_is_cut_as_the_system_cuts_it_and_told(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"graph": False, "layers": 3}, "layers changes nothing with graph=False: leave it out"),
-        ({"graph": False, "residual": False}, "residual changes nothing with graph=False: leave it out"),
-        ({"memory": "off", "memory_share": 0.5}, "memory_share changes nothing with memory=off: leave it out"),
+        ({"graph": False, "layers": 3}, "layers has no effect with graph=False: leave it out"),
+        ({"graph": False, "residual": False}, "residual has no effect with graph=False: leave it out"),
+        ({"memory": "off", "memory_share": 0.5}, "memory_share has no effect with memory=off: leave it out"),
     ],
 )
 def test_what_would_change_nothing_is_refused(given: dict[str, Any], told: str) -> None:

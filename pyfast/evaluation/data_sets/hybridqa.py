@@ -90,7 +90,7 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
     written: set[str] = set()
     for some in passages:
         if not isinstance(some, dict):
-            raise InputError("request_tok: expected objects, uri to text")
+            raise InputError("request_tok: expected objects that map uris to texts")
         for uri, text in some.items():
             if uri not in written and isinstance(text, str) and text.strip():
                 written.add(uri)

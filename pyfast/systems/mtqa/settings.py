@@ -120,7 +120,7 @@ class Settings(system.WithKnowledge):
         self.matrix()  # Refuse weights of the wrong shape.
         if self.weights_seed != SEED and self.weights not in DRAWN:
             raise ValueError(
-                f"weights_seed changes nothing with weights={self.weights}: give {' or '.join(DRAWN)}"
+                f"weights_seed has no effect with weights={self.weights}: give {' or '.join(DRAWN)}"
             )
         return self
 
