@@ -21,7 +21,7 @@ __all__ = ["GATv2Conv"]
 class GATv2Conv(torch.nn.Module):
     """The layer of Brody et al. 2022, with the arguments, weights and results of `torch_geometric.nn.GATv2Conv`.
 
-    To use it in place of that class (below: PyG's), change the import. The same seed gives the same weights, and
+    To use it in place of torch_geometric's (PyG's), change the import. The same seed gives the same weights, and
     state dicts can be exchanged. `ops.gatv2` computes the attention. It needs no array of edges x heads x channels
     elements, and its results do not depend on the number of threads. There are no edge features, and no options of
     `MessagePassing`.

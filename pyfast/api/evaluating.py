@@ -66,7 +66,9 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
 
 
 def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
-    """Return the gold. None: gold.jsonl beside the questions of the run, or the questions. Raises `InputError`."""
+    """Return the gold. None: gold.jsonl in the folder of the run's questions, or the questions. Raises
+    `InputError`.
+    """
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)
     path = run.path if isinstance(run, Run) else Path(run)

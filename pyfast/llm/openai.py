@@ -244,7 +244,9 @@ class OpenAI:
             await session.close()
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
+        is gone.
+        """
         if self._reasoning_tokens:
             request = replace(request, max_tokens=request.max_tokens + self._reasoning_tokens)
         async with self._free_slots:

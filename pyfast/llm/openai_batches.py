@@ -185,7 +185,9 @@ class OpenAIBatches(OpenAI):
         self._batches, self._queue = set(), []
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
+        is gone.
+        """
         if request.embeds is not None:
             raise CallError("a Batch API takes text, not embeddings")
         digest = request.digest().hex()

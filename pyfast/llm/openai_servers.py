@@ -103,7 +103,9 @@ class OpenAIServers:
         await asyncio.gather(*(server.llm.close() for server in self._servers))
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
+        is gone.
+        """
         for attempt in range(self._attempts):
             if attempt:
                 longest = min(self._backoff_s * 2 ** (attempt - 1), LONGEST_BACKOFF)

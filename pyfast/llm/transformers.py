@@ -82,7 +82,9 @@ class Transformers:
         self.context_window = self._wanted or model.config.max_position_embeddings
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
+        is gone.
+        """
         if self._thread is None or self._model is None:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, request)

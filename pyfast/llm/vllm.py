@@ -187,7 +187,9 @@ class Vllm:
             self._shared = theirs
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
+        is gone.
+        """
         tokenizing = self._tokenizing
         if tokenizing is None:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")

@@ -35,7 +35,8 @@ def show(
     Args:
         run: The run, or its folder.
         id: The id of the question.
-        gold: As for `pyfast.evaluate`. None: the gold beside or in the questions, if there is any.
+        gold: As in `pyfast.evaluate`. None: the gold in the questions, or in gold.jsonl in their folder, if there
+            is any.
         prompts: Whether to show the full prompts and replies.
         whole: Whether to show all passages of each list, and complete texts.
 
@@ -43,7 +44,8 @@ def show(
         Lines for a terminal, with the original texts, including control characters of documents.
 
     Raises:
-        InputError: The run is in memory or damaged, no question with this id has ended, or the gold does not fit.
+        InputError: The run is in memory or damaged, no question with this id has ended, or the gold has none of
+            its questions.
 
     Example:
         >>> import pyfast
@@ -63,14 +65,14 @@ def wrong_questions(
 
     Args:
         run: The run, or its folder.
-        gold: As for `pyfast.evaluate`.
-        metrics: As for `pyfast.evaluate`.
+        gold: As in `pyfast.evaluate`.
+        metrics: As in `pyfast.evaluate`.
 
     Returns:
         Ids of questions whose first figure is below 1.
 
     Raises:
-        InputError: The run is in memory or damaged, or the gold does not fit.
+        InputError: The run is in memory or damaged, or the gold has none of its questions.
 
     Example:
         >>> from pyfast.reports import wrong_questions

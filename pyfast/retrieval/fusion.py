@@ -30,8 +30,8 @@ def weighted_scores(pools: Sequence[Pool], weights: Sequence[float]) -> Pool:
     """Rank the passages of several pools by the weighted sum of their scores, which are min-max normalised within
     each pool.
 
-    If a pool lacks a passage, the passage gets 0 from this pool. The lowest passage of a pool also gets 0, unless
-    all scores of the pool are equal.
+    A passage gets 0 from each pool in which it is not. The lowest passage of a pool also gets 0, unless all scores
+    of the pool are equal.
     """
     scored = []
     for pool, weight in zip(pools, weights, strict=True):

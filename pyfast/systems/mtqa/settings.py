@@ -119,9 +119,7 @@ class Settings(system.WithKnowledge):
             raise ValueError("units without source_text and triples are empty: give retrieval=off")
         self.matrix()  # Refuse weights of the wrong shape.
         if self.weights_seed != SEED and self.weights not in DRAWN:
-            raise ValueError(
-                f"weights_seed has no effect with weights={self.weights}: give {' or '.join(DRAWN)}"
-            )
+            raise ValueError(f"weights_seed has no effect with weights={self.weights}: give {' or '.join(DRAWN)}")
         return self
 
     def matrix(self) -> Weights:
