@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 class Level(IntEnum):
     """The level of a segment.
 
-    Text: document > section? > paragraph > sentence. Table: table > table_row > table_cell. Knowledge graph:
-    document > subgraph > triplet.
+    In a text: document > section (if there are headings) > paragraph > sentence. In a table: table > table_row >
+    table_cell. In a knowledge graph: document > subgraph > triplet.
     """
 
     DOCUMENT = 0

@@ -1,4 +1,6 @@
-"""Requests and replies of the OpenAPI description. Other fields are ignored."""
+"""The requests and replies in the OpenAPI description. The server ignores fields that a request does not have
+here.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ class _Request(BaseModel):
 
 
 class TextPart(_Request):
-    """A part of a message; only text is read."""
+    """A part of a message. The server reads only text."""
 
     type: Literal["text"]
     text: StrictStr
@@ -234,7 +236,9 @@ class FileList(_Page):
 
 
 class BatchRequest(_Request):
-    """Questions to answer, as lines of a file: `custom_id`, `method`, `url` and `body`, a request of that url."""
+    """A batch of questions, as the lines of a file. Each line has `custom_id`, `method`, `url`, and `body`, a
+    request to this url.
+    """
 
     input_file_id: StrictStr
     endpoint: Literal["/v1/chat/completions"]
@@ -245,7 +249,7 @@ class BatchRequest(_Request):
 
 
 class BatchFault(BaseModel):
-    """A fault in a line."""
+    """An error in one line of a batch's file."""
 
     code: str
     line: int | None
@@ -254,7 +258,7 @@ class BatchFault(BaseModel):
 
 
 class BatchFaults(BaseModel):
-    """The faults of a batch."""
+    """The errors in the lines of a batch's file."""
 
     object: Literal["list"]
     data: list[BatchFault]
