@@ -104,7 +104,7 @@ def _check_named(given: GivenLLM) -> None:
         if not isinstance(llm, str):
             raise InputError(f"llm {role}: with ray, give the text that names it: each worker opens its own")
         if llm.startswith("batch:"):
-            raise InputError("batch: not with ray: one process collects the calls of a run")
+            raise InputError("batch: cannot be used with ray: one process must collect the calls of a run")
 
 
 def _handed(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def cluster_of(address: str | None, workers: int | None, resources: Mapping[str,
     """The cluster that a caller gave, or None. Raises `InputError`, and `MissingPackageError` without Ray."""
     if address is None:
         if workers is not None or resources:
-            raise InputError("workers and worker_resources go with ray")
+            raise InputError("workers and worker_resources need ray")
         return None
     cluster = Cluster(address, workers, resources or {})
     with explained():
