@@ -33,6 +33,7 @@ import pyfast
 from pyfast.engine import Budget, Question
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index
+from pyfast.retrieval.bm25 import STOP_WORDS
 from pyfast.systems import load_system
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ def latency(what: str, search: Callable[[list[str]], object], queries: list[str]
 
 
 def beside_tantivy(index: Index, corpus: Path, folder: Path, queries: list[str]) -> None:
-    """tantivy over the same texts, with its own tokenizer and its fixed k1 = 1.2."""
+    """tantivy over the same texts, with its own tokenizer and its fixed k1 = 1.2. Queries have no stop words."""
     try:
         import tantivy
     except ImportError:
@@ -136,10 +137,12 @@ def beside_tantivy(index: Index, corpus: Path, folder: Path, queries: list[str])
     peer.reload()
     searcher = peer.searcher()
 
+    stop = index.analysis.stop(STOP_WORDS)
+
     def search(some: list[str]) -> list[list[str]]:
         found = []
         for query in some:
-            words = " ".join(index.analysis.tokens(query))
+            words = " ".join(word for word in index.analysis.tokens(query) if word not in stop)
             hits = searcher.search(peer.parse_query(words, ["text"]), K).hits
             found.append([searcher.doc(place)["uri"][0] for _, place in hits])
         return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pyfast.blocks import MappedFolder
+from pyfast.blocks import MappedFolder, raw
 from pyfast.corpus import Corpus
 from pyfast.corpus.segment_ids import hash_uris
 from pyfast.errors import IndexFormatError
@@ -45,16 +45,22 @@ def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[st
     """
     if files is None:
         return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}
-    hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)
+    hashes = files.file(f"{FOLDER}/hashes.npy").checked(np.uint64)
     documents = files.file(f"{FOLDER}/documents.npy").checked(np.int32)
     if not len(hashes) == len(documents) == corpus.documents:
         raise IndexFormatError(f"{files.folder}: {FOLDER} is of other documents; build the index again")
+    if not len(hashes):
+        return {}
     wanted = hash_uris(uris)
-    files.check_all([f"{FOLDER}/hashes.npy"])
-    places = np.searchsorted(hashes, wanted)
+    places = np.searchsorted(raw(hashes), wanted)
+    # The search reads some values unchecked. It was right if checked neighbours enclose what it looked for.
+    before, after = hashes[np.maximum(places - 1, 0)], hashes[np.minimum(places, len(hashes) - 1)]
+    if (((before >= wanted) & (places > 0)) | ((after < wanted) & (places < len(hashes)))).any():
+        files.check_all([f"{FOLDER}/hashes.npy"])
+        raise IndexFormatError(f"{files.folder}: {FOLDER} is damaged; build the index again")
     found = {}
-    for uri, place, one in zip(uris, places.tolist(), wanted, strict=True):
-        if place < len(hashes) and hashes[place] == one:
+    for uri, place, is_there in zip(uris, places.tolist(), (after == wanted).tolist(), strict=True):
+        if is_there:
             document = int(documents[place])
             if not 0 <= document < corpus.documents or corpus.uri(document) != uri:
                 raise IndexFormatError(f"{files.folder}: {FOLDER} is damaged; build the index again")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ def current(folder: Path) -> list[Path]:
 
 def mapped(array: Any) -> bool:
     array = raw(array)
-    while array is not None and not isinstance(array, np.memmap):
-        array = getattr(array, "base", None)
+    while array is not None and not isinstance(array, mmap):
+        array = getattr(array, "base", getattr(array, "obj", None))
     return array is not None
 
 
