@@ -94,8 +94,8 @@ def build_index(
         The index.
 
     Raises:
-        InputError: A source does not exist, `out` exists already, the documents have no passages, or a number is
-            out of range.
+        InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
+            of range, or `ray` is given without `vectors`.
         ModelNotFoundError: A model for the vectors is not on this machine, or not on a worker's.
         RunError: A block of passages has cost several workers.
 
@@ -108,8 +108,10 @@ def build_index(
     """
     size = PassageSize(passage_length, passage_overlap)
     analysis = Analysis(tokenizer, stemmer, stop_words)
-    encoders = [vectors] if isinstance(vectors, str) else vectors
+    encoders = [vectors] if isinstance(vectors, str) else list(vectors)
     cluster = cluster_of(ray, workers, worker_resources)
+    if cluster is not None and not encoders:
+        raise InputError("ray goes with vectors: workers only encode")
     with contextlib.ExitStack() as held:
         sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread))
         encodes = map if cluster is None else partial(spread, held.enter_context(connected(cluster)))

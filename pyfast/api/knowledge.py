@@ -94,7 +94,8 @@ def build_knowledge(
 
     Raises:
         CallError: Every chunk failed.
-        InputError: `chunk_tokens` differs from that of an earlier extraction, or another process is working on it.
+        InputError: `chunk_tokens` differs from that of an earlier extraction, another process is working on it, or
+            `ray` is given without `llm`.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
         RunError: The extraction cannot continue, or was stopped. No finished work is lost.
 
@@ -104,6 +105,8 @@ def build_knowledge(
         >>> print(len(graph), "triples of", len(graph.entities), "entities")
     """
     cluster = cluster_of(ray, workers, worker_resources)
+    if cluster is not None and llm is None:
+        raise InputError("ray goes with an LLM: rules read the texts in this process")
     used = None if llm is None else opened(llm, llm_options)
     if used is not None:
         check_roles("the extraction", (EXTRACT_GRAPH.role,), used.by_role)

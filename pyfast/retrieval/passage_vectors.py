@@ -145,8 +145,7 @@ def with_vectors(
     """Compute the vectors of a part's passages, for each kind of vectors that the index has.
 
     If `aside` is a folder, the vectors of tokens are written there, a batch at a time. If the process is killed,
-    they stay there, and the next process continues after them. `spread` calls the
-    encoders.
+    they stay there, and the next process continues after them. `spread` calls the encoders.
     """
     vectors: dict[str, PassageVectors] = {}
     described = {"vectors": parameters.get("vectors", {})}

@@ -2,10 +2,12 @@
 
 import fcntl
 import json
+import sys
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -208,8 +210,17 @@ def test_one_process_does_not_resume_what_workers_have_begun(whole: Path) -> Non
     ],
 )
 def test_what_workers_cannot_do_is_refused(given, fault: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setitem(__import__("sys").modules, "ray", __import__("types").ModuleType("ray"))
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
     arguments = {"llm": "instant", "system": "direct", "run": tmp_path / "run", "ray": "local", **given}
     with pytest.raises(InputError, match=fault):
         pyfast.answer(["Who?"], **arguments)
     assert not (tmp_path / "run").exists()
+
+
+def test_ray_without_work_for_workers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    with pytest.raises(InputError, match="ray goes with vectors"):
+        pyfast.build_index([{"id": "a", "title": "", "text": "A moon."}], tmp_path / "index", ray="local")
+    with pytest.raises(InputError, match="ray goes with an LLM"):
+        pyfast.build_knowledge(tmp_path / "index", ray="local")
+    assert not (tmp_path / "index").exists()
