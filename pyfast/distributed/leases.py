@@ -24,8 +24,10 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from pyfast.engine import Event, Summary, Waiting
+from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.run_folder import JOURNAL, is_running
 from pyfast.engine.status import totals_of
+from pyfast.errors import InputError
 from pyfast.files import built_aside, free_name, write_atomically
 
 LEASE = "lease.json"
@@ -101,7 +103,13 @@ class Holding:
         self._block = block
         self.is_new = not (block / JOURNAL).exists()
         """Whether this is the first worker of the block"""
-        totals = Summary() if self.is_new else totals_of(block)
+        try:
+            totals = Summary() if self.is_new else totals_of(block)
+        except InputError:
+            if (block / CONFIGURATION).exists():
+                raise
+            # A worker was killed while it made the journal, before any question.
+            self.is_new, totals = True, Summary()
         self._name = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
         self._machine = machine()
         self._beats = 0

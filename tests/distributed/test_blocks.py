@@ -2,8 +2,10 @@
 
 import fcntl
 import json
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +22,7 @@ from pyfast.distributed.blocks import QUESTIONS, Block, blocks_in, cut, remove
 from pyfast.distributed.leases import LEASE, Lease, is_given_back, read_lease, take
 from pyfast.engine import Question, RunFolder, read_questions
 from pyfast.engine.configuration import read_configuration
-from pyfast.engine.run_folder import ANSWERS, BLOCKS, CONFIGURATION
+from pyfast.engine.run_folder import ANSWERS, BLOCKS, CONFIGURATION, JOURNAL
 from pyfast.engine.status import totals_of
 from pyfast.errors import InputError
 
@@ -180,6 +182,19 @@ def test_a_block_that_somebody_may_still_write_to_is_taken_as_a_copy(
     assert totals_of(block).states["answered"] == 10
     pyfast.answer(block / QUESTIONS, llm="instant", system="cot", run=block)  # nothing is left to do
     assert sorted(path.name for path in block.parent.iterdir())[:2] == [block.name, f"{block.name}.left-1"]
+
+
+def test_a_block_whose_worker_was_killed_while_it_made_the_journal_is_new(whole: Path) -> None:
+    run = whole.with_name("torn")
+    run.mkdir()
+    block = next(cut(run, read_questions(whole.parent / "q.jsonl"), 0, 40, [], 1, 0))
+    with closing(sqlite3.connect(block.folder / JOURNAL)) as journal:
+        journal.executescript("PRAGMA journal_mode = WAL; CREATE TABLE run (digest TEXT NOT NULL);")
+    holding = take(block.folder)
+    assert holding.is_new
+    pyfast.answer(block.folder / QUESTIONS, llm="instant", system="cot", run=block.folder)
+    holding.give_back()
+    assert totals_of(block.folder).states["answered"] == block.count
 
 
 def test_a_lease_that_says_nothing_is_none(block: Path) -> None:
