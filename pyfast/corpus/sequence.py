@@ -71,10 +71,10 @@ class Corpus:
     - `byte_start`, `byte_end` int32, or int64 if there are more than 2 GB of text: where the content is in the
       buffer of UTF-8 bytes.
 
-    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and `start`. In
-    a knowledge graph, the number of the triple in its document replaces `start`, and a subgraph has the number of
-    its first triple. `roots` int64 has the position of each document's first segment. `documents` is the number of
-    documents.
+    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and
+    `start`. For a triple, the id is computed from its number in the document in place of `start`. For a
+    subgraph (all triples of one head), it is computed from the number of its first triple. `roots` int64 has
+    the position of each document's first segment. `documents` is the number of documents.
     """
 
     def __init__(

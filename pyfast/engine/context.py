@@ -265,7 +265,10 @@ class Context:
         return self.context_window_of(DEFAULT_ROLE)
 
     def context_window_of(self, role: Role) -> int:
-        """The size of the context window, in tokens, of the LLM that answers a role."""
+        """The number of tokens in the context window of the LLM that a role uses.
+
+        A role is the purpose of a prompt, such as `plan` or `answer`.
+        """
         return self._runtime.models.of(role).llm.context_window
 
     @property

@@ -36,7 +36,8 @@ class Sampling:
     def apply(self, request: Request) -> Request:
         """Return the request with this temperature and seed.
 
-        A temperature that the system sets itself stays. Different runs never use the same seed.
+        If the system has set a temperature, the request keeps it. The request's seed is combined with the seed
+        of the run, so two runs with different seeds never send the same one.
         """
         if self == GREEDY:
             return request

@@ -67,7 +67,7 @@ class Plan(_Strict):
 
 
 def ready_plans() -> dict[str, str]:
-    """The plans that come with pyfast: a title for each name."""
+    """Return the title of each plan that comes with pyfast, by the name of the plan."""
     names = sorted(path.name.removesuffix(".toml") for path in READY.iterdir() if path.name.endswith(".toml"))
     return {name: read_plan(name).title for name in names}
 

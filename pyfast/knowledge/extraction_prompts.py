@@ -113,9 +113,9 @@ async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) ->
     """Extract the graph of a text. If the text is too long for the context window, the LLM reads it in parts, each
     with the title.
 
-    If the reply for a part is cut off, the LLM reads the two halves of the part separately. Each pass after the
-    first asks for missing triples. If a pass finds none, it is the last pass. If a later pass gives a reply of the
-    wrong form, the reply is ignored.
+    If the reply for a part is cut off, the LLM reads the two halves of the part separately. The LLM reads each
+    part `passes` times. After the first time, the prompt asks for triples that are missing. If a pass finds
+    none, it is the last pass. If a later pass gives a reply of the wrong form, the reply is ignored.
 
     Raises the errors of `Context.generate`. Raises `CutOffError` if even the reply for a part of `_SHORTEST`
     characters is cut off.

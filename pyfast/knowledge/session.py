@@ -63,7 +63,7 @@ class Session:
         return bool(known) if self.allowed is None else not set(known).isdisjoint(self.allowed.tolist())
 
     def describe(self) -> dict[str, Any]:
-        """The values on which answers depend, for run.toml."""
+        """What run.toml records, because answers depend on it: the graph's contents, and versions of libraries."""
         used = {
             name: version(name) for name in ("faiss-cpu", "sentence-transformers", "torch") if _installed(name)
         }

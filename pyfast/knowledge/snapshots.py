@@ -116,7 +116,8 @@ def make_snapshot(
 ) -> Knowledge:
     """Make and open the next snapshot: `write` changes the database, then new vectors are computed.
 
-    If `write` changes nothing, no snapshot is made. Vectors that a stopped change has computed are used again.
+    If `write` changes nothing, no snapshot is made. If an earlier call was interrupted, its finished vectors are
+    used again.
     Only one process at a time may call this function. `notes` are new values for the manifest (see `_NOTES`).
     """
     home = index.folder / KNOWLEDGE

@@ -20,8 +20,7 @@ def bridge_expand(
     max_entries: int | None = None,
     threads: int | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """Find the `k` documents of the corpus that are nearest to each seed document, apart from the question's
-    words.
+    """For each seed document, find the `k` nearest documents of the corpus, without the question's words.
 
     A question rarely contains the words that link a document of the first hop to a document of the second. So the
     similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
@@ -30,8 +29,8 @@ def bridge_expand(
 
     Args:
         X: The forward index, documents x terms.
-        XT: X transposed, as CSR, terms x documents. `X.T.tocsr()` may have 64-bit ids. Then each call converts the
-            rows that it reads.
+        XT: X transposed, as CSR, terms x documents. `X.T.tocsr()` sometimes has 64-bit ids. If so, each call
+            converts the rows that it reads to 32 bits.
         seed_offsets: int64[Q + 1]. Question q has the seeds `seed_ids[seed_offsets[q]:seed_offsets[q + 1]]`.
         seed_ids: int32[S], documents of X.
         question_terms: (offsets int64[Q + 1], term ids), the words of each question.

@@ -52,7 +52,7 @@ class Cursors:
 
     @staticmethod
     def join(cursors: Sequence[Cursors]) -> Cursors:
-        """Join the cursors of several questions, or batches of them, into one batch."""
+        """Join several `Cursors` into one batch. Each of them has the cursors of one or more questions."""
         return Cursors(
             np.concatenate([np.empty(0, np.int64), *[each.place for each in cursors]]),
             _join([each.selected for each in cursors]),

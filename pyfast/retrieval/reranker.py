@@ -33,7 +33,10 @@ class Reranker(Protocol):
         ...
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """Compute for each query the score of each of its passages. Higher is better. Several threads call it."""
+        """Compute for each query the score of each of its passages. Higher is better.
+
+        Several threads can call this method at the same time.
+        """
         ...
 
 

@@ -28,7 +28,10 @@ class Retriever(Protocol):
         ...
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """Find at most the `k` best passages of the index for each query, best first. Several threads call it."""
+        """Find at most the `k` best passages of the index for each query, best first.
+
+        Several threads can call this method at the same time.
+        """
         ...
 
 

@@ -47,8 +47,9 @@ def estimated(
     size: Callable[[E], int],
     devices: Devices,
 ) -> Estimate:
-    """Estimate the steps from two trials: compute the gradients of the largest batch and of a typical one, and
-    discard them.
+    """Estimate time and memory of the training steps from two trials: the largest batch, and a typical batch.
+
+    A trial computes the gradients of the batch, and discards the gradients.
 
     If the largest batch does not fit into memory, torch's error is raised.
     """

@@ -79,7 +79,10 @@ class Batches(Generic[E]):
     most: int = 1
 
     def of(self, examples: Sequence[E]) -> list[list[int]]:
-        """The positions of a step's examples, batch by batch. Batches of one example keep their order."""
+        """The positions of a step's examples, batch by batch.
+
+        If a batch has one example, the examples stay in order. Otherwise they are sorted by length.
+        """
         places = list(range(len(examples)))
         if self.most > 1:
             places.sort(key=lambda at: -self.size(examples[at]))

@@ -40,7 +40,7 @@ def with_lora(
     """Add new low-rank updates to the `targets` of a model. Nothing else in it is trained.
 
     Raises `InputError` if the model changes the embedding of a token after the look-up, for example by a scale.
-    Prompts here are rows of the embedding table, so such a change would be missing.
+    The training reads the embeddings of a prompt from the embedding table. So it would leave out such a change.
     """
     from peft import LoraConfig, get_peft_model
 

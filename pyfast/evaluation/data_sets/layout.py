@@ -31,7 +31,10 @@ def load(path: Path) -> Any:
 
 
 def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
-    """Read the records of a JSON list. If a record has another layout, an `InputError` says which one."""
+    """Read the records of a JSON list.
+
+    Raises `InputError`, which names the record, if a record has another layout.
+    """
     content = load(path) if content is None else content
     if not isinstance(content, list):
         raise InputError(f"{path}: expected a list of records")
@@ -40,8 +43,9 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
 
 
 def checked(record: Any, kind: type[R], place: str) -> R:
-    """Check a record of a published set, and return it. If it has another layout, an `InputError` says which one
-    it is.
+    """Check a record of a published set, and return it.
+
+    Raises `InputError`, which names the record, if it has another layout.
     """
     try:
         return TypeAdapter(kind).validate_python(record)

@@ -20,7 +20,8 @@ _FRAME = 24  # characters of a line without its text: label and level
 def lexical_policy(ctx: Context, k: int) -> Policy:
     """Pick segments one after the other, each time the one that covers most of the question's remaining words.
 
-    Words have weights. The score is the share of the total weight that is covered.
+    Each word of the question has a weight. The score of a selection is the weight of the words that it covers,
+    divided by the weight of all words.
     """
 
     async def policy(state: State) -> Decision:

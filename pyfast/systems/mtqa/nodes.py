@@ -22,7 +22,8 @@ async def retrieve(
 ) -> list[KnowledgeUnit]:
     """Retrieve knowledge units (step 2 of MTQA).
 
-    The LLM writes keywords for the question and the thoughts so far. A search finds the knowledge units.
+    The LLM reads the question and the `thoughts` of earlier nodes, and writes keywords. A search for the keywords
+    finds the knowledge units.
     """
     if not settings.retrieval:
         return []

@@ -43,7 +43,10 @@ def _answers(step: Step, budget: int | None) -> str:
 
 
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
-    """Collect the segments that state the used triples or contain answers, in the order of the sub-questions."""
+    """Collect the evidence of the sub-questions, in their order.
+
+    It has the segments that state a triple that was used, and the segments that contain an answer.
+    """
     ids: dict[int, None] = {}
     for step in steps:
         ids.update(dict.fromkeys(_used(step, session)))
