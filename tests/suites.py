@@ -271,8 +271,10 @@ def differs(commit: str, path: str) -> bool:
     """Whether what counts of a file is another than in the commit."""
     counts: Callable[[str], object] | None = packages if path == "pyproject.toml" else None
     counts = code if path.endswith(".py") else counts
+    if counts is None:  # perhaps no text
+        return True
     before = git("show", f"{commit}:{path}")
-    if counts is None or before is None or not (ROOT / path).is_file():
+    if before is None or not (ROOT / path).is_file():
         return True
     try:
         return counts(before) != counts((ROOT / path).read_text(encoding="utf-8"))

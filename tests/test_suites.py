@@ -136,10 +136,14 @@ def test_the_base_is_where_the_branch_left_or_the_commit_before(
     commit(clone, d="1")
     (clone / "new").write_text("")
     (clone / "b").unlink()
-    assert suites.base() == second and suites.changed_since(second) == {"a", "b", "d", "new"}
+    (clone / "c").write_bytes(b"\x89PNG")
+    assert suites.base() == second and suites.changed_since(second) == {"a", "b", "c", "d", "new"}
     monkeypatch.setenv("PYFAST_TEST_BASE", first)
     assert suites.base() == first
     assert suites.changed_since("nothing") is None
+    third = commit(clone, e="1")
+    (clone / "c").write_text("text again")
+    assert suites.changed_since(third) == {"c"}
     monkeypatch.setattr(suites, "ROOT", tmp_path)
     monkeypatch.delenv("PYFAST_TEST_BASE")
     assert suites.base() is None
