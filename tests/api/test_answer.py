@@ -134,7 +134,7 @@ def test_questions_that_are_none(questions: Any, said: str) -> None:
         ({"restart": True}, "need the folder of a run"),
         ({"concurrency": 0}, "concurrency: expected a number of at least 1, got 0"),
         ({"limit": -1}, "limit: expected a number of at least 1"),
-        ({"llm": Watched(), "llm_options": {"slots": 3}}, "llm_options go with"),
+        ({"llm": Watched(), "llm_options": {"slots": 3}}, "llm_options: only for an LLM that is given as text"),
     ],
 )
 def test_what_does_not_fit(given: dict[str, Any], said: str) -> None:

@@ -233,4 +233,4 @@ def test_the_command_line_reads_roles_before_the_equals_sign(small: pyfast.Index
     with pytest.raises(InputError, match="pick_fingerprint was instant:2, is not set"):
         told("instant")
     shown = CliRunner().invoke(app, ["status", str(tmp_path / "run")]).stdout
-    assert re.search(r"│ select +│ pick +│", shown) and re.search(r"│ head +│ answer +│", shown)
+    assert re.search(r"select +pick +4 ", shown) and re.search(r"head +answer +1 ", shown)

@@ -26,6 +26,7 @@
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
 #include "pyfast/cite.hpp"
+#include "pyfast/count_words.hpp"
 #include "pyfast/error.hpp"
 #include "pyfast/evidence_graph.hpp"
 #include "pyfast/fuse.hpp"
@@ -448,6 +449,24 @@ void check_texts() {
     check_error([&] { narrated({0, 3, 8}, {0, 1}, 99); }, "line_offsets");
     check_error([&] { narrated({0, -3, 7}, {0, 1}, 99); }, "line_offsets");
     check_error([&] { narrated({}, {0, 1}, 99); }, "line_offsets");
+
+    // Letters of ASCII and \u00E9 are in words of two letters or more; \xC3 alone is no character.
+    const auto words = Corpus::bytes("b a\xC3\xA9 bb-ab\xC3 c bb");
+    std::vector<std::uint8_t> in_words(256);
+    std::fill(in_words.begin() + 'a', in_words.begin() + 'z' + 1, std::uint8_t{1});
+    in_words[0xE9] = 1;
+    const auto counted = [&](const std::vector<std::int64_t>& given, std::int64_t shortest) {
+        return pyfast::count_words({given, words}, in_words, shortest);
+    };
+    const auto found = counted({0, 6, 6, static_cast<std::int64_t>(words.size())}, 2);
+    CHECK(found.vocabulary.bytes == std::string("aba\xC3\xA9") + "bb");
+    CHECK((found.vocabulary.offsets == std::vector<std::int64_t>{0, 2, 5, 7}));
+    CHECK((found.offsets == std::vector<std::int64_t>{0, 1, 1, 3}));
+    CHECK((found.words == std::vector<std::int32_t>{1, 0, 2}));
+    CHECK((found.counts == std::vector<std::int32_t>{1, 1, 2}));
+    CHECK(counted({0, 6, 6, static_cast<std::int64_t>(words.size())}, 1).words.size() == 5);
+    check_error([&] { counted({0, 99}, 2); }, "texts");
+    check_error([&] { counted({0, 3, 2}, 2); }, "texts");
 }
 
 // Offsets of 32 bits are read as those of 64 are.
