@@ -169,13 +169,13 @@ OF_KERNELS = [
     _kernel(
         "weighted_degree without the barrier between documents",
         *("weighted_degree.cu", "degree", "thread"),
-        "        __syncthreads();  // a term is once in a document: its sum grows document by document\n",
+        "        __syncthreads();  // a term occurs once in a document, so its sum grows document by document\n",
         "",
     ),
     _kernel(
         "weighted_degree with a barrier that half of the block reaches",
         *("weighted_degree.cu", "degree", "plain"),
-        "        __syncthreads();  // a term is once in a document: its sum grows document by document\n",
+        "        __syncthreads();  // a term occurs once in a document, so its sum grows document by document\n",
         "        if (threadIdx.x < 128) {\n            __syncthreads();\n        }\n",
     ),
     _kernel(
@@ -237,7 +237,7 @@ OF_KERNELS = [
     _kernel(
         "pagerank whose rows go in among each other",
         *("pagerank.cu", "pagerank", "thread"),
-        "        __syncthreads();  // a target is once in a row: its sources come row by row\n",
+        "        __syncthreads();  // a target occurs once in a row, so its sources come row by row\n",
         "",
     ),
 ]
