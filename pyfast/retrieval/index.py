@@ -131,8 +131,9 @@ class Index:
         if not alone and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
+        self._retrievers: dict[str, Retriever] = {}
         chosen, rerank = self._retriever, self._rerank
-        self.retriever = open_retriever(chosen, self) if isinstance(chosen, str) else chosen(self)
+        self.retriever = self.retriever_named(chosen) if isinstance(chosen, str) else chosen(self)
         self.rerankers = open_rerankers(rerank, self) if isinstance(rerank, str) else (rerank(self),)
         """The rerankers, which score the best passages of a list again. If there are none, the list stays
         unchanged
@@ -175,6 +176,12 @@ class Index:
         other.is_restricted = True
         other._hold([part], [np.ones(part.corpus.documents, bool)])
         return other
+
+    def retriever_named(self, name: str) -> Retriever:
+        """The retriever with this name, or `MODULE:NAME`. It is opened once. Raises `InputError`."""
+        if name not in self._retrievers:
+            self._retrievers[name] = open_retriever(name, self)
+        return self._retrievers[name]
 
     def keeping_scores(self, path: Path) -> Index:
         """Return the same index with rerankers that store their scores in a file.

@@ -20,7 +20,7 @@ from pyfast.retrieval.index import Index, of_index
 from pyfast.retrieval.neighbours import neighbours
 from pyfast.retrieval.pools import Pool, fuse, split, stack_pools
 from pyfast.retrieval.reranker import scores_of
-from pyfast.retrieval.retriever import Retriever, open_retriever
+from pyfast.retrieval.retriever import Retriever
 from pyfast.retrieval.strongest_edges import RankedPool, traces
 
 Rank = Literal["graph_rank", "bridge_rank"]
@@ -155,7 +155,7 @@ def expand(
 
 
 def _retriever_of(index: Index, expand: bool | str) -> Retriever | None:
-    return open_retriever(expand, index) if isinstance(expand, str) else None
+    return index.retriever_named(expand) if isinstance(expand, str) else None
 
 
 @of_index

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from pyfast import ops
 from pyfast.ops.arrays import Float32, Int32, Int64
+from pyfast.retrieval.forward_index import take_rows, to_csr
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
 
@@ -128,8 +129,7 @@ def _strongest_edges(
     index: Index, offsets: Int64, passages: Int32
 ) -> list[list[tuple[int, int, float, list[str]]]]:
     """The strongest edges of each pool's graph as (node, node, weight, terms with the largest shares), strongest
-    first;
-    ties: the earlier nodes.
+    first. Of equally strong edges, those of the earlier nodes come first.
     """
     x = index.rows(passages)
     # An edge that is among a pool's strongest is also among the strongest of its first node.
@@ -157,7 +157,7 @@ def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> tuple[I
 
     Returns (pair, term) for each of them, by pair, the strongest first.
     """
-    one, two = X[first], X[second]
+    one, two = take_rows(X, first), take_rows(X, second)
     one, two = one.multiply(_ones(two)).tocsr(), two.multiply(_ones(one)).tocsr()  # the terms of both, in order
     pair, shares = np.repeat(np.arange(len(first)), np.diff(one.indptr)), one.data + two.data
     order = np.lexsort((-shares, pair))  # stable: equal shares keep the order of the terms
@@ -167,7 +167,7 @@ def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> tuple[I
 
 def _ones(X: csr_array) -> csr_array:
     """The matrix with 1 for each entry."""
-    return csr_array((np.ones_like(X.data), X.indices, X.indptr), X.shape)
+    return to_csr(np.ones_like(X.data), X.indices, X.indptr, X.shape[1])
 
 
 def _rank(groups: Int64, count: int) -> Int64:

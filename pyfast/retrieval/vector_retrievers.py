@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, stack
 from pyfast.retrieval import passage_vectors, vectors
+from pyfast.retrieval.forward_index import take_rows
 from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
 from pyfast.retrieval.passage_vectors import Encoder, encoder_of
 from pyfast.retrieval.pools import Pool, stack_pools
@@ -116,7 +117,7 @@ class SparseRetriever:
 
     def near(self, passages: Int32, k: int) -> list[Pool]:
         """Find the `k` passages with the largest product with each passage, which can be the passage itself."""
-        return self._best(self._matrix[passages], k)
+        return self._best(take_rows(self._matrix, passages), k)
 
     def _best(self, encoded: csr_array, k: int) -> list[Pool]:
         pools = []

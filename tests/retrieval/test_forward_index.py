@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
 from pyfast.corpus import Table, TextDocument
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.forward_index import count_terms, weigh
+from pyfast.retrieval.forward_index import count_terms, take_rows, weigh
 from pyfast.retrieval.passage_size import indexed_text
 from pyfast.retrieval.tokenization import tokenize
 
@@ -52,6 +52,17 @@ def test_rows_are_sorted_and_no_wider_than_the_ops_want(small: Index) -> None:
     for row in range(X.shape[0]):
         ids = X.indices[X.indptr[row] : X.indptr[row + 1]]
         assert np.all(np.diff(ids) > 0)
+
+
+@given(st.data())
+def test_rows_are_those_of_scipy(small: Index, data: st.DataObject) -> None:
+    x = small.X
+    rows = np.array(data.draw(st.lists(st.integers(0, x.shape[0] - 1))), np.int32)
+    found, expected = take_rows(x, rows), x[rows]
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.data, expected.data)
 
 
 def test_cells_are_the_words_of_each_table_row(tmp_path: Path) -> None:
