@@ -5,7 +5,7 @@
     >>> run = pyfast.answer(["Who discovered Titan?"], index=index, llm="embedded", system="n2n")
     >>> print(run.records[0].answer)
 
-pyfast loads a name when it is first used. `import pyfast` alone imports nothing else.
+`import pyfast` alone loads no other module. A name such as `pyfast.answer` is loaded when you first use it.
 """
 
 from importlib import import_module

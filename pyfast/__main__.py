@@ -1,4 +1,4 @@
-"""`pyfast` and `python -m pyfast`: the command line. Ctrl-C prints one line, even while modules load."""
+"""`pyfast` and `python -m pyfast`: the command line. Ctrl-C prints one line, even while modules are loading."""
 
 import os
 import signal
@@ -6,7 +6,8 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. It loads `pyfast.cli` here, and not at the top, because that takes half a second."""
+    """Run the command line. The function itself imports `pyfast.cli`, because this import takes half a
+    second."""
     # An exception would be raised inside an import, and some code there would go on without the module.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)

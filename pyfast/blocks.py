@@ -1,4 +1,4 @@
-"""Memory-mapped files that are divided into blocks. Each block has a checksum, which is compared when it is first
+"""Memory-mapped files that are divided into blocks. Each block is compared with its checksum when it is first
 read.
 """
 
@@ -83,7 +83,7 @@ class MappedFile:
                 self._make_sound(block)
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
-        """Check many ranges of bytes, as `check` does for one."""
+        """Check many ranges of bytes, as `check` does for one range."""
         if self.is_whole or not len(first):
             return
         some = last > first
@@ -97,16 +97,16 @@ class MappedFile:
                 self._make_sound(block)
 
     def check_all(self) -> None:
-        """Check all blocks, as `check` does for some."""
+        """Check all blocks of the file, as `check` does for some blocks."""
         self.check(0, len(self.data))
 
     def check_array(self, array: npt.NDArray[Any]) -> None:
-        """Check the bytes of an array that lies in the file, as `check` does."""
+        """Check the bytes of an array that is stored in the file, as `check` does."""
         first = self.place(array)
         self.check(first, first + array.nbytes)
 
     def place(self, array: npt.NDArray[Any]) -> int:
-        """The position of an array's first byte in the file."""
+        """Return the position of an array's first byte in the file."""
         return _address(array) - self._base if array.nbytes else 0
 
     def _make_sound(self, block: int) -> None:
@@ -121,7 +121,8 @@ class MappedFile:
             raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-        """Map the array of a `.npy` file, of one of these types. Only the header of the file is read and checked.
+        """Memory-map the array of a `.npy` file. It must have one of these types. Only the header of the file
+        is read and checked.
 
         Raises `IndexFormatError` if the header is not valid.
         """
@@ -147,7 +148,7 @@ class MappedFile:
         return array
 
     def checked(self, *dtypes: npt.DTypeLike) -> Any:
-        """Map the array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
+        """Memory-map the array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
         if dtypes not in self._checked:
             self._checked[dtypes] = CheckedArray(self.array(*dtypes), self)
         return self._checked[dtypes]
@@ -173,7 +174,7 @@ class ComputedFile(MappedFile):
 
 
 class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array in a memory-mapped file. It is used like a NumPy array, and checks blocks when they are read.
+    """An array in a memory-mapped file. You can use it like a NumPy array. It checks blocks when they are read.
 
     Indexing checks only the blocks that it reads. All other operations read and check the whole array.
     """
@@ -227,18 +228,18 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.raw[key]
 
     def damaged(self, fault: str) -> IndexFormatError:
-        """Make the error for a fault in the folder of the array's file."""
+        """Make the error that names the damaged folder of the array's file."""
         return IndexFormatError(f"{self._file.path.parent}: damaged ({fault}); build the index again")
 
     @property
     def is_whole(self) -> bool:
-        """Whether all blocks of the array's file were compared."""
+        """Whether all blocks of the array's file were already checked."""
         return self._file.is_whole
 
     @property
     def is_ordered(self) -> bool:
-        """Whether all blocks were compared, and the items are offsets: they start at 0 and never become
-        smaller.
+        """Whether all blocks were already checked, and the items are valid offsets: they start at 0 and never
+        become smaller.
         """
         if self.is_whole and not self._file.is_ordered:
             self._file.is_ordered = bool((self.raw[:1] == 0).all() and (self.raw[1:] >= self.raw[:-1]).all())
@@ -262,24 +263,26 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def checked(array: npt.NDArray[Any], file: MappedFile | None) -> Any:
-    """Return the array as a `CheckedArray`. If it is not in a file, return the array itself."""
+    """Return the array as a `CheckedArray`. An array that is not in a file is returned unchanged."""
     return array if file is None else CheckedArray(array, file)
 
 
 def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as a NumPy array, for an op. First check the items that the op will read."""
+    """Return the array as a NumPy array, for a native op. Before, check all items that the op will read."""
     return array.raw if isinstance(array, CheckedArray) else array
 
 
 def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
-    """Whether a ragged array needs no more checks: all of it was checked, or it is not in a file."""
+    """Return whether a ragged array needs no more checks, because all of it was checked or it is not in a
+    file."""
     return not isinstance(offsets, CheckedArray) or (
         offsets.is_ordered and all(one.is_whole for one in values if isinstance(one, CheckedArray))
     )
 
 
 def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt.NDArray[Any]) -> None:
-    """Check some lists of a ragged array: their offsets and their values. `which` has the numbers of the lists."""
+    """Check some lists of a ragged array (an array of lists): their offsets and their values. `which` has the
+    numbers of the lists."""
     if isinstance(offsets, CheckedArray) and not are_checked(offsets, *values):
         which = np.unique(which).astype(np.int64)
         which = which[(which >= 0) & (which < len(offsets) - 1)]
@@ -315,19 +318,20 @@ class MappedFolder:
         return name in self._files
 
     def file(self, name: str) -> MappedFile:
-        """One file. Raises `IndexFormatError` if the folder has no file with this name."""
+        """Return the file with this name. Raises `IndexFormatError` if the folder has no such file."""
         if name not in self._files:
             raise IndexFormatError(f"{self.folder}: has no file {name}; build the index again")
         return self._files[name]
 
     def check_all(self, names: Sequence[str] | None = None) -> None:
-        """Compare all blocks of the files `names` with their checksums. None: those of all files."""
+        """Compare all blocks of the files `names` with their checksums. None: all files."""
         for name in self.names if names is None else names:
             self.file(name).check_all()
 
 
 def map_folder(folder: Path) -> MappedFolder:
-    """Map the files of a folder that this process has just written, with their checksums."""
+    """Memory-map the files of a folder that this process has just written. The folder also has their
+    checksums."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return MappedFolder(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
 

@@ -52,9 +52,9 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def main() -> None:
-    """Run the command line. It prints errors that pyfast raises on purpose as one line on stderr.
+    """Run the command line. An error that pyfast raises on purpose is printed as one line on stderr.
 
-    The exit status is then 1, or 2 if the command line itself is wrong.
+    After such an error, the exit status is 1. If the command line itself is wrong, it is 2.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # A path may hold bytes that are not UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")

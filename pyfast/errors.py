@@ -9,17 +9,18 @@ if TYPE_CHECKING:
 
 
 class PyfastError(Exception):
-    """Base of all errors that pyfast raises on purpose. The command line prints it as one line."""
+    """Base class of all errors that pyfast raises on purpose. The command line prints such an error as one
+    line."""
 
 
 class InputError(PyfastError):
-    """A file or value that the user gave cannot be used. Examples: a broken line, a missing id, no usable
+    """A file or a value from the user cannot be used. Examples: a broken line, a missing id, no usable
     document.
     """
 
 
 class GoldError(InputError):
-    """A source of a corpus contains questions or gold answers. Searches would find these answers."""
+    """A file for a corpus contains questions or gold answers. Searches would find these answers."""
 
 
 class IndexFormatError(PyfastError):
@@ -27,8 +28,8 @@ class IndexFormatError(PyfastError):
 
 
 class RunError(PyfastError):
-    """The run cannot continue: the disk is full, too many questions failed, or its budget is spent. No finished
-    work is lost.
+    """The run cannot continue: the disk is full, too many questions failed, or the run's budget is spent. No
+    finished work is lost.
     """
 
     records: tuple[Any, ...] = ()
@@ -45,8 +46,8 @@ class LLMUnavailableError(RunError):
 class OutageError(LLMUnavailableError):
     """The LLM cannot take a call now: it cannot be reached, is overloaded, or has an internal error.
 
-    The call itself is not the cause. A run waits until the LLM answers again, and stops after some time. Other
-    callers can try again.
+    The call itself is not the cause. A run waits until the LLM answers again, and stops after some time. In
+    your own code, you can try again.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class CallError(PyfastError):
 class AnswerError(CallError):
     """One LLM reply cannot be used: it is cut off or does not match its schema.
 
-    A system can continue without it.
+    A system can catch the error and continue.
     """
 
 
@@ -103,7 +104,7 @@ class BudgetError(PyfastError):
 
 
 class FallBackError(PyfastError):
-    """The LLM gave no usable reply to a system, and the run is strict. The question fails.
+    """The LLM gave no usable reply, and the run is strict. The question fails.
 
     Systems must not catch this error.
     """
@@ -114,7 +115,7 @@ class ArrayError(PyfastError, ValueError):
 
 
 class ConvergenceWarning(UserWarning):
-    """An iterative op did not reach its tolerance in some pools. Their results come from the last iteration.
+    """An iterative op did not reach its tolerance for some graphs. Their results come from the last iteration.
 
     `warnings.simplefilter("error", ConvergenceWarning)` turns the warning into an error.
     """
@@ -130,6 +131,7 @@ class DeviceError(PyfastError):
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Return (field, error) for the first error that pydantic reports. The field is empty for the whole object."""
+    """Return (field, error) for the first error that pydantic reports. The field is empty if the error concerns
+    the whole object."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"]

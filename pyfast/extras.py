@@ -1,4 +1,4 @@
-"""Optional packages: the extra of `pyfast-qa` that installs each one, and the error if it is missing."""
+"""Optional packages: which extra of `pyfast-qa` installs each package, and the error if it is missing."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def install(extra: str) -> str:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """If the import of an optional package fails, raise an error of one line that names its extra. Also a
-    decorator.
+    """A context manager and decorator. If the import of an optional package fails inside, the error is one line
+    that names the extra to install.
 
     Raises:
         MissingPackageError: In place of the `ModuleNotFoundError` of such a package.

@@ -1,6 +1,6 @@
 """Write files and folders so that they appear only when they are complete.
 
-They are written under another name, synced to the disk, and renamed.
+Files are written under another name, synced to the disk, and renamed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
     Args:
         path: The file, in an existing folder.
         content: The whole content.
-        durable: Whether to wait until a power cut cannot lose the content any more.
+        durable: Whether to wait until the content is safe from a power cut.
 
     Raises:
         OSError: The file cannot be written. No partial file is left.
@@ -56,14 +56,15 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
 def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     """Yield a new, empty folder.
 
-    When the block ends, the new folder replaces `folder`, and the old content is removed.
+    When the `with` block ends, the new folder replaces `folder`, and the old content is removed.
 
-    `unfinished` is the name of a file. If the block fails or the process is killed while the new folder has this
-    file, the folder stays. The next call then yields it with its content.
+    `unfinished` is the name of a file that marks unfinished work. If the block fails or the process is killed
+    while the new folder has this file, the folder stays. The next call then yields this folder with its
+    content.
 
-    If the block fails, nothing changes. The replacement has two renames. If the process is killed between them,
-    both folders stay complete under other names, and the next call starts again. Raises `InputError` if the folder
-    cannot be made, or if another process is making it.
+    If the block fails, `folder` does not change. The replacement consists of two renames. If the process is
+    killed between them, both folders stay complete under other names, and the next call starts again. Raises
+    `InputError` if the folder cannot be made, or if another process is making it.
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]
@@ -126,10 +127,10 @@ def _only_here(folder: Path) -> int | None:
 
 @contextlib.contextmanager
 def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
-    """Make this process the only one that may change a folder. If another process has this right, call
+    """Lock a folder, so that only this process may change it. If another process has the lock, call
     `on_waiting` and wait.
 
-    When the process ends, even if it is killed, the operating system releases the right.
+    When the process ends, even by a kill, the operating system releases the lock.
     """
     while True:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -149,7 +150,7 @@ def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
 def refuse_links(folder: Path) -> None:
     """Raise `InputError` if a name in the folder is a symbolic link.
 
-    Writing to such a name would change a file elsewhere.
+    Writing to a link would change a file outside of the folder.
     """
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -174,7 +175,7 @@ def free_name(path: Path, suffix: str) -> Path:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Wait until a power cut cannot lose a file, or the names in a folder."""
+    """Wait until a file, or the names in a folder, are safe from a power cut."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
@@ -183,12 +184,12 @@ def sync_to_disk(path: Path) -> None:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Link the files of a folder into a second folder by hard links, or copy them if links are impossible."""
+    """Make hard links to the files of a folder in a second folder. If links are impossible, copy the files."""
     shutil.copytree(source, target, copy_function=link_file, dirs_exist_ok=True)
 
 
 def link_file(source: str | Path, target: str | Path) -> None:
-    """Give a file a second name by a hard link, or copy it if links are impossible."""
+    """Give a file a second name by a hard link. If links are impossible, copy the file."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,4 +1,4 @@
-"""JSON lines. This module reads all files of questions, gold and documents in this format."""
+"""Read JSON lines: files of questions, gold answers and documents."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyfast.errors import InputError
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (the line's place for messages, its object) for each line. Blank lines and a byte order mark are
-    ignored.
+    """Yield (place, object) for each line. The place is the name of the line in error messages. Blank lines and
+    a byte order mark are ignored.
 
     Raises `InputError` if the file cannot be read, or a line is not UTF-8, not JSON or not an object.
     """

@@ -21,22 +21,22 @@ __all__ = ["GATv2Conv"]
 class GATv2Conv(torch.nn.Module):
     """The layer of Brody et al. 2022, with the arguments, weights and results of `torch_geometric.nn.GATv2Conv`.
 
-    To use it in place of torch_geometric's (PyG's), change the import. The same seed gives the same weights, and
-    state dicts can be exchanged. `ops.gatv2` computes the attention. It needs no array of edges x heads x channels
-    elements, and its results do not depend on the number of threads. There are no edge features, and no options of
-    `MessagePassing`.
+    To use it in place of torch_geometric's layer (PyG), change the import. The same seed gives the same
+    weights, and state dicts can be exchanged. `ops.gatv2` computes the attention. It needs no array of edges x
+    heads x channels elements, and its results do not depend on the number of threads. Edge features and the
+    options of `MessagePassing` are not supported.
 
     Args:
-        in_channels: The number of features of a node, or a pair for (sources, destinations). -1: as in the first
-            input of `forward`.
+        in_channels: The number of features of a node, or a pair for (sources, destinations). -1: the first
+            input of `forward` decides.
         out_channels: The number of features of each head.
         heads: The number of attention heads.
         concat: Whether to concatenate the outputs of the heads. False: average them.
         negative_slope: The negative slope of LeakyReLU.
         dropout: The probability that training leaves out the attention of an edge in a head.
-        add_self_loops: Give each destination one edge from the source with the same number. These edges replace
-            loops that the graph already has.
-        edge_dim: Must be None: there are no edge features.
+        add_self_loops: Add an edge from each source to the destination with the same number. These edges
+            replace existing loops of the graph.
+        edge_dim: Must be None, because edge features are not supported.
         fill_value: In PyG, the edge features of self-loops. It has no effect here.
         bias: Whether the projections and the output have a bias.
         share_weights: Use one projection for sources and destinations.
@@ -131,19 +131,19 @@ class GATv2Conv(torch.nn.Module):
 
         Args:
             x: The features [N, in_channels], or a pair ([N_src, ...], [N_dst, ...]).
-            edge_index: [2, E] integers: the sources in the first row, the destinations in the second. They are
-                sorted at each call. Or a sparse CSR tensor of destinations x sources, which is already sorted. Its
-                values have no meaning.
+            edge_index: [2, E] integers: sources in the first row, destinations in the second. These edges are
+                sorted at each call. You can also give a sparse CSR tensor, destinations x sources, which needs
+                no sorting. Its values have no meaning.
             edge_attr: Must be None.
-            return_attention_weights: Also return the edges with their self-loops, and the weight of each.
+            return_attention_weights: Also return the edges, including self-loops, with the weight of each edge.
 
         Returns:
             The new features [N_dst, heads * out_channels], or [N_dst, out_channels] if heads are averaged. With
             `return_attention_weights`, a pair: the features, and (edges [2, E'], weights [E', heads]).
 
         Raises:
-            ArrayError: The edges or features are malformed, or there are edge features. Also if attention weights
-                of a sparse tensor are asked for.
+            ArrayError: The edges or features are malformed, edge features are given, or attention weights are
+                requested for a sparse tensor.
         """
         if edge_attr is not None:
             raise ArrayError("edge_attr: edge features are not supported; torch_geometric.nn.GATv2Conv has them")

@@ -5,7 +5,8 @@ A package registers a plug-in as an entry point of the group `pyfast.KIND`, such
     [project.entry-points."pyfast.systems"]
     my_system = "my_package.my_module:SYSTEM"
 
-Use `MODULE:NAME` for an object that no package registers. pyfast registers its own plug-ins in the same way.
+pyfast registers its own plug-ins in the same way. An object that no package registers is named by
+`MODULE:NAME`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def load(kind: Kind, name: str) -> Any:
         name: The name of an entry point, or `MODULE:NAME`.
 
     Returns:
-        The object that the entry point, or the name in the module, refers to.
+        The object to which the entry point or `MODULE:NAME` refers.
 
     Raises:
         InputError: There is no such plug-in, or its module cannot be imported.

@@ -1,8 +1,8 @@
 """Open SQLite files from other people safely: they cannot run code or block the process.
 
-Views and triggers in a file can change what a statement does. So pyfast accepts only files with tables and
-indexes. The pages of a file can form cycles. So a statement stops if it takes longer than a valid file of this
-size needs. It also checks for signals from time to time.
+Views and triggers in a file can change what a statement does, so pyfast accepts only files with tables and
+indexes. The pages of a file can form cycles, so pyfast stops a statement that takes longer than a valid file of
+this size needs. During a statement, pyfast also checks for signals from time to time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 def fault(error: sqlite3.Error) -> str:
     """Turn an error of SQLite into a message.
 
-    If Ctrl-C stopped the statement, SQLite reports an error of its own. This function then raises
+    If Ctrl-C stopped the statement, SQLite reports an error too. In this case, the function raises
     `KeyboardInterrupt`.
     """
     if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:

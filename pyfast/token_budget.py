@@ -1,7 +1,7 @@
 """Fit texts into a token budget: choose the texts to keep, and shorten them.
 
-Only the LLM has a tokenizer. So budgets are in characters, with an estimated number of characters for each token.
-If the estimate is too low, the LLM refuses the call, and only that question fails.
+Only the LLM has a tokenizer. So pyfast counts characters, and estimates the number of tokens from them. If the
+estimate is too low, the LLM refuses the call, and only that question fails.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"
     """Return the first texts that fit into the budget, each with a line end.
 
     Args:
-        texts: The texts, best first. The first one that does not fit ends the list.
+        texts: The texts, best first. At the first text that does not fit, the list ends.
         budget: The number of characters.
-        first: How to treat a first text that is too long: keep it `whole`, `cut` it, or `drop` it.
+        first: What to do if the very first text is too long: keep it `whole`, `cut` it, or `drop` it.
     """
     kept: list[str] = []
     for text in texts:
@@ -42,11 +42,11 @@ def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequenc
 def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str]:
     """Shorten texts to about `budget` characters in total. Each text ends with a line end.
 
-    Short texts stay whole. The long ones share the remaining characters.
+    Short texts stay whole. The long texts share the remaining characters.
 
     Args:
-        texts: A function for each text. Called with a number, it returns the text in about this many characters.
-            Called with None, it returns the whole text.
+        texts: A function for each text. If it is called with a number, it returns the text in about this many
+            characters. If it is called with None, it returns the whole text.
         budget: The number of characters.
     """
     sizes = [len(text(None)) for text in texts]
@@ -58,7 +58,7 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
 
 
 def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
-    """Return as many texts as `budget` characters allow. The longest ones are cut to the same length.
+    """Return as many texts as `budget` characters allow. The longest texts are cut to the same length.
 
     Args:
         texts: The texts, best first.

@@ -101,52 +101,54 @@ def answer(
         questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). You can
             also give a list or any iterator of strings, mappings or `Question`s. A mapping has `id` and
             `question`. For a conversation it has `id` and `turns`. A string that is not the path of a file is one
-            question. An asynchronous iterator runs in pyfast's own event loop. If it needs your event loop, use
-            `Engine.answer_many`.
+            question. An asynchronous iterator runs in pyfast's own event loop, in another thread. If the iterator
+            must run in your event loop, use `Engine.answer_many`.
         index: An index, or its folder. The systems `direct` and `cot` need no index.
-        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. If you pass an object, the
-            model stays loaded when `answer` returns. If you pass a text, the model is closed. You can also pass a
-            mapping of roles to models, `{"default": ..., "pick": ...}`. The default model answers the prompts of
-            all other roles (`pyfast systems NAME` prints the roles).
-        llm_options: Options of a model that you pass as a text. If a role has its own model, the option `NAME` of
-            this model is called `"ROLE.NAME"`.
+        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass as
+            an object stays loaded when `answer` returns. A model that you name by a text is closed. You can also
+            give each role (the purpose of a prompt) its own model: `{"default": ..., "pick": ...}`. All other
+            roles use the default model. `pyfast systems NAME` prints the roles.
+        llm_options: Options of a model that you name by a text. `NAME` is an option of the default model.
+            `"ROLE.NAME"` is an option of the model of this role.
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets
             several others at once.
         prompts: A TOML file with prompts that replace prompts of the system.
-        follow_ups: How a system that answers single questions gets the later turns of a conversation. `rewrite`:
-            the model rewrites each turn as a question that can be understood alone. `resolve`: the model adds the
-            names that the turn leaves out. `off`: the turns stay unchanged.
+        follow_ups: What to do with the later questions of a conversation, if the system can answer only single
+            questions. `rewrite`: the model rewrites each question so that it can be understood alone. `resolve`:
+            the model adds the names that the question leaves out. `off`: the questions stay unchanged.
         run: The folder of the run. None: the run stays in memory and cannot be resumed.
         limit: Answer only the first `limit` questions. A run can be resumed with a higher limit.
         sample: Answer only this number of questions, drawn uniformly. The same call always draws the same
-            questions, and a larger sample contains each smaller one. A conversation is drawn with all its turns.
-        documents: `own`: a question that names its own `documents` (uris) searches only these. `all`: every
-            question searches the whole index.
+            questions. A larger sample contains each smaller sample. A conversation is drawn with all its
+            questions.
+        documents: `own`: if a question has the field `documents` (a list of uris), pyfast searches only these
+            documents for it. `all`: pyfast ignores this field and searches the whole index.
         temperature: The sampling temperature of the model, if the system does not set it. At 0, the model always
             chooses the most probable token.
         seed: The seed of the model's sampling. pyfast also sends it at temperature 0, where most servers ignore
             it.
-        concurrency: How many questions are in progress at once. This number does not change the answers. None: 64,
-            or 10,000 with a model behind a Batch API.
+        concurrency: How many questions are in progress at once. This number does not change the answers. None:
+            10,000 for a model behind a Batch API, 64 for every other model.
         budget: Limits by name. Limits of each question are `calls`, `tokens`, `steps`, `seconds`, `call_seconds`
             and `attempts`. Limits of the run are `run_tokens` and `run_seconds`.
         outage: How many minutes to wait if the model cannot be reached, is overloaded or has internal errors.
             After this time the run stops, and you can resume it. 0: the run stops at once.
         strict: If the model gives no usable reply, the question fails. Without `strict`, the system then takes a
-            simpler step, its fallback. `run.status.fall_backs` counts the fallbacks.
+            simpler step, called its fallback. `run.status.fall_backs` counts these steps.
         max_failures: Stop the run if more than this many questions fail. Give a number, or a share such as `"5%"`.
         response_cache: A folder in which pyfast stores plans that depend only on the question, so that later runs
             do not ask the model again. Several runs can share it.
-        sync: `normal`: a power cut can lose the last LLM replies. `full`: a power cut loses none, but each reply
-            takes longer to store.
+        sync: `normal`: a power cut can lose the last LLM replies. `full`: a power cut loses no reply, but pyfast
+            needs more time to store each reply.
         keep_prompts: Store the prompts in the run's folder, for `Run.prompts`. Use False for private data.
         restart: Start from the beginning. pyfast keeps the old folder under another name.
-        accept_code: Resume a run that another version of pyfast, or of the system's code, started. The answers may
-            then differ from those of one version alone. run.toml records both versions.
+        accept_code: Resume a run that was started with another version of pyfast or of the system's code. The file
+            run.toml then records both versions. The answers may differ from the answers that one version alone
+            would give.
         retry_failed: Try the failed questions again.
-        on_event: A function that pyfast calls with each `pyfast.engine.Event`, from another thread. It must return
-            soon.
+        on_event: A function that pyfast calls with each `pyfast.engine.Event`, from another thread. The function
+            must return quickly.
         on_step: A function that pyfast calls with each `pyfast.engine.Step`, from another thread. A step is one
             call that a question makes: to the model, or to a batched function such as a search. pyfast calls
             `on_step` twice for each step: when the step begins and when it ends.
@@ -156,7 +158,7 @@ def answer(
             machine. `auto`: the cluster to which this machine belongs. `HOST:PORT`: the cluster at this address.
             The answers are the same as without `ray`. `run` must be a folder that all machines share. Pass the
             model and the system as text, because each worker opens its own.
-        workers: The number of workers. None: as many as the cluster has room for.
+        workers: The number of workers. None: as many workers as the cluster has resources for.
         worker_resources: The resources that each worker needs, by Ray's names, such as `{"GPU": 1}`. Default: one
             `CPU`.
 
@@ -251,9 +253,9 @@ def job_of(
 ) -> tuple[Job, OpenedModels]:
     """Make the `Job` that `answer` carries out, with its models. The arguments are those of `answer`.
 
-    The function checks the run's folder and writes the questions into it. `joins` means that another process has
-    started the run: the function then only reads the folder. `by_workers` allows a run that workers of a cluster
-    have started. Raises `InputError`, as `answer` does.
+    The function checks the run's folder and writes the questions into it. With `joins`, another process has
+    started the run, and the function only reads the folder. With `by_workers`, the run may be one that workers of
+    a cluster started. Raises `InputError`, as `answer` does.
     """
     # Check all arguments before anything is created.
     configured = configure(
@@ -346,9 +348,9 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
 
 
 def begin(job: Job, restart: bool = False) -> None:
-    """Check that the job's folder is new or has the same job. Do it before a model is loaded. Raises `InputError`.
+    """Check that the folder of a run is new, or holds a run with the same arguments. Raises `InputError`.
 
-    If the job has `restart`, an old folder is renamed first.
+    If the job has `restart`, an old folder is renamed first. Call this function before you load a model.
     """
     assert job.folder is not None
     if restart and (aside := set_aside(job.folder)) is not None:
@@ -364,7 +366,8 @@ def carry_out(
     on_step: OnStep | None = None,
     stop: threading.Event | None = None,
 ) -> Run:
-    """Answer the questions of a job, in the event loop for blocking calls. The user's own models stay loaded."""
+    """Answer the questions of a job in the event loop of `run_blocking`. Models that the user passed as objects
+    stay loaded."""
     result = run_blocking(_carry_out(job, models, on_event, on_step, stop))
     return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
@@ -397,8 +400,8 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
-    """How many questions should be in progress at once: `given`, or a default for these models. Raises
-    `InputError`.
+    """Return how many questions should be in progress at once: `concurrency`, or the default for these models.
+    Raises `InputError`.
     """
     if concurrency is not None:
         return at_least_one("concurrency", concurrency)
@@ -420,7 +423,8 @@ def not_negative(name: str, value: float) -> float:
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """How many of `total` questions may fail. `given` is a number, a share or None (all). Raises `InputError`."""
+    """Return how many of `total` questions may fail. `given` is a number, a share such as "5%", or None (all may
+    fail). Raises `InputError`."""
     if given is None:
         return None
     text = str(given)

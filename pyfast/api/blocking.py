@@ -1,7 +1,7 @@
 """Functions that run asynchronous code and wait for its result. They share one event loop, in its own thread.
 
-So a call works in a script, from several threads, and in a notebook, which already runs an event loop of its own.
-A model that one call has started can stay loaded for the next call.
+The functions work in scripts, in several threads, and in notebooks, where another event loop already runs. A model
+that one call has started can stay loaded for the next call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the library's event loop and return its result. A `KeyboardInterrupt` cancels it.
 
     Raises:
-        InputError: The caller runs in this event loop itself, for example in a callback. It would wait for itself.
+        InputError: The caller itself runs in this event loop, for example in a callback. The call would wait
+            forever.
     """
     loop = blocking_loop()
     assert _running is not None
@@ -62,7 +63,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def blocking_loop() -> asyncio.AbstractEventLoop:
-    """The event loop that `run_blocking` uses. It starts when it is first used. A forked process gets its own."""
+    """Return the event loop that `run_blocking` uses. The first call starts the loop. A forked process gets its
+    own loop."""
     global _running
     with _lock:
         if _running is None or _running[0] != os.getpid() or not _running[2].is_alive():

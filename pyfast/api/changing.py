@@ -23,9 +23,9 @@ def add_documents(
 ) -> Change:
     """Add documents to an index. Either all of them are added, in one commit, or none.
 
-    An index that is already open keeps its old documents. An index that you open later gives exactly the same
-    results and scores as an index that was built from all documents at once. If another process changes the index,
-    this call waits for it.
+    An `Index` object that is already open keeps its old documents. If you open the index again, it gives exactly
+    the same results and scores as an index that was built from all documents at once. While another process
+    changes the index, this call waits.
 
     Args:
         index: The folder of the index.
@@ -62,7 +62,7 @@ def update_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Replace documents of an index by new versions, and add new documents, in one commit.
+    """Replace documents of an index by new versions, and add new documents. All changes are one commit.
 
     A document replaces the document with the same uri. A replaced document moves to the end of the index. An
     unchanged document keeps its place.
@@ -94,7 +94,7 @@ def update_documents(
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
-    """Delete documents of an index, in one commit.
+    """Delete documents of an index. All deletions are one commit.
 
     Later searches do not return these documents, and scores do not count them. Their text stays in the index's
     files until `compact_index(..., erase=True)`, because earlier commits still need it.
@@ -125,9 +125,9 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
 
     Args:
         index: The folder of the index.
-        erase: Remove earlier commits and the files that only they need. Then no text of a deleted document is left
-            in the parts. Runs that started with an earlier commit cannot be resumed. Knowledge graphs and runs can
-            still contain text of a deleted document: see docs/changing.md.
+        erase: Also remove the earlier commits, with all text of deleted documents in the index's parts. Runs that
+            started with an earlier commit can then not be resumed. Knowledge graphs and runs can still contain
+            text of a deleted document: see docs/changing.md.
 
     Returns:
         The number of the new commit.
@@ -153,7 +153,7 @@ def describe_index(index: str | Path) -> IndexInfo:
         index: The folder of the index.
 
     Returns:
-        The description. Only the index's manifest is read, and no large file.
+        The description. The call is fast, because it reads only one small file, the index's manifest.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged or of another version.

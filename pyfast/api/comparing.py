@@ -24,25 +24,27 @@ def compare(
     metrics: Sequence[str | Metric] | None = None,
     prices: str | Path | Prices | None = None,
 ) -> Comparison:
-    """Compare runs over the questions that all of them have finished.
+    """Compare runs. Only the questions that all runs have finished count.
 
     Args:
         runs: Two runs or more, or their folders. Each run is compared with each later run.
-        gold: As in `pyfast.evaluate`. None: the gold answers beside, or in, the questions of the first run.
+        gold: As in `pyfast.evaluate`. None: the gold answers in the questions of the first run, or in the file
+            gold.jsonl next to these questions.
         metrics: As in `pyfast.evaluate`.
-        prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no money.
+        prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no costs in
+            money.
 
     Returns:
         For each pair of runs and each figure (such as F1): the difference between the runs, its 95 % interval
         (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from McNemar's
-        exact test or from the bootstrap. If there are fewer than `least` independent questions, no difference can
-        be significant, and p-values of the bootstrap are too small. The result also lists the questions that only
-        one of the two runs gets right. For each run it has the calls, tokens, seconds and money, per question and
-        per right answer.
+        exact test or from the bootstrap. The field `least` says how many independent questions a significant
+        difference needs. With fewer questions, the p-values of the bootstrap are too small. For each pair, the
+        result lists the questions that only one run answers correctly. For each run, it has the calls, tokens,
+        seconds and money, per question and per correct answer.
 
     Raises:
-        InputError: There are fewer than two runs, the runs share no question, the gold has none of these
-            questions, or the price list does not have one of the models.
+        InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
+            questions, or a model is missing in the price list.
 
     Example:
         >>> import pyfast

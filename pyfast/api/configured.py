@@ -1,4 +1,4 @@
-"""Check the arguments of API calls, and make from them what the engine needs."""
+"""Check the arguments of API calls, and turn them into the objects that the engine needs."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class ConfiguredSystem:
         return roles
 
     def described(self) -> dict[str, Any]:
-        """The settings in the form that run.toml records."""
+        """The settings as strings, as they stand in run.toml."""
         settings = self.settings.model_dump(mode="json")
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
         """Open what the system needs besides the index and the LLM.
 
-        `run` is the folder of the run, which may be resumed. None: the run stays in memory.
+        `run` is the folder of a new or resumed run. None: the run stays in memory.
         """
         if self.index is None or self.system.opens is None:
             return None
@@ -66,7 +66,7 @@ class ConfiguredSystem:
 
 
 def reads_history(system: str | System) -> bool:
-    """Whether a system reads the earlier turns of a conversation itself."""
+    """Return whether a system uses the earlier turns of a conversation without help."""
     chosen = system if isinstance(system, System) else load_system(system)
     return "history" in chosen.settings.model_fields
 
@@ -79,7 +79,8 @@ def configure(
     follow_ups: FollowUps = "off",
     run: Path | None = None,
 ) -> ConfiguredSystem:
-    """Configure a system and open its index. A resumed `run` gets the commit with which it started.
+    """Configure a system and open its index. A resumed `run` gets the version of the index with which the run
+    started.
 
     Raises `InputError` if an argument is not valid.
     """

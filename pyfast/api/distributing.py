@@ -1,4 +1,5 @@
-"""Runs by the workers of a cluster: questions that `pyfast.answer` got, and chunks of a knowledge graph."""
+"""Spread work over the workers of a Ray cluster: the questions of `pyfast.answer`, and the extraction of a
+knowledge graph."""
 
 from __future__ import annotations
 
@@ -68,11 +69,11 @@ def extract_by_workers(
     on_event: OnEvent,
     stop: threading.Event,
 ) -> Run:
-    """Carry out the job of an extraction by the workers of a cluster, or resume it.
+    """Let the workers of a cluster extract a knowledge graph. If the extraction has started before, it resumes.
 
     `llm` and `llm_options` are the arguments of `build_knowledge`; the others are as in `answer_by_workers`.
 
-    Raises `InputError` if the LLM cannot be handed to another process.
+    Raises `InputError` if the LLM cannot be sent to another process.
     """
     _check_named(llm)
     limits = job.budget.model_copy(update=dict.fromkeys(_OF_RUN))
@@ -81,7 +82,7 @@ def extract_by_workers(
 
 
 def run_by_workers(job: Job, opens: Opens, cluster: Cluster, on_event: OnEvent, stop: threading.Event) -> Run:
-    """Carry out a job whose workers open their own with `opens`."""
+    """Let the workers of a cluster carry out a job. Each worker calls `opens` to open its own index and models."""
     session = work_on_blocks(job, partial(Answering, opens), cluster, on_event, stop)
     return Run.finished(job.folder, job.questions.count, session, [])
 
@@ -128,7 +129,7 @@ def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Answering:
-    """A worker of a run. It answers one block of questions after the other."""
+    """A worker: a process that answers blocks of questions, one block after the other."""
 
     opens: Opens
     job: Job | None = None
@@ -158,7 +159,8 @@ class Answering:
         return self.job.concurrency
 
     def turn(self) -> Future[None]:
-        """A future that is done as soon as the event loop answers. A blocked event loop does not answer."""
+        """A future that ends as soon as the event loop has time. With it, a caller sees whether the event loop is
+        blocked."""
         return asyncio.run_coroutine_threadsafe(asyncio.sleep(0), blocking_loop())
 
 

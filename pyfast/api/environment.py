@@ -24,7 +24,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A Python package that pyfast can use."""
+    """A Python package that pyfast can use, and its installed version."""
 
     name: str
     version: str | None

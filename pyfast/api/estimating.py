@@ -26,7 +26,8 @@ _DRAWS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """An expected total with its 95 % interval. The interval covers the random choice of questions."""
+    """An expected total with its 95 % interval. The interval covers only the error from the random choice of
+    questions."""
 
     value: float
     low: float
@@ -81,20 +82,21 @@ def estimate(
     prices: str | Path | Prices | None = None,
     workers: int = 1,
 ) -> Estimate:
-    """Estimate the LLM calls, tokens and price of a run without asking its LLM.
+    """Estimate the LLM calls, tokens and price of a run, without a call to its LLM.
 
     With `based_on`, the means of an earlier run of the same system are multiplied by the number of questions.
     Without it, a uniform sample of the questions goes through the system with the LLM `instant`. This LLM replies
     at once with text that fits the schema.
 
-    So retrieval and prompts are real, but replies are not. Plans can have more or fewer hops than those of a real
-    language model, and four bytes count as one token. For a reliable figure, make a small real run and give it as
-    `based_on`.
+    In this second case, searches and prompts are real, but replies are not. A plan can then have more or fewer
+    hops than a plan of a real language model, and four bytes count as one token. For a reliable estimate, make a
+    small real run and give it as `based_on`.
 
     Args:
         questions: As in `pyfast.answer`. With `based_on`, you can also give the number of questions.
         index: As in `pyfast.answer`.
-        llm: The text that names the model of the run, or a mapping of roles to such texts. It sets the price.
+        llm: The text that names the model of the run, or a mapping of roles to such texts. The model decides the
+            price.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`.
         budget: Limits of each question, as in `pyfast.answer`.
@@ -103,9 +105,10 @@ def estimate(
         sample: How many questions to try. Only used without `based_on`.
         context_window: The size of the LLM's context window in tokens. Only used without `based_on`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
-        workers: How many workers of a cluster will answer the questions. Only `hours` depends on it. The estimate
-            assumes that each worker is as fast as one worker (or the only process) of the earlier run. This is
-            true if each worker has its own model, or if the server that they share is not at its limit.
+        workers: How many workers of a cluster will answer the questions. Only the result's `hours` depends on this
+            number. The estimate assumes that each worker is as fast as one worker (or the only process) of the
+            earlier run. This is true if each worker has its own model, or if the shared server is not fully
+            loaded.
 
     Returns:
         The expected totals with intervals.

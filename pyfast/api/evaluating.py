@@ -24,24 +24,27 @@ def evaluate(
 ) -> Report:
     """Score the answers of a run.
 
-    pyfast scores only the questions that the run has finished. A failed question counts as wrong. `report.not_run`
-    names the questions that the run has not finished. Questions beyond the run's `limit` do not count.
+    pyfast scores only finished questions. A failed question counts as wrong. `report.not_run` lists the questions
+    that are not finished yet. Questions beyond the run's `limit` do not count.
 
     Args:
         run: A run, or its folder.
         gold: A file of JSON lines, or mappings with the same keys: `id`, `answers` (accepted forms of one answer),
             and optionally `type` and `supporting` (the uris of the gold evidence). With `"answer_mode": "all"`,
-            `answers` is a set, and a correct answer names every member. Mappings with `turns` are conversations.
-            None: the file gold.jsonl in the folder of the questions, or else the questions themselves.
+            `answers` is a list of several answers, and a correct answer names all of them. Mappings with `turns`
+            are conversations. None: the file gold.jsonl in the folder of the questions. If there is no such file,
+            the file of the questions.
         metrics: Metrics, as functions or by name (`pyfast.plugins.names("metrics")`, or `MODULE:NAME`). None: the
-            metrics that the gold names. If it names none: `em_f1` and `evidence`, or `hits` for conversations.
+            metrics that the gold file names. If it names no metric: `em_f1` and `evidence`, or `hits` for
+            conversations.
 
     Returns:
         Figures with 95 % intervals: first for all questions, then for each type of question. For conversations
         also for each domain, source, type of answer and turn. `report.questions` has the figures of each question.
 
     Raises:
-        InputError: The gold cannot be read, or shares no question with the run; or there is no such metric.
+        InputError: The gold answers cannot be read, or the run has none of their questions, or a metric does not
+            exist.
 
     Example:
         >>> import pyfast
@@ -66,8 +69,8 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
 
 
 def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
-    """Return the gold. None: gold.jsonl in the folder of the run's questions, or the questions. Raises
-    `InputError`.
+    """Read the gold answers. None: the file gold.jsonl in the folder of the run's questions, or the questions
+    themselves. Raises `InputError`.
     """
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)

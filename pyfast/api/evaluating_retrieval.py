@@ -119,18 +119,19 @@ def evaluate_retrieval(
 ) -> RetrievalReport:
     """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
 
-    Gold evidence is a set of documents. A document is found if one of its passages is. It counts once, at the rank
-    of its first passage.
+    Gold evidence is a set of documents. A document counts as found if the list has one of its passages. Its rank
+    is the rank of its best passage.
 
     Args:
         index: An index, or its folder. The call ignores the index's own retriever and rerankers.
         questions: A file of JSON lines, or mappings with the same keys: `id`, `question`, `supporting` (the uris
-            of the gold documents) and optionally `type`. If a question has a `table_id`, this table is its gold.
+            of the gold documents) and optionally `type`. If a question has a `table_id`, this table is its gold
+            document.
         settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
-            mapping to give them names. An empty text stands for BM25. Each setting is compared with those after
-            it.
-        gold: Lines with `id` and `supporting`, if the questions have no `supporting`. None: the file gold.jsonl in
-            the folder of the questions, where `pyfast data convert` writes it.
+            mapping to give the settings names. An empty text stands for BM25. Each setting is compared with every
+            later setting.
+        gold: A file of JSON lines with `id` and `supporting`. You need it if the questions have no `supporting`.
+            None: the file gold.jsonl in the folder of the questions, as `pyfast data convert` writes it.
         at: The values of k for `recall@k` and `ndcg@k`.
         scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
 
@@ -139,7 +140,7 @@ def evaluate_retrieval(
         of settings: the differences on the same questions, with p-values after Holm's correction.
 
     Raises:
-        InputError: A setting or a file is not valid, or no question names gold evidence.
+        InputError: A setting or a file is not valid, or no question has gold evidence.
         ModelNotFoundError: The model of a reranker or retriever is not on this machine.
 
     Example:

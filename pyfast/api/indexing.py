@@ -58,16 +58,17 @@ def build_index(
             document, or an iterable of documents.
         out: The folder to make. The folder appears only when the index is complete.
         overwrite: Replace an existing index. The knowledge graph in its folder stays.
-        readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. If two
-            readers can read a file, these come before the installed ones.
+        readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. If an
+            additional reader and an installed reader can both read a file, the additional reader reads it.
         columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of them
             has the first column and its column names.
         passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
             sentence ends. The index keeps this size for documents that are added later.
-        passage_overlap: If a paragraph is cut, neighbouring passages share whole sentences, up to this number of
-            characters. The shared sentences belong to both passages, but are stored once.
+        passage_overlap: The maximum number of characters that neighbouring passages share if a paragraph is cut.
+            They share whole sentences, which are stored only once.
         tokenizer: `words`: words of two characters or more. `characters`: words of any length, and each Chinese or
-            Japanese character as a word. Use it for these languages, or if words of one character matter.
+            Japanese character as a word. Use `characters` for these two languages, or if words of one character
+            matter.
         stemmer: A language that the Snowball stemmer knows, such as `"english"` or `"german"`. Then all forms of a
             word count as the same term. Empty: each form is its own term.
         stop_words: Frequent words that a search ignores: `english`, or `none` for texts in other languages.
@@ -80,15 +81,15 @@ def build_index(
         on_unread: A function that is called at the end, once for each file that could not be read, with the
             reason. None: pyfast logs a warning for each file.
         memory: How many MB of memory the process may use, at least 600. The page cache, the vectors and their
-            model do not count. A corpus that needs more memory is indexed part by part. The parts are stored next
-            to `out` and merged at the end. If the build is killed, call `build_index` again with the same
-            arguments. It then continues after the finished parts, and does not read their files again. If a file
-            has changed in the meantime, this file and all files after it are read again.
+            model do not count. A corpus that needs more memory is indexed in several parts, which are merged at
+            the end. If the process is killed, call `build_index` again with the same arguments. It keeps the
+            finished parts, and does not read their files again. If a file has changed in the meantime, this file
+            and all files after it are read again.
         on_progress: A function that is called with the progress from time to time, and after each part.
-        ray: Encode the passages (`vectors`) by workers of a Ray cluster, as in `pyfast.answer`. Each worker loads
-            the models that `vectors` names. `out` can be a folder of this machine alone.
-        workers: How many workers; None: as many as the cluster has room for.
-        worker_resources: What each worker needs, as in `pyfast.answer`.
+        ray: Let the workers of a Ray cluster encode the passages, as in `pyfast.answer`. Each worker loads the
+            models that `vectors` names. The workers need no access to `out`.
+        workers: The number of workers. None: as many workers as the cluster has resources for.
+        worker_resources: The resources that each worker needs, as in `pyfast.answer`.
 
     Returns:
         The index.
@@ -96,8 +97,8 @@ def build_index(
     Raises:
         InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
             of range, or `ray` is given without `vectors`.
-        ModelNotFoundError: A model for the vectors is not on this machine, or not on a worker's.
-        RunError: A block of passages has cost several workers.
+        ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
+        RunError: Several workers ended without a result while they encoded the same passages.
 
     Example:
         >>> import pyfast
@@ -129,18 +130,19 @@ def open_index(
     Args:
         path: A folder that `build_index` made.
         retriever: The retriever that `search` uses. `bm25`. `dense`, `sparse` or `late`, if the index has such
-            vectors. `late` scores the best passages of BM25 again, token by token. `late:dense` does that for the
-            best passages of `dense`. `hybrid` joins the lists of BM25 and `dense` by reciprocal ranks.
-            `hybrid:bm25+sparse` joins the lists of other retrievers. `hybrid:bm25*0.3+dense*0.7` joins them by
-            weighted scores. You can also give `MODULE:NAME`, or a function that takes the index and returns a
-            retriever.
+            vectors. `late`: BM25 finds the passages, and late interaction scores them again, token by token.
+            `late:dense`: the same for passages that `dense` finds. `hybrid`: the lists of BM25 and `dense` are
+            joined by reciprocal ranks. `hybrid:bm25+sparse`: the same for other retrievers.
+            `hybrid:bm25*0.3+dense*0.7`: the lists are joined by weighted scores. You can also give `MODULE:NAME`,
+            or a function that takes the index and returns a retriever.
         rerank: The reranker, a model that scores the best passages of a list again. `off`: none. `cross`: a
             cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and `late`.
             You can also give `MODULE:NAME`, or a function that takes the index and returns a reranker. Every
-            system uses the reranker. With a reranker, `rag` also expands its list and ranks it by `bridge_rank`.
+            system uses the reranker. The system `rag` with a reranker also adds linked passages (`bridge_expand`)
+            and ranks by `bridge_rank`.
         filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (for triples)
             or `meta.author=Sagan|Drake`. Documents that do not meet all conditions are left out, as if they were
-            deleted. The operators are `=`, `!=`, `<`, `<=`, `>` and `>=`. After `=` and `!=`, `*` and `?` are
+            deleted. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`, `*` and `?` are
             wildcards, and `|` separates several values.
 
     Returns:
@@ -170,9 +172,8 @@ def sources_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
-    """The sources that a caller gave, before they are read, and a list for the files that cannot be read.
-
-    At the end, each file in the list is passed to `on_unread`, or logged.
+    """Yield the sources that a caller gave, and an empty list. The code that reads the sources adds each
+    unreadable file to the list. At the end, each of these files is passed to `on_unread`, or logged.
     """
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
@@ -200,14 +201,15 @@ def documents_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[Iterator[Document]]:
-    """The documents that a caller gave. At the end, unreadable files are passed to `on_unread`, or logged."""
+    """Yield the documents that a caller gave. At the end, each file that could not be read is passed to
+    `on_unread`, or logged."""
     with sources_of(given, readers, columns, strict, on_unread) as (sources, _):
         yield (document for source in sources for document in source.documents())
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
-    """The index that a caller gave, opened if it is a folder. A resumed `run` gets the commit with which it
-    started.
+    """Return the index that a caller gave. A folder is opened first. A resumed `run` gets the version of the index
+    with which the run started.
     """
     folder = Path(given) if isinstance(given, str | Path) else given.folder
     commit = None if run is None else recorded_value(run, "index", "commit")

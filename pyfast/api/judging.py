@@ -56,10 +56,10 @@ def judge_runs(
         run_b: The folder of another run over the same questions.
         run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
             arguments.
-        questions: The file of questions. You need it only if the file is no longer where the first run found it.
-        ties: Whether the judge may say that two answers are equally good. In MTQA's paper it may not. Without
-            `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order, or the two
-            answers are the same.
+        questions: The file of questions. Needed only if the file is no longer where the first run read it.
+        ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
+            Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order, or
+            the two answers are the same.
         llm: The model that judges, in the role `judge`. `llm` and all that follows are as in `pyfast.answer`.
 
     Returns:
@@ -67,8 +67,8 @@ def judge_runs(
         interval.
 
     Raises:
-        InputError: The runs do not answer the same questions, or are not finished, or one of the reasons in
-            `pyfast.answer` applies.
+        InputError: The runs answer different questions, or a run is not finished, or an argument is not valid for
+            `pyfast.answer`.
 
     Example:
         >>> from pyfast.api.judging import judge_runs

@@ -61,41 +61,42 @@ def build_knowledge(
 
     Args:
         index: An index, or its folder.
-        llm: The model that reads the texts, in the role `read`, or a text that names it. None: pyfast reads texts
-            by rules about the form of sentences, without an LLM. It always reads triples and tables by rules.
-        llm_options: Options of a model that you pass as a text.
+        llm: The model that reads the texts, or a text that names the model. Its role is `read`. None: pyfast reads
+            texts by rules about the form of sentences, without an LLM. Triples and tables are always read by
+            rules.
+        llm_options: Options of a model that you name by a text.
         embedder: A model of sentence-transformers, by name or folder. Searches for facts, entities and relations
             use its vectors.
-        chunk_tokens: How many tokens of a text the LLM reads at once. None: as in an earlier extraction, or 1200
-            if there was none.
-        packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. A larger model then
-            needs fewer calls. Deleting a document still removes only its own triples.
-        passes: How often the LLM reads each chunk. From the second time on, it looks for missing triples. More
-            passes give more triples, and cost more calls.
+        chunk_tokens: How many tokens of a text the LLM reads at once. None: the number of an earlier extraction,
+            or 1200 for the first extraction.
+        packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. This saves calls, but
+            needs a larger model. If you delete a document, still only its own triples are removed.
+        passes: How often the LLM reads each chunk. After the first time, the LLM looks for missing triples. More
+            passes find more triples, but need more calls.
         limit: The maximum number of new chunks that the LLM reads in this call.
-        budget: Limits for each chunk, or with `packed` for each call. They are those of `pyfast.answer`.
+        budget: Limits for each chunk (with `packed`, for each call). `pyfast.answer` lists their names.
         max_failures: Stop if more than this many chunks fail. Give a number, or a share such as "5%".
         concurrency: How many chunks the LLM reads at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait if the model does not answer.
-        restart: Start again from the beginning. The existing graph stays, and the old extraction gets another
-            name.
+        restart: Start again from the beginning. The existing graph stays, and the folder of the old extraction
+            gets another name.
         retry_failed: Try again the chunks that failed.
         on_event: A function that pyfast calls with each `pyfast.engine.Event` of the extraction, from another
             thread.
-        stop: After you set this event, no new chunk starts, and `RunError` is raised. Call the function again with
+        stop: After you set this event, no new chunk starts, and the function raises `RunError`. Call it again with
             the same arguments to resume the extraction.
-        ray: Let the chunks be read by workers of a Ray cluster, as in `pyfast.answer`. The index is in a
-            folder that all machines share. Give the model as text.
-        workers: How many workers; None: as many as the cluster has room for.
-        worker_resources: What each worker needs, as in `pyfast.answer`.
+        ray: Let the workers of a Ray cluster read the chunks, as in `pyfast.answer`. All machines must share the
+            index's folder, and you must name the model by a text.
+        workers: The number of workers. None: as many workers as the cluster has resources for.
+        worker_resources: The resources that each worker needs, as in `pyfast.answer`.
 
     Returns:
         The graph. `len(graph)` is the number of triples.
 
     Raises:
         CallError: Every chunk failed.
-        InputError: `chunk_tokens` differs from that of an earlier extraction, another process is working on it, or
-            `ray` is given without `llm`.
+        InputError: An earlier extraction used other `chunk_tokens`, another process is working on the extraction,
+            or `ray` is given without `llm`.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
         RunError: The extraction cannot continue, or was stopped. No finished work is lost.
 
@@ -197,7 +198,7 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
     Returns:
         The graph. `len(graph)` is the number of triples. `graph.failed_chunks()` lists the chunks for which the
         LLM gave no usable reply. `graph.extractions` describes each extraction by an LLM: the model, the date, the
-        prompts, the cost, and which triples were dropped and why.
+        prompts, the cost, and the dropped triples with the reason for each.
 
     Raises:
         IndexFormatError: The index has no graph, or the graph is damaged or of another version.
@@ -236,10 +237,10 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 def merge_knowledge(
     index: Index | str | Path, source: Index | str | Path, *, embedder: str = DEFAULT
 ) -> Knowledge:
-    """Add triples to the knowledge graph of an index. They come from another index, or from a run of `subqrag`.
+    """Add the triples of another index, or of a run of `subqrag`, to the knowledge graph of an index.
 
-    A run of `subqrag` extracts triples from the documents that it reads. It stores them in its own folder and does
-    not change an index.
+    A run of `subqrag` extracts triples from documents and stores them in the run's own folder. The run does not
+    change the index.
 
     Args:
         index: An index, or its folder.

@@ -1,4 +1,4 @@
-"""Start language models, share them between callers, and close them when nobody uses them any more."""
+"""Start language models, share them between callers, and close them after their last use."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ GivenLLM = LLM | str | Mapping[str, LLM | str] | Mapping[Role, LLM]
 
 @dataclass(frozen=True, slots=True)
 class OpenedModels:
-    """The models of one call of the API. It also says which of them stay loaded after this call."""
+    """The models that one call of the API uses, and which of them stay loaded after the call."""
 
     by_role: Mapping[Role, LLM]
     kept: frozenset[Role]
     """The roles whose model the caller gave as an object. These models stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """Add to each model what the engine needs. Roles that share a model also share the result.
+        """Wrap each model with the functions that the engine needs. Roles that share a model also share the
+        wrapped model.
 
         Args:
-            response_cache: A folder for replies that later runs can use again. None: replies are not stored.
+            response_cache: A folder that stores replies, so that later runs can use them. None: no reply is
+                stored.
         """
         made: dict[int, FullLLM] = {}
         for llm in self.by_role.values():
@@ -48,7 +50,7 @@ class OpenedModels:
 
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator[None]:
-        """Start all models, one after the other, and keep them started while the `with` block runs. Raises the
+        """Start all models, one after the other, and keep them loaded while the `with` block runs. Raises the
         errors of `started`.
         """
         async with contextlib.AsyncExitStack() as stack:
@@ -62,11 +64,11 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
 
     Args:
         given: One model for all roles, or a mapping from roles to models.
-        options: Options of models that are given as text. A name `NAME` is an option of the default model, and
-            `ROLE.NAME` an option of the model of this role.
+        options: Options of models that a text names. `NAME` is an option of the default model. `ROLE.NAME` is an
+            option of the model of this role.
 
     Raises:
-        InputError: There is no such role, or an option belongs to a model that is not given as text.
+        InputError: A role does not exist, or an option belongs to a model that was passed as an object.
     """
     each: dict[Role, LLM | str] = {}
     for role, llm in given.items() if isinstance(given, Mapping) else [(DEFAULT_ROLE, given)]:
@@ -135,12 +137,13 @@ _uses: dict[int, _Use] = {}
 
 @contextlib.asynccontextmanager
 async def started(llm: LLM, keep: bool = False) -> AsyncIterator[FullLLM]:
-    """Start a model if nobody uses it yet. When the last of its users leaves the `with` block, close it.
+    """Start a model, unless another caller has started it. The model closes when its last user leaves the `with`
+    block.
 
     Args:
         llm: The model.
-        keep: Keep the model loaded when its last user leaves. The model is then closed when the process ends, or
-            before another event loop starts it.
+        keep: Keep the model loaded after its last use. The model is then closed when the process ends, or when
+            another event loop needs it.
 
     Raises:
         InputError: Another event loop is using the model.

@@ -1,4 +1,4 @@
-"""Write questions about a corpus as a whole, with which the long answers of two systems can be compared."""
+"""Write questions about a corpus as a whole. They serve to compare the long answers of two systems."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def write_questions(
         users: How many users the model invents.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
-        llm: The model that writes the questions, in the role `plan`. `llm` and all that follows are as in
+        llm: The model that writes the questions. Its role is `plan`. `llm` and all that follows are as in
             `pyfast.answer`.
 
     Returns:
         The questions. The model may write fewer than `users * tasks * questions`.
 
     Raises:
-        InputError: A number is out of range, or one of the reasons in `pyfast.answer` applies.
+        InputError: A number is out of range, or an argument is not valid for `pyfast.answer`.
         RunError: The model wrote no readable questions, or the run was stopped.
 
     Example:

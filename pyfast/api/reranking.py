@@ -1,4 +1,4 @@
-"""`rerank_texts`: rank texts that are in no index, by `bridge_rank`."""
+"""`rerank_texts`: rank texts by `bridge_rank`, without an index."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
 
     Args:
         query: The question.
-        texts: The texts, such as passages that a vector store found. The weights of words come from these texts
-            alone.
+        texts: The texts, such as passages that a vector store found. pyfast computes the weights of words from
+            these texts alone.
         scores: Scores that the texts already have, where higher is better. None: the TF-IDF weights of the query's
             terms in the texts.
 

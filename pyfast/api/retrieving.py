@@ -14,7 +14,7 @@ from pyfast.retrieval import Index, cite, evidence_of, search
 
 
 def retrieve(queries: Sequence[str], index: Index | str | Path, k: int = 20) -> list[list[Evidence]]:
-    """Find the best passages for each query, in one search for all of them. No LLM is called.
+    """Find the best passages for each query. All queries are searched together, and no LLM is called.
 
     Args:
         queries: Words, or questions.

@@ -62,7 +62,7 @@ class Run:
     def records(self) -> Sequence[Record]:
         """The records of the questions, in the order of the questions. They are read from the run's folder.
 
-        A record reads its `evidence` and its `trace` from another file, when you first access them.
+        A record reads its `evidence` and its `trace` from the disk when you first access them.
 
         Raises:
             InputError: The folder's answers cannot be read.

@@ -1,4 +1,4 @@
-"""`pyfast.Engine`: answer the questions of many callers of a service, in common batches."""
+"""`pyfast.Engine`: answer questions inside a service. The questions of all callers share batches."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Engine:
     """Answer questions inside a service. Use it with `async with`.
 
     Use an engine only in the event loop in which its `async with` block started. The questions of all callers
-    share batches, even if they use different systems. If you cancel one caller, the others are not affected.
-    Without `journal`, the engine writes nothing to the disk.
+    share batches, even if they use different systems. If you cancel one caller, the other callers are not
+    affected. Without `journal`, the engine writes nothing to the disk.
 
     Example:
         >>> import asyncio, pyfast
@@ -165,8 +165,8 @@ class Engine:
             on_step: A function that is called in this event loop with each `pyfast.engine.Step`. A step is one
                 call that the question makes: to the model, or to a batched function such as a search. The function
                 is called twice for each step: when the step begins and when it ends.
-            ledger: A new `pyfast.engine.Ledger`. `answer` writes into it what the question used: calls, tokens,
-                and the time of each stage.
+            ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's calls, tokens, and time of each
+                stage into it.
 
         Returns:
             The record of the question. If the question could not be answered, its state is `failed`, with a
@@ -195,13 +195,12 @@ class Engine:
     ) -> AsyncGenerator[Record, None]:
         """Answer questions, and yield their records in the order of the questions.
 
-        The engine reads only a few questions ahead, so an iterator may be endless. To stop early, call `aclose()`
-        of the generator, or use `contextlib.aclosing`. This cancels the questions in progress.
+        The engine reads only a few questions ahead, so an iterator may be endless. To stop early, call the
+        generator's `aclose()`, or use `contextlib.aclosing`. Both cancel the questions in progress.
 
         Args:
-            questions: As in `pyfast.answer`, including asynchronous iterators. The turns of a conversation are
-                answered one after the other. Consecutive `Question` objects with the same conversation are its
-                turns.
+            questions: As in `pyfast.answer`, including asynchronous iterators. Consecutive `Question` objects with
+                the same `conversation` are its turns, which the engine answers one after the other.
             system: As in `answer`.
             settings: As in `answer`.
 
@@ -209,8 +208,8 @@ class Engine:
             One record for each question or turn.
 
         Raises:
-            InputError: The system, a setting or a question is not valid. The records of earlier questions come
-                first.
+            InputError: The system, a setting or a question is not valid. The error comes after the records of all
+                earlier questions.
             LLMUnavailableError: The model can no longer be reached.
         """
         prepared = await self._prepare(system, settings)
@@ -259,8 +258,9 @@ class Engine:
     ) -> Run:
         """Answer a set of questions as `pyfast.answer` does, with the models of this engine.
 
-        The questions of the run share batches with each other. They share the models with all other callers. If
-        you cancel `answer_run`, you can call it again with the same arguments to resume the run.
+        The questions of the run share batches with each other, but not with the questions of other callers. All
+        callers share the models. If you cancel `answer_run`, call it again with the same arguments to resume the
+        run.
 
         Args:
             questions: As in `pyfast.answer`.

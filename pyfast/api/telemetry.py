@@ -23,13 +23,13 @@ def export_spans() -> bool:
     """Send the OpenTelemetry spans of this process to the collector that environment variables name.
 
     Call it before `pyfast.answer` or `pyfast.serve`. The commands `answer` and `serve` call it themselves. The
-    function sets OpenTelemetry's tracer provider for the process. If the program already has a provider, that
-    provider stays and gets the spans. The last spans are sent when the process ends.
+    function sets OpenTelemetry's tracer provider for the process. If the program has already set a provider, this
+    provider gets the spans. The last spans are sent when the process ends.
 
-    The variables are those of OpenTelemetry's SDK. To export spans, set `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`,
-    `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_TRACES_EXPORTER` (`otlp`, `console`). `OTEL_TRACES_EXPORTER=none` and
-    `OTEL_SDK_DISABLED=true` turn the export off. The protocol is `http/protobuf`.
-    `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
+    pyfast reads the environment variables of OpenTelemetry's SDK. To export spans, set
+    `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_TRACES_EXPORTER` (`otlp`,
+    `console`). `OTEL_TRACES_EXPORTER=none` and `OTEL_SDK_DISABLED=true` turn the export off. The protocol is
+    `http/protobuf`. `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
 
     Returns:
         True if the process records spans from now on. False if the variables turn the export off.

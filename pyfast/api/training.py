@@ -85,18 +85,20 @@ def train_graph_convqa(
         model: The folder of a language model in safetensors.
         out: The folder of the training. To resume an interrupted training, call the function again with the same
             arguments.
-        graph: Whether the LLM gets the evidence graph in addition to the text. False: text only, as one row of the
-            paper's comparison.
+        graph: Whether the LLM gets the evidence graph in addition to the text. False: the LLM gets only the text,
+            as in one row of the paper's comparison.
         layers: The number of layers of the encoder.
         heads: The number of attention heads in each layer. The hidden size is divided among them.
         dropout: The dropout of the encoder's attention.
         residual: Add the encoder's output to the embeddings of the tokens. False: the output replaces the
             embeddings, as in the paper.
-        memory: Which evidence of earlier turns replaces the worst-ranked evidence of a turn.
+        memory: Which evidence of earlier turns is added. It takes the place of the worst-ranked evidence of the
+            turn.
         memory_share: The share of a turn's evidence that `memory` may replace.
         passages: The number of passages that a search finds. The evidence items in these passages are then ranked.
         k: The number of evidence items for a turn.
-        max_prompt_tokens: The maximum number of tokens in a prompt. A warning names evidence that does not fit.
+        max_prompt_tokens: The maximum number of tokens in a prompt. A warning lists the evidence that does not
+            fit.
         epochs: How often the training goes through all examples.
         learning_rate: The learning rate of Adam.
         accumulation: The number of examples for each step of the optimizer.
@@ -173,8 +175,9 @@ def train_hseq_iterator(
 ) -> Training:
     """Train the iterator of hseq on questions with gold answers (section 4.1 and appendix A.3 of its paper).
 
-    It trains on a GPU if there is one, otherwise on the CPU. To train on several devices, start the program
-    several times with `accelerate launch`. Each process does its share of every step, and the first writes `out`.
+    The training runs on a GPU if the machine has one, otherwise on the CPU. To train on several devices, start the
+    program several times with `accelerate launch`. Each process computes its share of every step, and the first
+    process writes `out`.
 
     Args:
         sources: Pairs of a file of questions with gold answers, and its index or the index's folder.
@@ -182,8 +185,8 @@ def train_hseq_iterator(
         out: The folder of the training. To resume an interrupted training, call the function again
             with the same arguments.
         settings: Settings of hseq by name, the same as in later runs. `guidance` is `template` if it is not given.
-        head: The model that makes plans if `guidance` is `head`, given like `llm` in `pyfast.answer`. A run in the
-            folder `guidance` of `out` makes the plans, and resumes like any other run.
+        head: The model that makes the plans if `guidance` is `head`, in the form of `llm` in `pyfast.answer`. The
+            plans are made by a run in the folder `guidance` of `out`, which resumes like any other run.
         weights: The weight of each source, which decides how many examples it gives. Empty: all are equal.
         size: The number of examples from all sources together. An example is one step of hseq.
         max_positives: The maximum number of positives for a question: segments that the iterator learns to choose.

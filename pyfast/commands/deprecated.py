@@ -21,7 +21,8 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {("knowledge", "unite"): ("kn
 
 
 def renamed_arguments(arguments: Sequence[str]) -> list[str]:
-    """The command line with the current names. Each old name prints a warning on stderr."""
+    """Return the command line with current names in place of old ones. Each old name prints a warning on
+    stderr."""
     before = tuple(arguments[:2])
     command = COMMANDS.get(before, before)
     if command != before:

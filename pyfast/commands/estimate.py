@@ -22,7 +22,7 @@ def estimate(
     llm: Llm = EMBEDDED,
     prices: Annotated[Path | None, typer.Option(help="A price list, for the price of --llm.")] = None,
 ) -> None:
-    """Estimate hours, LLM calls, tokens and price of a run from an earlier one."""
+    """Estimate hours, LLM calls, tokens and price of a run from an earlier run."""
     import pyfast
     from pyfast.engine import recorded_value
 

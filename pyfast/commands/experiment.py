@@ -50,7 +50,8 @@ def experiment(
     ] = None,
     list_plans: Annotated[bool, typer.Option("--list", help="Show the plans that come with pyfast.")] = False,
 ) -> None:
-    """Run systems on data sets with models, and write tables. The same command resumes."""
+    """Run systems on data sets with models, and write tables. To resume a stopped experiment, repeat the
+    command."""
     import pyfast
     from pyfast.errors import InputError
     from pyfast.experiments.plan import ready_plans

@@ -69,7 +69,7 @@ def index(
 ) -> None:
     """Build the index of a corpus. Unreadable files are listed at the end, with the reason.
 
-    If a build is stopped, the same command continues after the finished parts.
+    To resume a stopped build, repeat the command. Finished parts are not built again.
     """
     import pyfast
 
@@ -129,7 +129,7 @@ def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
 
 @contextlib.contextmanager
 def unread_listed() -> Iterator[Callable[[Unread], None]]:
-    """Collect the files that were left out, and list them at the end, even after an error."""
+    """Collect the files that could not be read, and list them at the end, even after an error."""
     unread: list[Unread] = []
     try:
         yield unread.append

@@ -70,8 +70,8 @@ def build(
     workers: Workers = None,
     worker_resources: WorkerResources = None,
 ) -> None:
-    """Extract a knowledge graph from the documents of an index. The same command resumes an extraction that was
-    stopped.
+    """Extract a knowledge graph from the documents of an index. To resume a stopped extraction, repeat the
+    command.
 
     --restart renames the folder of a stopped extraction and starts again. The existing graph stays.
     """
@@ -118,8 +118,8 @@ def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
 
 @app.command()
 def show(index: _Index) -> None:
-    """Show the size of the graph, the model and cost of each extraction, the dropped triples, and the failed
-    chunks.
+    """Show the size of the knowledge graph, the model and cost of each extraction, the dropped triples, and the
+    chunks that failed.
     """
     from pyfast.api.knowledge import open_knowledge
     from pyfast.knowledge.provenance import in_words
@@ -145,7 +145,7 @@ def merge(
     source: Annotated[Path, typer.Argument(help="Another index, or the folder of a run.")],
     embedder: _Embedder = _MODEL,
 ) -> None:
-    """Add the graph of another index, or the triples that a run has learned."""
+    """Add the knowledge graph of another index, or the triples that a run of subqrag has extracted."""
     from pyfast.api.knowledge import merge_knowledge
 
     _tell(index, merge_knowledge(index, source, embedder=embedder))

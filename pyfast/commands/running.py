@@ -120,7 +120,8 @@ def resources(given: list[str] | None) -> dict[str, Any] | None:
 
 
 def models(given: list[str] | None) -> dict[str, str]:
-    """Read the `--llm` options: a model for each role. Raises `InputError` if a role has two models."""
+    """Read the `--llm` options: one model for each role (purpose of a prompt). Raises `InputError` if a role
+    has two models."""
     from pyfast.llm import DEFAULT_ROLE, ROLES
 
     specs: dict[str, str] = {}
@@ -135,10 +136,10 @@ def models(given: list[str] | None) -> dict[str, str]:
 
 
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
-    """Call a function of the API that works on a run, show its progress, and return its result.
+    """Call a function of the API that carries out a run, show the progress, and return the result.
 
-    Ctrl-C finishes the questions in progress and then ends the process. A second Ctrl-C ends the process at once.
-    If the terminal closes or sends SIGQUIT, the process ends as if it were killed.
+    After Ctrl-C, the questions in progress finish, and then the process ends. A second Ctrl-C ends the process
+    at once. So does a terminal that closes or sends SIGQUIT.
     """
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
@@ -156,9 +157,9 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, thre
 
 
 def tell(run: Run) -> None:
-    """Print the result of a session of a run.
+    """Print the result of this session (this process's work on a run).
 
-    If the run was stopped, end the process. Raises `CallError` if all questions failed.
+    If the run was stopped, the process ends. Raises `CallError` if all questions failed.
     """
     assert run.path is not None and run.session is not None
     session, answers = run.session, run.path / "answers.jsonl"

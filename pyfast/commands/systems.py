@@ -14,7 +14,7 @@ def systems(
         str | None, typer.Argument(help="A system, or MODULE:NAME; without it, the command lists all systems.")
     ] = None,
 ) -> None:
-    """List the systems, or show the settings, presets and prompts of one."""
+    """List the systems, or show the settings, presets and prompts of one system."""
     if name is None:
         _list()
     else:

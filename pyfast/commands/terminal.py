@@ -29,7 +29,7 @@ def lines(text: str) -> str:
 
 
 def json_line(value: object) -> str:
-    """Write the value as JSON on one line. Control characters are escaped, so the value can be read back
+    """Write a value as JSON on one line. Control characters are escaped, so that the value can be read back
     unchanged.
     """
     import orjson
@@ -46,19 +46,19 @@ def _escaped(letter: str) -> str:
 
 
 def tokens(used: Summary | Status) -> str:
-    """Token counts as text, in the form that every command shows."""
+    """Write token counts as text, in the form of all commands."""
     share = f" ({used.cached_tokens / used.prompt_tokens:.1%} cached)" if used.cached_tokens else ""
     reasoning = f" ({used.reasoning_tokens} of reasoning)" if used.reasoning_tokens else ""
     return f"{used.prompt_tokens} tokens in{share}, {used.completion_tokens} out{reasoning}"
 
 
 def fall_backs(used: Summary | Status) -> str:
-    """The number of fallbacks for each prompt, as text. Empty if there were none."""
+    """Write the number of fallbacks for each prompt. Empty if there were none."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))
 
 
 def tell_unusable(used: Summary | Status, run: Path) -> None:
-    """Print how many replies were not usable, and where they are, if there are any."""
+    """If replies were not usable, print their number and where to see them."""
     if used.fall_backs:
         print(f"no usable answer to: {fall_backs(used)}")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
@@ -66,12 +66,12 @@ def tell_unusable(used: Summary | Status, run: Path) -> None:
 
 
 def left_out(used: Summary | Status) -> str:
-    """How many passages did not fit into each prompt, as text. Empty if all passages fitted."""
+    """Write how many passages did not fit into each prompt. Empty if all passages fitted."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.left_out.items()))
 
 
 def clock(seconds: float) -> str:
-    """The local time of `seconds` since the epoch. It includes the date if that is not today."""
+    """Write the local time of `seconds` since the epoch, with the date if it is not today."""
     try:
         then = datetime.fromtimestamp(seconds)
     except (ValueError, OverflowError, OSError):
@@ -99,7 +99,7 @@ def numbers(option: str, given: str) -> list[float]:
 
 
 def values(given: dict[str, str]) -> dict[str, Any]:
-    """Parse each value as JSON (numbers, true, objects). If it is not JSON, it stays text."""
+    """Parse each value as JSON (numbers, true, objects). A value that is not JSON stays text."""
     import orjson
 
     parsed: dict[str, Any] = {}
@@ -122,7 +122,7 @@ def console(stderr: bool = True) -> Any:
 
 
 def table(*heads: str, whole: Collection[str] = ()) -> Table:
-    """A table for `console`. Long cells go on in the next line, except those below the heads in `whole`."""
+    """Make a table for `console`. Long cells continue in the next line, except in the columns `whole`."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
 

@@ -1,4 +1,4 @@
-"""The options that every training has."""
+"""The options that all training commands share."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress() -> Iterator[OnStep]:
-    """Show a bar with the loss during the training. Yields the function to call with each step."""
+    """Show a progress bar with the loss during the training. Yields a function, which must be called with each
+    step."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = console()
@@ -31,7 +32,8 @@ def progress() -> Iterator[OnStep]:
 
 
 def tell(training: Training) -> None:
-    """Print how the training ended and where its result is. Of several processes, only the first prints."""
+    """Print how the training ended and where its result is. If several processes train together, only the first
+    prints."""
     if os.environ.get("RANK", "0") != "0":
         return
     print(f"{len(training.curve)} steps, loss {training.loss:.3f}; {training.path}")

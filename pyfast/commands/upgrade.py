@@ -9,7 +9,7 @@ import typer
 
 
 def upgrade(paths: Annotated[list[Path], typer.Argument(help="Folders of indexes and runs.")]) -> None:
-    """Convert indexes and runs to the current format. Current ones do not change."""
+    """Convert indexes and runs of older formats to the current format."""
     from pyfast.api.upgrading import upgrade as convert
 
     for path in paths:

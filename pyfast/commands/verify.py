@@ -11,7 +11,8 @@ from pyfast.commands.terminal import plain
 
 
 def verify(path: Annotated[Path, typer.Argument(help="The folder of a run or an index.")]) -> None:
-    """Check that a run or an index is undamaged: its checksums, and for a run, each answer against the journal."""
+    """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
+    journal."""
     import pyfast
 
     verification = pyfast.verify(path)

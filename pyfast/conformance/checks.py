@@ -1,4 +1,4 @@
-"""The checks. They are real runs of a system, with an LLM whose replies depend only on the request."""
+"""The checks of a system: real runs with an LLM whose replies depend only on the request."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def check_system(
 
     Args:
         system: A system, its name, or `MODULE:NAME`.
-        index: The folder of an index. None: the check makes a small corpus in a temporary folder. A system that
-            needs no index gets none.
+        index: The folder of an index. None: the check makes a small index in a temporary folder, unless the
+            system needs no index.
         settings: The settings, as in `System.configure`.
         on_result: A function that is called with each result.
 
@@ -117,8 +117,8 @@ def check_system(
         A result for each check.
 
     Raises:
-        InputError: There is no such system, or it has no such settings. Or another process cannot load the
-            `System`, because it is not a global variable of a module.
+        InputError: The system or a setting does not exist, or another process cannot load the `System`, because
+            it is not a global variable of a module.
         IndexFormatError: The index cannot be opened.
 
     Example:

@@ -1,4 +1,5 @@
-"""Make a run in a separate process, which the check kills: `python -m pyfast.conformance.killed_run JSON`."""
+"""Carry out a run in a separate process, which a check then kills: `python -m pyfast.conformance.killed_run
+JSON`."""
 
 from __future__ import annotations
 

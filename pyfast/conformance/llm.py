@@ -28,7 +28,7 @@ Spoil = Callable[[Request, Completion, int], Completion]
 class CheckLLM:
     """A language model that fills in the schema of a request.
 
-    Each call waits for a different time, so that calls end in another order than they started. Like a real LLM, it
+    Calls take different times, so that they end in another order than they started. Like a real LLM, the model
     refuses prompts that are too long for its context window, and text that is not valid Unicode.
     """
 
@@ -124,7 +124,7 @@ _NUMBERS = (-1, 0, 1, 2, 99, 10**12)
 
 
 def spoiled(request: Request, completion: Completion, number: int) -> Completion:
-    """Spoil the reply: cut it off, change its form, or put in unexpected values. One reply in five stays
+    """Spoil a reply: cut it off, change its form, or insert unexpected values. One reply in five stays
     unchanged.
 
     Raises `CallError` for some replies.

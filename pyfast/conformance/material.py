@@ -87,7 +87,7 @@ def questions_about(index: Index | None) -> list[Question]:
 
 
 def poisoned(questions: list[Question]) -> list[Question]:
-    """Insert hostile questions between the first of these questions."""
+    """Insert hostile questions between the first questions of a list."""
     mixed = list(questions)
     for number, (kind, text) in enumerate(POISON.items()):
         mixed.insert(2 * number, Question(f"poison: {kind}", text))
@@ -95,7 +95,7 @@ def poisoned(questions: list[Question]) -> list[Question]:
 
 
 def marked(questions: list[Question]) -> list[Question]:
-    """Insert as many questions with `MARK` between these questions."""
+    """Insert questions that contain `MARK` between the first questions of a list."""
     mixed = list(questions)
     for number in range(SINGLE - 1):
         mixed.insert(2 * number, Question(f"marked: {number}", f"What is {MARK} to {MARK} {number}, and whose?"))

@@ -1,4 +1,4 @@
-"""Make runs of the system that is checked. Only `answered` calls the engine."""
+"""Carry out runs of the checked system. Only the function `answered` calls the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The system that is checked, with its index and settings."""
+    """The checked system, with its index and settings."""
 
     system: System
     settings: Mapping[str, Any]
@@ -40,7 +40,7 @@ def answered(
     concurrency: int = 16,
     budget: Budget | None = None,
 ) -> list[bytes]:
-    """Answer the questions in a run's folder, or resume the run. Returns each of its records as a line of JSON.
+    """Answer questions in a run's folder, or resume the run. Returns each record of the run as a line of JSON.
 
     Raises the errors of `pyfast.answer`. If the run hangs, it ends after `run_seconds` seconds.
     """

@@ -1,7 +1,7 @@
 """The parts of the conversational system graph_convqa (Jain and Lapata 2024).
 
-The parts are the memory of evidence, the graph of the evidence's tokens, the encoder of this graph, and the
-prompt. The system and its training use the same parts.
+The files remember evidence of earlier turns, build a graph of the evidence's tokens, encode this graph, and write
+the prompt. The system and its training both use them.
 """
 
 from pyfast.conversation.entities import Entities, Linear, known_entities, linearise, names_in

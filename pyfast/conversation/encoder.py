@@ -37,10 +37,11 @@ class Shape:
 
 
 class GraphEncoder(torch.nn.Module):
-    """Computes embeddings of nodes [nodes, hidden] from their token embeddings [nodes, hidden] and the graph.
+    """A neural network. From the token embedding of each node, [nodes, hidden], and the graph's edges it computes
+    new embeddings of the same shape.
 
-    The weights have the layout of PyTorch Geometric's `GATv2Conv` with self-loops. The outputs of the heads are
-    concatenated. An ELU follows each layer (σ in equation 5). `ops.gatv2` computes the attention.
+    The weights have the layout of PyTorch Geometric's `GATv2Conv` with self-loops. The outputs of the attention
+    heads are concatenated. After each layer comes an ELU (σ in equation 5). `ops.gatv2` computes the attention.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -92,7 +93,8 @@ class _Layer(torch.nn.Module):
 
 
 def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
-    """Write the weights of an encoder (safetensors) and its shape (JSON). `model` is a digest of the LLM."""
+    """Write the weights of an encoder (safetensors) and its shape (JSON). `model` is a checksum of the LLM's
+    weights."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in encoder.state_dict().items()}, folder / WEIGHTS)
     (folder / SHAPE).write_text(
@@ -101,7 +103,7 @@ def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
 
 
 def load_encoder(folder: Path) -> GraphEncoder:
-    """Load an encoder that `save_encoder` wrote. Raises `InputError` if the files are something else."""
+    """Load an encoder that `save_encoder` wrote. Raises `InputError` for any other files."""
     for name in (SHAPE, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"{folder}: no trained graph encoder (it has no {name})")

@@ -1,4 +1,4 @@
-"""Find the names of known entities in evidence, by string matching (graph_convqa, section 4.3)."""
+"""Find known names in evidence, by comparing strings (graph_convqa, section 4.3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Span = tuple[int, int, int]
 
 
 class Entities:
-    """Finds known names in a text."""
+    """The known names, and a way to find them in a text."""
 
     def __init__(self, names: Iterable[str]) -> None:
         """Leave out names that are too short, and words such as "The" or "her"."""
@@ -63,7 +63,7 @@ def known_entities(index: Index) -> Entities:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The items of one turn's evidence as text, best first."""
+    """The evidence of one turn as lines of text, best first."""
 
     lines: tuple[str, ...]
     """The text of each item"""
@@ -81,7 +81,7 @@ def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ..
         items: Lists of texts. A text with tabs is a table row, with a tab between two cells.
 
     Returns:
-        For each list, its known names and the cells of its table rows, without duplicates.
+        For each list: the known names in its texts, and the cells of its table rows, without duplicates.
     """
     known = known_entities(index)
     matches = []
@@ -96,14 +96,14 @@ def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ..
 
 
 def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
-    """Write segments as lines of text, and find the known entities in the lines.
+    """Write segments as lines of text, and find the known names in the lines.
 
     Args:
         index: The index. The known names come from its corpus (see `known_entities`).
         items: Lists of segments.
 
     Returns:
-        For each list, its lines, the spans of known names in each line, and all entities that the lines name. The
+        For each list: the lines, where known names stand in each line, and all entities that the lines name. The
         cells of table rows count as entities too.
     """
     known, corpus = known_entities(index), index.corpus

@@ -1,4 +1,4 @@
-"""The evidence memory of a conversation (graph_convqa, section 4.2, equation 2)."""
+"""The evidence memory: evidence of earlier turns of a conversation (graph_convqa, section 4.2, equation 2)."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def apply_memory(
     """Replace the worst-ranked evidence of a turn by evidence of earlier turns (section 4.2, equation 2).
 
     M_t, the memory of turn t, is the evidence of all earlier turns. E_t is the evidence of this turn. The function
-    replaces the worst-ranked items of E_t by items of M_t. If M_t has too few items that are not in E_t, it
-    replaces fewer.
+    replaces the worst-ranked items of E_t by items of M_t that are not in E_t. If M_t has too few such items,
+    fewer items of E_t are replaced.
 
     Args:
         index: The index.
         items: For each turn, its query, its evidence and the evidence of earlier turns.
-        memory: `on` takes the items of M_t nearest to the query, by the cosine of sentence embeddings. `random`
-            draws items from M_t. `off` changes nothing.
+        memory: `on`: the items of M_t that are most similar to the query, by the cosine of sentence embeddings.
+            `random`: random items of M_t. `off`: nothing is replaced.
         model: The embedding model for `on`: its name or folder.
         share: The share of E_t to replace, rounded down to whole items.
 
@@ -67,7 +67,7 @@ def apply_memory(
 
 
 def replaceable(items: int, share: float) -> int:
-    """Return how many of `items` pieces of evidence memory may replace: `share` of them, rounded down."""
+    """Return how many of `items` pieces of evidence the memory may replace: `items * share`, rounded down."""
     return math.floor(items * share + 1e-9)  # A third of 9 must be 3.
 
 

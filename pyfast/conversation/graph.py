@@ -1,5 +1,5 @@
-"""Build the graph of a turn's evidence. Each item is a chain of tokens, and edges join the mentions of an
-entity.
+"""Build the graph of a turn's evidence. Each item of evidence is a chain of tokens. Edges join the places where
+items name the same entity.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class TokenGraph:
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
     """Build the graph of a turn's evidence (section 4.3).
 
-    A chain is one item of evidence. Each token of a chain has an edge to the next token. The last token of a
-    mention has an edge to the first token of every other mention of the same entity.
+    A chain is one item of evidence. Each token of a chain has an edge to the next token. A mention is a place
+    where a chain names an entity. The last token of a mention has an edge to the first token of every other
+    mention of the same entity.
 
     Args:
         chains: The items of evidence, best first.

@@ -1,4 +1,4 @@
-"""Write the parts of the prompt other than the evidence: the conversation so far, and the task."""
+"""Write the prompt of a turn: the conversation so far, the evidence as text, and the task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text. It also says how many turns and facts it contains."""
+    """A prompt as text, with the number of turns and facts in the prompt."""
 
     messages: tuple[Message, ...]
     items: int
@@ -47,7 +47,7 @@ def query_of(history: History, question: str) -> str:
         question: The question of this turn.
 
     Returns:
-        All these texts in order, separated by spaces.
+        All questions and answers in order, separated by spaces.
     """
     return " ".join([*(text for turn in history for text in turn if text), question])
 
@@ -55,7 +55,7 @@ def query_of(history: History, question: str) -> str:
 def parts(history: History, question: str) -> Parts:
     """Write the parts of the prompt before the evidence and after it (graph_convqa's paper, section 4.5).
 
-    Control tokens in the texts of users and models count as plain text.
+    If a user or a model wrote a control token of the LLM, the token becomes plain text.
     """
     turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(answer)}\n" for asked, answer in history)
     return Parts(_FACTS, f"{_TALK}{turns}Question: {plain(question)}\nAnswer:")
@@ -81,8 +81,8 @@ def text_prompt(history: History, question: str, facts: Sequence[str], max_token
     """Write the prompt with the evidence as text, within a limit of tokens.
 
     The conversation gets at most half of the tokens. If the prompt is too long, the function first leaves out the
-    oldest turns, and then the lowest-ranked facts. It estimates tokens from characters. Training uses the same
-    function.
+    oldest turns, and then the lowest-ranked facts. The function estimates the number of tokens from the number of
+    characters.
 
     Args:
         history: The (question, answer) pairs of the earlier turns.
@@ -106,11 +106,11 @@ def most_recent(history: History, question: str, max_tokens: int, size: Callable
         history: The (question, answer) pairs of the earlier turns.
         question: The question of this turn.
         max_tokens: The limit, in the unit of `size`.
-        size: A function that returns the size of a text, for example in tokens. The text is the prompt without
+        size: A function that returns the size of a text, for example in tokens. It gets the prompt without the
             facts.
 
     Returns:
-        The pairs that fit, in order.
+        The last pairs that fit, in their order.
     """
 
     def fits(turns: Sequence[tuple[str, str]]) -> bool:

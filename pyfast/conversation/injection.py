@@ -1,7 +1,7 @@
 """Compute the embeddings that the LLM reads for a turn (graph_convqa, equation 6).
 
-They are the embeddings of the prompt before the graph (H_prefix), those of the graph (H_g), and those of the
-prompt after it (H_suffix)
+The LLM reads three parts, one after the other: the prompt before the graph (H_prefix), the graph (H_g), and the
+prompt after the graph (H_suffix).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """The parts of a turn's prompt."""
+    """What a turn's prompt is made of."""
 
     linear: Linear
     history: History
@@ -89,8 +89,8 @@ def check_llm(folder: str, device: str, weights: str) -> None:
 def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
     """Build the prompt of a turn, with at most `max_tokens` tokens and at most `max_nodes` nodes of the graph.
 
-    The conversation gets at most half of the tokens. Its oldest turns are left out first, and then the
-    lowest-ranked items of evidence.
+    The conversation gets at most half of the tokens. If the prompt is too long, the oldest turns are left out
+    first, and then the lowest-ranked items of evidence.
     """
 
     def size(text: str) -> int:
@@ -104,7 +104,8 @@ def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Frame
 
 
 def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torch.Tensor:
-    """Compute the embeddings of a whole prompt, [tokens, hidden]. Gradients reach the encoder's weights."""
+    """Compute the embeddings of a whole prompt, [tokens, hidden]. For training, gradients flow back to the
+    encoder's weights."""
     prefix, nodes, suffix = (
         torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64, device=table.device), table)
         for tokens in (framed.prefix, framed.graph.tokens, framed.suffix)
@@ -113,7 +114,7 @@ def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torc
 
 
 def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: int) -> list[Framed]:
-    """Build the prompts of many turns with the tokenizer of a trained model, each as `framed` does."""
+    """Build the prompts of many turns with the tokenizer of a trained model. See `framed`."""
     tokenizer = open_trained(folder).tokenizer
     return [framed(tokenizer, turn, max_tokens, max_nodes) for turn in turns]
 
@@ -121,7 +122,7 @@ def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: 
 def encode_graph(prompts: Sequence[Framed], folder: str, device: str = "cpu") -> list[npt.NDArray[np.float32]]:
     """Compute the embeddings of each prompt, [tokens, hidden].
 
-    The prompts are computed one by one, so that no embedding depends on a batch.
+    The prompts are computed one by one, so that an embedding does not depend on other prompts.
     """
     trained = open_trained(folder, device)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Convert text to the LLM's tokens, for the evidence graph and for the prompt before and after it."""
+"""Convert text to the LLM's tokens, for the evidence graph and for the rest of the prompt."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _GRAPH = "\ue000"
 
 
 def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
-    """Return the tokens of the prompt before the graph and after it, including those of the chat template."""
+    """Return the tokens of the prompt before the graph and after the graph, including the tokens of the chat
+    template."""
     text = chat(tokenizer, dialogue(f"{around.before}{_GRAPH}{around.after}", SYSTEM))
     before, _, after = text.partition(_GRAPH)
     return tokenizer.encode(before, add_special_tokens=False), tokenizer.encode(after, add_special_tokens=False)
 
 
 def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
-    """Split each line into tokens, including the line end, and find the tokens that mention an entity."""
+    """Convert each line, with its line end, to tokens, and find the tokens that name an entity."""
     if not linear.lines:
         return []
     lines = [f"{line}\n" for line in linear.lines]

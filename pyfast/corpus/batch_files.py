@@ -1,4 +1,5 @@
-"""Write an Arrow record batch piece by piece, and then map it. So it never has to fit into memory."""
+"""Write an Arrow record batch to files, piece by piece, and then memory-map it. The batch may be larger than the
+memory."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 
 class BatchFiles:
-    """Files to which the rows of batches are appended. All batches have the same schema, and no column has
+    """Files to which rows of record batches are appended. All batches have the same schema, and no column has
     nulls.
     """
 
@@ -26,7 +27,7 @@ class BatchFiles:
             column.append(array)
 
     def mapped(self) -> pa.RecordBatch:
-        """Return all rows as one batch. After that, nothing can be appended, and the files can be removed."""
+        """Return all rows as one batch. After this call, no rows can be appended, and the files can be removed."""
         return pa.RecordBatch.from_arrays([column.mapped() for column in self._columns], schema=self._schema)
 
 

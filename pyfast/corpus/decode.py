@@ -11,7 +11,7 @@ def decode(corpus: Corpus) -> list[Document]:
         corpus: A corpus from `encode`.
 
     Returns:
-        The documents in order, equal to the encoded ones: every character, row, header, link and triple.
+        The documents in order. They equal the encoded documents in every character, row, header, link and triple.
 
     Example:
         >>> from pyfast.corpus import KnowledgeGraph, Triple, decode, encode

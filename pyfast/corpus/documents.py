@@ -1,4 +1,4 @@
-"""The documents of a corpus as plain values."""
+"""The kinds of documents: texts, tables and knowledge graphs, as plain values."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,8 @@ from pyfast.corpus.sections import Heading
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The headings, pages and metadata of a text. Positions are character offsets, zero-based and half-open.
+    """The headings, pages and metadata of a text. A range is (offset of the first character, offset after the last
+    character), from 0.
 
     Example:
         >>> from pyfast.corpus import Heading, Outline, TextDocument
@@ -52,7 +53,8 @@ class Table:
 
     Rows can be shorter or longer than the header. Names in the header can repeat or be empty.
 
-    A link is (data row, column, uri of the document to which the cell links). Rows and columns count from 0.
+    A link is (row, column, uri of the document to which the cell links). Rows and columns count from 0, without
+    the header.
 
     Example:
         >>> from pyfast.corpus import Table

@@ -1,6 +1,6 @@
 """Turn tables and knowledge graphs into segments: table > table_row > table_cell, document > subgraph > triplet.
 
-Both kinds are trees of three levels with strings as leaves. So the same code handles both.
+Tables and knowledge graphs are both trees of three levels with strings as leaves, so the same code handles both.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def _tree(middles: Integers, leaves: Integers) -> _Tree:
 
 
 def encode_tables(tables: Sequence[Table], source: NDArray[np.int32], buffer: bytearray) -> Columns:
-    """Make the segments of tables, depth first. `source` has the document number of each table."""
+    """Make the segments of tables, depth first. `source` has the number of each table among the documents."""
     rows = [row for table in tables for row in table.rows]
     cells = list(chain.from_iterable(rows))
     tree = _tree(lengths(table.rows for table in tables), lengths(rows))
@@ -78,7 +78,8 @@ def encode_tables(tables: Sequence[Table], source: NDArray[np.int32], buffer: by
 def encode_graphs(
     graphs: Sequence[KnowledgeGraph], source: NDArray[np.int32], buffer: bytearray
 ) -> tuple[Columns, pa.RecordBatch]:
-    """Make the segments of knowledge graphs, depth first, and the rows of `schema.TRIPLES` in the same order."""
+    """Make the segments of knowledge graphs, depth first, and a row of `schema.TRIPLES` for each triple, in the
+    same order."""
     grouped = [_subgraphs(graph.triples) for graph in graphs]
     subgraphs = list(chain.from_iterable(grouped))
     triples = [

@@ -75,7 +75,7 @@ def _sections(
 
 
 def headings_of(document: TextDocument) -> Sequence[Heading]:
-    """Find the headings of a text, in its outline or in its Markdown."""
+    """Find the headings of a text. They come from its outline, if it has one, or from its Markdown."""
     if document.outline.headings is not None:
         return document.outline.headings
     return headings(document.text) if document.markdown else ()

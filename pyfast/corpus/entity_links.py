@@ -1,6 +1,7 @@
 """Links between segments that name the same entity.
 
-Two triples can share a head or tail, and a table cell can link to a document.
+Two triples are linked if they share a head or a tail. A table cell is linked to the document to which its link
+leads.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class EntityLinks:
     def of(self, i: int) -> Iterator[int]:
         """Find the segments that name an entity of segment `i`.
 
-        A segment can occur twice. If there are very many segments, some are left out.
+        The result can contain a segment twice. If there are very many such segments, some are left out.
 
-        For a triplet or subgraph, these are the triplets that share its tail or head. Those with its tail come
-        first, because paths continue there. For a table row or cell, they are the paragraphs to which the row
-        links. For a text, they are the rows that link to it.
+        For a triplet or subgraph, the result is the triplets that share its tail or head. The triplets with its
+        tail come first, because paths continue there. For a table row or cell, the result is the paragraphs to
+        which the row links. For a text, it is the table rows that link to the text.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:
@@ -85,7 +86,7 @@ def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:
 
 
 def entity_links(corpus: Corpus) -> EntityLinks:
-    """Find the links between segments that name the same entity, in one pass, without copying strings.
+    """Find the links between segments that name the same entity. No strings are copied.
 
     Args:
         corpus: The corpus.

@@ -23,33 +23,33 @@ _AT_ONCE = 1 << 20  # segments in a block
 
 
 def digests_of(documents: pa.RecordBatch) -> NDArray[np.uint64]:
-    """[documents, 2]: the digest of each document."""
+    """Return the digest (checksum) of each document: an array [documents, 2]."""
     buffer = documents.column("digest").buffers()[1] or b""
     return np.frombuffer(buffer, "<u8")[: 2 * len(documents)].reshape(-1, 2)
 
 
 def digest_sum(digests: NDArray[np.uint64]) -> int:
-    """The sum of digests, as two 64-bit numbers with overflow."""
+    """Add digests (checksums). The sum is two 64-bit numbers. Overflow is ignored."""
     low, high = digests.sum(axis=0, dtype=np.uint64).tolist()
     return int(high) * _LANES + int(low)
 
 
 def add_sums(a: int, b: int, sign: int = 1) -> int:
-    """Add two sums of digests. With `sign` -1, subtract the second one."""
+    """Add two sums of digests. If `sign` is -1, subtract the second sum."""
     low, high = (a + sign * b) % _LANES, (a // _LANES + sign * (b // _LANES)) % _LANES
     return high * _LANES + low
 
 
 def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int) -> tuple[Int64, pa.RecordBatch]:
-    """Write the documents of several corpora that are not deleted into a new folder, in order.
+    """Write the documents of several corpora into a new folder, in order. Deleted documents are left out.
 
-    The positions of segments, bytes and triples change. Only a few documents are in memory at once.
+    Segments, bytes and triples get new positions. Only a few documents are in memory at once.
 
     Args:
         corpora: The corpora. Only one of them is open at a time.
         live: For each corpus, which documents to keep.
         folder: The folder to make.
-        size: The maximum number of bytes of all texts together.
+        size: The maximum total number of bytes of the texts.
 
     Returns:
         The positions of the passages, and the table of the documents.

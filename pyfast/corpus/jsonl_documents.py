@@ -1,4 +1,5 @@
-"""Read documents from JSON and JSON Lines. docs/formats.md has the rules. Other keys are ignored."""
+"""Read documents from JSON and JSON Lines. docs/formats.md lists the keys of a record. All other keys are
+ignored."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,10 +20,11 @@ class _Fault(Exception):
 
 
 def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
-    """Read the documents of a JSON Lines file. Flat records form one table with this `uri` and `title`.
+    """Read the documents of a JSON Lines file. If its records are rows of a table, they become one table with this
+    `uri` and `title`.
 
-    A text, table or graph without an ``id`` gets the uri of the file with its line number, ``uri#line``. Raises
-    InputError for a line that cannot be read.
+    A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number.
+    Raises InputError for a line that cannot be read.
     """
     return documents_of_records(uri, path, title, read_lines(path))
 
@@ -30,8 +32,8 @@ def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]
 def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
     """Read the documents of a JSON file.
 
-    The file has a list of records, an object that contains one such list, or one record. Otherwise an InputError
-    is raised.
+    The file must have a list of records, an object with one such list, or a single record. Any other content
+    raises InputError.
     """
     try:
         content = orjson.loads(read_text(path))
@@ -56,7 +58,7 @@ def documents_of_records(
 ) -> Iterator[Document]:
     """Make documents from records.
 
-    Each record comes with its place, which ends with a number, such as "FILE, line 3".
+    Each record comes with its place in the file, which ends with a number, such as "FILE, line 3".
     """
     flat: list[JsonObject] = []
     for place, record in placed:
@@ -96,10 +98,10 @@ def _is_question(record: JsonObject) -> bool:
 
 
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
-    """Make the text, table or graph of a record. If the record has no ``id``, its uri is `uri` (by default
-    `place`).
+    """Make the text, table or graph of a record. The uri of the document is its ``id``. Without an ``id``, it is
+    `uri` or, if `uri` is not given, `place`.
 
-    For any other record, an InputError names the place.
+    Any other record raises an InputError, which names the place.
     """
     kind = _kind_of(record)
     try:

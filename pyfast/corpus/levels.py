@@ -1,4 +1,4 @@
-"""The levels of the hierarchical sequence and how they nest."""
+"""The levels (kinds) of segments, and which level contains which."""
 
 from enum import IntEnum
 
@@ -40,10 +40,10 @@ _DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2], dtype=np.int8)
 
 
 def parents(level: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Compute the position of each segment's parent from the levels of the segments, in depth-first order.
+    """Compute the parent of each segment from the levels of all segments. The segments are in depth-first order.
 
-    The parent is the last segment before it of a higher level. Positions are int64, and -1 for roots. Levels are
-    uint8.
+    The parent of a segment is the last earlier segment with a higher level. The result has the positions of
+    parents (int64), -1 for documents. Levels are uint8.
     """
     depth = _DEPTH[level]
     position = np.arange(level.size, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Store outlines of texts, and find the metadata at a position in a text."""
+"""Store outlines (the headings, pages and metadata of texts), and find the metadata at a position in a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.corpus.sections import Heading
 
 
 def outline_json(outline: Outline) -> str:
-    """Write an outline in its stored form. Empty if there is no outline."""
+    """Write an outline as JSON. If there is no outline, the result is empty."""
     if outline is NO_OUTLINE or outline == NO_OUTLINE:
         return ""
     fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}
@@ -19,7 +19,7 @@ def outline_json(outline: Outline) -> str:
 
 
 def parse_outline(stored: str) -> Outline:
-    """Read an outline in its stored form."""
+    """Read an outline from JSON."""
     if not stored:
         return NO_OUTLINE
     fields = json.loads(stored)
@@ -33,7 +33,8 @@ def parse_outline(stored: str) -> Outline:
 
 
 def metadata_at(outline: Outline, place: int) -> dict[str, Any]:
-    """The metadata at a character of the text: the document's own metadata, `page` and `headings`."""
+    """Return the metadata at a character of the text: the metadata of the document, the `page` and the
+    `headings`."""
     metadata: dict[str, Any] = json.loads(outline.about) if outline.about else {}
     if outline.pages:
         metadata["page"] = bisect_right(outline.pages, place)

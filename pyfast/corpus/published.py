@@ -30,7 +30,7 @@ _NQ = re.compile(rb'\s*\{\s*"question"\s*:\s*"[^\n]*"answer"\s*:\s*\[[^\n]*\]\s*
 
 
 def published_set(path: Path) -> str | None:
-    """The name of the data set with the layout of this file. None for any other file."""
+    """Return the name of the published data set that has the layout of this file. None for any other file."""
     if path.suffix.lower() not in _SUFFIXES:
         return None
     try:
@@ -51,7 +51,7 @@ def published_set(path: Path) -> str | None:
 
 
 def refuse_published(path: Path) -> None:
-    """Raise `GoldError` for a file of a published set. The message names its converter."""
+    """Raise `GoldError` for a file of a published set. The message names the command that converts the file."""
     name = published_set(path)
     if name is not None:
         raise GoldError(

@@ -1,6 +1,6 @@
 """Turn files into documents. The name of a file selects its reader; docs/formats.md describes each format.
 
-A reader is a plug-in. If there is no reader for a file, or the file cannot be read, pyfast leaves it out and
+Other packages can add readers. A file without a reader, or a file that cannot be read, is left out, and pyfast
 reports the reason.
 """
 
@@ -34,7 +34,7 @@ from pyfast.extras import explained
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Turns files with certain names into documents.
+    """A reader: it turns files with certain names into documents.
 
     Example:
         >>> from pyfast.corpus import Reader, TextDocument
@@ -52,7 +52,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A file that the index does not contain, or contains only in part.
+    """A file that the index does not contain, or of which it contains only a part.
 
     Example:
         >>> from pyfast.corpus import Unread
@@ -70,7 +70,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSource:
-    """A file, or a document that the caller gave as a value. A file is read when `documents` is used."""
+    """A file, or a document that the caller gave as a value. A file is read only when its `documents` are used."""
 
     documents: Callable[[], Iterable[Document]]
     """The documents. Using this reads the file"""
@@ -81,7 +81,7 @@ class DocumentSource:
 
     @classmethod
     def as_is(cls, document: Document) -> "DocumentSource":
-        """Make a source from a document, which stays unchanged."""
+        """Make a source from a document, without any change to the document."""
         return cls(lambda: (document,), lambda: digest_of(document).hex())
 
     @classmethod
@@ -106,23 +106,24 @@ def read(
 
     Folders are read with all subfolders. Files are read in the order of their paths.
 
-    The uri of a document is the path of its file relative to the given folder, with ``/``. If you give a file, its
-    uri is its name. If two uris would be equal, they begin with the folder's name. Files and folders whose names
-    begin with a dot are left out.
+    The uri of a document is the path of its file relative to the given folder, with ``/``. For a file that you
+    give by itself, the uri is its name. If two uris are the same, the name of the folder is put before each. Files
+    and folders whose names begin with a dot are left out.
 
     Args:
         sources: Files and folders.
-        unread: A list that gets the files that cannot be read. None: the first such file raises `InputError`.
-        readers: Additional readers, which come before the installed ones (entry points of the group
-            `pyfast.readers`). Each is a `Reader` or `MODULE:NAME`.
-        columns: The maximum number of columns of a table. A wider table is cut into several.
+        unread: A list to which the function adds each file that cannot be read. None: the first such file raises
+            `InputError`.
+        readers: Additional readers: `Reader` objects, or texts `MODULE:NAME`. They come before the installed
+            readers (entry points of the group `pyfast.readers`).
+        columns: The maximum number of columns of a table. A wider table is cut into several tables.
 
     Yields:
         The documents, in the order of sources and paths.
 
     Raises:
         InputError: A source does not exist, two files would have the same uri, or there is no such reader.
-        GoldError: A file contains questions or gold. This is raised even if `unread` is given.
+        GoldError: A file contains questions or gold answers. The error is raised even if `unread` is given.
 
     Example:
         >>> from pathlib import Path
@@ -141,7 +142,7 @@ def sources_of(
     *,
     columns: int = COLUMNS,
 ) -> Iterator[DocumentSource]:
-    """List the files that `read` would read, without reading them. Arguments and errors are those of `read`."""
+    """List the files that `read` would read, without reading them. Arguments and errors are as in `read`."""
     chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
     try:
         for uri, path in _named(sources):

@@ -1,4 +1,4 @@
-"""Write a passage as one line of text. Retrieval and the LLM read this line."""
+"""Write a passage as one line of text, for searches and for the LLM."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -8,13 +8,13 @@ Fact = tuple[str, str, str, str | None]
 
 
 def paragraph_line(title: str, text: str) -> str:
-    """``title. text``, or only the text if there is no title or the text begins with it."""
+    """Write a paragraph: ``title. text``. The title is left out if it is empty or the text begins with it."""
     title, text = fold(title), fold(text)
     return text if text.startswith(title) else f"{title}. {text}"
 
 
 def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
-    """``title | section | header: cell | header: cell | ...``, without empty parts."""
+    """Write a table row: ``title | section | header: cell | header: cell | ...``. Empty parts are left out."""
     parts = [part for part in (title.strip(), section.strip()) if part]
     parts += [
         f"{name}: {cell}" if name else cell
@@ -25,15 +25,15 @@ def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[st
 
 
 def table_line(title: str, section: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """``title | section | name; name; ... | cell; cell; ... | ...``: a whole table, with the header before the
-    rows.
+    """Write a whole table: ``title | section | name; name; ... | cell; cell; ... | ...``. The header comes before
+    the rows.
     """
     lines = ["; ".join(map(fold, cells)) for cells in (header, *rows) if any(cells)]
     return fold(" | ".join([part for part in (title.strip(), section.strip()) if part] + lines))
 
 
 def subgraph_line(facts: Sequence[Fact]) -> str:
-    """``head relation tail; relation tail (time); ...``: triples with the same head."""
+    """Write triples with the same head: ``head relation tail; relation tail (time); ...``."""
     parts = [
         f"{relation.replace('_', ' ')} {tail} ({time})" if time else f"{relation.replace('_', ' ')} {tail}"
         for _, relation, tail, time in facts
@@ -42,19 +42,20 @@ def subgraph_line(facts: Sequence[Fact]) -> str:
 
 
 def linear_sentence(title: str, text: str) -> str:
-    """``title, text``: a sentence as an evidence item of graph_convqa."""
+    """Write a sentence as an evidence item of graph_convqa: ``title, text``."""
     return fold(", ".join([part for part in (title.strip(), text.strip()) if part]))
 
 
 def linear_row(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
-    """``title, header cell, header cell, ...`` without empty parts. For an infobox: ``title, key, value``."""
+    """Write a table row as an evidence item: ``title, header cell, header cell, ...``, without empty parts. For an
+    infobox: ``title, key, value``."""
     names = () if section.strip().lower() == "infobox" else header
     pairs = zip_longest(names, map(str.strip, cells), fillvalue="")
     return fold(", ".join([title.strip(), *[f"{name} {cell}".strip() for name, cell in pairs if cell]]))
 
 
 def linear_fact(fact: Fact) -> str:
-    """``head, relation, tail``, and its time, if known."""
+    """Write a triple as an evidence item: ``head, relation, tail``, and the time if it is known."""
     head, relation, tail, time = fact
     return fold(", ".join([head, relation.replace("_", " "), tail, *([time] if time else [])]))
 

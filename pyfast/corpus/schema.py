@@ -1,4 +1,4 @@
-"""The columns of a stored corpus. They have no nulls, so a memory-mapped column is a plain array."""
+"""The columns of a stored corpus. They have no nulls, so that a memory-mapped column is a plain array."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -48,7 +48,7 @@ CELLS = _schema(byte_end=pa.int32())
 
 
 def wide(columns: pa.Schema) -> pa.Schema:
-    """The same columns for a corpus with more than 2 GB of text."""
+    """Return the same columns with 64-bit byte positions, for a corpus with more than 2 GB of text."""
     return pa.schema(
         [field.with_type(pa.int64()) if field.name.startswith("byte") else field for field in columns]
     )
@@ -107,24 +107,25 @@ TRIPLES = _schema(
 
 
 def empty(columns: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows."""
+    """Make a record batch without rows."""
     return pa.RecordBatch.from_pylist([], schema=columns)
 
 
 def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
-    """A batch of these columns. `values` has the NumPy array or list of each column, by the column's name."""
+    """Make a record batch with these columns. `values` has the NumPy array or list of each column, by its name."""
     return pa.RecordBatch.from_arrays(
         [pa.array(values[field.name], field.type) for field in columns], schema=columns
     )
 
 
 def segments_schema(size: int) -> pa.Schema:
-    """The columns of the segments of a text buffer of `size` bytes."""
+    """Return the columns of segments, for a text buffer of `size` bytes."""
     return SEGMENTS if size <= _LARGEST else WIDE_SEGMENTS
 
 
 def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
-    """A batch of segments of a text buffer of `size` bytes, with the smallest possible types.
+    """Make a record batch of segments, for a text buffer of `size` bytes. Columns have the smallest possible
+    types.
 
     Raises InputError if there are too many segments for one corpus.
     """
@@ -135,7 +136,7 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 
 
 def of_arrays(columns: Columns) -> pa.RecordBatch:
-    """A batch of segments that shares the memory of these arrays."""
+    """Make a record batch of segments from these arrays, without copying them."""
     fields = SEGMENTS if columns["byte_end"].dtype == "int32" else WIDE_SEGMENTS
     arrays = [
         pa.Array.from_buffers(field.type, len(columns[field.name]), [None, pa.py_buffer(columns[field.name])])
@@ -145,7 +146,8 @@ def of_arrays(columns: Columns) -> pa.RecordBatch:
 
 
 def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join batches of one schema into one. Batches of segments may have 32-bit or 64-bit byte positions."""
+    """Join record batches with the same schema. Batches of segments may differ in the size of byte positions (32
+    or 64 bits)."""
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     if any(batch.schema.equals(WIDE_SEGMENTS) for batch in batches):
         tables = [table.cast(WIDE_SEGMENTS) for table in tables]

@@ -16,9 +16,7 @@ _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
 
 class Heading(NamedTuple):
-    """A heading: the half-open character offsets of its lines (from 0), its depth (1 to 6), and its text as
-    written.
-    """
+    """A heading: the character offsets of its lines, its depth (1 to 6), and its text as written."""
 
     start: int
     end: int
@@ -43,14 +41,15 @@ def _parser(tables: bool = False) -> MarkdownIt:
 
 
 def headings(text: str) -> list[Heading]:
-    """The headings of a Markdown text, in order. Headings inside lists and quotes do not count."""
+    """Find the headings of a Markdown text, in order. Headings inside lists and quotes do not count."""
     if not _MAYBE_HEADING.search(text):
         return []
     return _headings(_parser().parse(text), _lines(text), 0)
 
 
 def layout(text: str, start: int = 0) -> tuple[list[Heading], list[MarkdownTable]]:
-    """The headings and tables of a Markdown text from `start` on, except those inside lists and quotes."""
+    """Find the headings and tables of a Markdown text from `start` on. Headings and tables inside lists and quotes
+    do not count."""
     text = text[start:]
     if not _MAYBE_HEADING.search(text) and not _MAYBE_TABLE.search(text):
         return [], []

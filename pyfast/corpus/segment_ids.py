@@ -1,5 +1,5 @@
-"""Segment ids. An id has 64 bits and depends only on the document's uri, and on the segment's level and place in
-it.
+"""Ids of segments. An id has 64 bits. It depends only on the uri of the document, and on the level and place of
+the segment in this document.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def hash_uris(uris: Iterable[str]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentIds:
-    """The ids of a corpus's segments, computed when they are read: `ids[i]`, `ids[array]`, `ids[:]`."""
+    """The ids of a corpus's segments. They are computed when you read them: `ids[i]`, `ids[array]`, `ids[:]`."""
 
     columns: ops.Segments
     check: Callable[[NDArray[np.int64]], None]

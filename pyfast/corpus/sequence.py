@@ -1,4 +1,4 @@
-"""`Corpus`: all documents as one sequence of segments, in memory or mapped from files."""
+"""`Corpus`: all documents as one sequence of segments, in memory or memory-mapped from files."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,16 +65,17 @@ class Corpus:
     - `level` uint8: the `Level` of the segment;
     - `parent` int32: the position of the segment directly above it, -1 for documents;
     - `subtree_end` int32: the position after the last segment inside it;
-    - `source` int32: the number of its document, from 0;
-    - `start`, `end` int32: in a text, half-open character offsets from 0. In a table, the row and the column: (-1,
-      -1) for the table, (r, -1) for a row, (r, c) for a cell. In a knowledge graph, (-1, -1);
-    - `byte_start`, `byte_end` int32, or int64 if there are more than 2 GB of text: where the content is in the
-      buffer of UTF-8 bytes.
+    - `source` int32: the number of the segment's document, from 0;
+    - `start`, `end` int32: in a text, the offsets of the first character (from 0) and after the last. In a table,
+      the row and the column: (-1, -1) for the table, (r, -1) for a row, (r, c) for a cell. In a knowledge graph,
+      (-1, -1);
+    - `byte_start`, `byte_end` int32 (int64 for more than 2 GB of text): where the content stands in the buffer of
+      UTF-8 bytes.
 
-    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and
-    `start`. For a triple, the id is computed from its number in the document in place of `start`. For a
-    subgraph (all triples of one head), it is computed from the number of its first triple. `roots` int64 has
-    the position of each document's first segment. `documents` is the number of documents.
+    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and `start`.
+    For a triple, the number of the triple in the document replaces `start`. For a subgraph (all triples of one
+    head), the number of its first triple does. `roots` (int64) has the position of each document's first segment.
+    `documents` is the number of documents.
     """
 
     def __init__(
@@ -161,12 +162,12 @@ class Corpus:
 
     @cached_property
     def ids(self) -> SegmentIds:
-        """The ids of the segments. They depend only on uri, level and place."""
+        """The ids of the segments. An id depends only on the document's uri and the segment's level and place."""
         return SegmentIds(self.columns, self._check_places)
 
     @cached_property
     def columns(self) -> ops.Segments:
-        """The columns that `ops.cite` reads. First call `check` for the segments to cite."""
+        """The columns that `ops.cite` reads. Before you cite segments, call `check` for them."""
         column, uris = self._column, self._uris
         return ops.Segments(
             **{name: column[name] for name in _CITED},
@@ -181,8 +182,8 @@ class Corpus:
         )
 
     def check(self, segments: NDArray[np.int64]) -> None:
-        """Check the data of these segments in the files, with the segments inside them and the uris of their
-        documents.
+        """Compare the data of these segments with its checksums. The segments inside them, and the uris of their
+        documents, are checked too.
 
         For a corpus in memory, this method does nothing. Raises `IndexFormatError` if the data is damaged.
         """
@@ -273,11 +274,11 @@ class Corpus:
         return self.level.size
 
     def uri(self, source: int) -> str:
-        """The uri of a document."""
+        """Return the uri of a document."""
         return self._uris[source]
 
     def find(self, uri: str) -> int | None:
-        """The number of the document with this uri, or None. The first call reads all uris."""
+        """Return the number of the document with this uri, or None. The first call reads all uris."""
         digests, sources = self._by_digest
         digest = crc32(uri.encode(errors="replace"))
         at = bisect_left(digests, digest)
@@ -335,8 +336,8 @@ class Corpus:
     def content(self, i: int) -> str:
         """The content of a segment.
 
-        Texts and cells are unchanged. Tabs separate the cells of a row, and line ends separate rows. A triple is
-        written "head relation tail", and "; " separates several triples.
+        The content of a text or a cell is unchanged. In the content of a table, tabs separate the cells of a row,
+        and line ends separate rows. A triple is written "head relation tail", and "; " separates several triples.
         """
         self._check(i)
         level = self._level[i]
@@ -368,13 +369,13 @@ class Corpus:
         return paragraph_line(self._titles[source], self.content(i))
 
     def text_between(self, i: int, j: int) -> str:
-        """The text of a document between the end of segment `i` and the start of segment `j`."""
+        """Return the text of a document between the end of segment `i` and the start of segment `j`."""
         self._check_group(i >> _GROUP_SHIFT)
         self._check_group(j >> _GROUP_SHIFT)
         return str(self._bytes(self._byte_end[i], self._byte_start[j]), "utf-8")
 
     def evidence_items(self, i: int) -> list[int]:
-        """The evidence items of a passage: its sentences or triples. A table row is one item."""
+        """Return the evidence items of a passage: its sentences or its triples. A table row is one item."""
         self._check(i)
         if self._level[i] in (_PARAGRAPH, _SUBGRAPH):
             return list(range(i + 1, self._subtree_end[i])) or [i]
@@ -392,14 +393,12 @@ class Corpus:
         return linear_sentence(self._titles[source], self.content(i))
 
     def cells(self, i: int) -> list[str]:
-        """The cells of a table row that contain visible characters."""
+        """Return the cells of a table row that contain visible characters."""
         self._check(i)
         return [cell for cell in self._row(i) if cell.strip()]
 
     def links(self, i: int) -> list[str]:
-        """The uris of the documents to which the cells of a table row link, in the order in which the links were
-        given.
-        """
+        """Return the uris of the documents to which the cells of a table row link, in the order of the links."""
         self._check(i)
         source = self._source[i]
         first, stop = map(int, self._link_range[source : source + 2])
@@ -412,7 +411,7 @@ class Corpus:
         """Find all links. Returns three arrays [links]: the document with the link, the data row, and the target
         document.
 
-        The target is -1 if it is not in the corpus.
+        If the target is not in the corpus, its number is -1.
         """
         documents = self.document_table
         uris = documents.column("links").values.field("uri")
@@ -421,7 +420,8 @@ class Corpus:
         return source, np.asarray(self._link_row), target.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def triples(self, i: int) -> list[Triple]:
-        """The triples in a segment of a knowledge graph (document, subgraph or triplet), subgraph by subgraph."""
+        """Return the triples in a segment of a knowledge graph (document, subgraph or triplet), subgraph by
+        subgraph."""
         self._check(i)
         return [Triple(*fact) for fact in self._facts(i)]
 
@@ -446,7 +446,7 @@ class Corpus:
         return shown | {"section": section} if section else shown
 
     def segment(self, i: int) -> dict[str, Any]:
-        """A segment in the form of evidence: `id` (16 hex digits), `level`, `uri`, `offsets`, `snippet`."""
+        """Return a segment in the form of evidence: `id` (16 hex digits), `level`, `uri`, `offsets`, `snippet`."""
         self._check(i)
         return {
             "id": f"{self.ids[i]:016x}",
@@ -459,8 +459,7 @@ class Corpus:
     def metadata(self, i: int) -> dict[str, Any]:
         """The metadata of a segment's document.
 
-        For a text, also `page` (from 1) and the `headings` above the segment. A value that is not known has no
-        key.
+        For a text, it also has `page` (from 1) and the `headings` above the segment. Unknown values are left out.
         """
         self._check(i)
         source = self._source[i]
@@ -475,16 +474,16 @@ class Corpus:
         return outline
 
     def fingerprint(self) -> str:
-        """A hexadecimal digest of all documents.
+        """A hexadecimal digest (checksum) of all documents.
 
-        It is a sum over all documents, so it does not depend on their order.
+        The digest is a sum over all documents, so it does not depend on their order.
 
-        To update it, the digest of an added document is added, and that of a deleted document is subtracted.
+        When a document is added or deleted, its own digest is added to the sum or subtracted.
         """
         return f"{self.digest_sum():032x}"
 
     def digests(self, documents: Sequence[int] | None = None) -> NDArray[np.uint64]:
-        """The digests of these documents, [n, 2]. None: all documents."""
+        """Return the digests (checksums) of these documents, [n, 2]. None: all documents."""
         digests = digests_of(self._parts[1])
         which = np.arange(self.documents) if documents is None else np.array(documents, np.int64)
         if self._files:
@@ -493,19 +492,19 @@ class Corpus:
         return digests[which]
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
-        """The sum of the digests of these documents, as two 64-bit numbers with overflow. None: all documents."""
+        """Return the sum of the digests of these documents, as two 64-bit numbers. None: all documents."""
         return digest_sum(self.digests(documents))
 
     def passages_in(self, documents: Sequence[int]) -> int:
-        """How many passages these documents have."""
+        """Return how many passages these documents have."""
         counts = checked(_array(self._parts[1], "passages"), self._files[1] if self._files else None)
         return int(counts[np.array(documents, np.int64)].sum())
 
     @property
     def document_table(self) -> pa.RecordBatch:
-        """A table of the documents, with the columns of `schema.DOCUMENTS`.
+        """Return a table of the documents, with the columns of `schema.DOCUMENTS`.
 
-        pyfast checks the whole table, because Arrow does not.
+        The method first checks the whole table, because Arrow does not.
         """
         self._validate_documents()
         return self._parts[1]
@@ -514,7 +513,7 @@ class Corpus:
     def join(
         cls, corpora: Iterable["Corpus"], live: Sequence[NDArray[np.bool_]], folder: Path, size: int
     ) -> tuple[NDArray[np.int64], pa.RecordBatch]:
-        """Write several corpora into a new folder, as one.
+        """Write several corpora as one corpus into a new folder.
 
         `live` says for each corpus which documents to keep (bool[documents]). `size` is the sum of the corpora's
         `text_size`. Returns the positions of the passages, and the table of the documents.
@@ -539,12 +538,13 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Map the corpus that was saved in a folder. Raises IndexFormatError if a file is missing or damaged."""
+        """Memory-map the corpus that was saved in a folder. Raises IndexFormatError if a file is missing or
+        damaged."""
         return cls(*storage.read(folder))
 
     @classmethod
     def mapped(cls, files: MappedFolder) -> "Corpus":
-        """Map the corpus in a part of an index. Each block of its files is checked when it is first read.
+        """Memory-map the corpus in a part of an index. Each block of its files is checked when it is first read.
 
         Raises `IndexFormatError` if a file is missing or damaged.
         """

@@ -1,8 +1,8 @@
-"""Store a corpus as a folder: four Arrow files and the text buffer. Opening it memory-maps them.
+"""Store a corpus as a folder with four Arrow files and the text buffer. An opened corpus memory-maps these files.
 
-This module checks that the files belong together and that every position lies inside its file. So a damaged file
-cannot cause reads out of bounds. `read` checks everything at once. In an index, `map_parts` opens the files
-without reading them. `Corpus` then compares each block with its checksum when it first reads the block.
+This module checks that the files belong together and that every position lies inside its file, so that a damaged
+file cannot cause reads out of bounds. `read` checks everything at once. In an index, `map_parts` opens the files
+without reading them. `Corpus` later compares each block of a file with its checksum when it first reads the block.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ _ALLOWED[list(ROOTS), len(Level)] = True
 def write(folder: Path, parts: Parts) -> None:
     """Write the parts of a corpus.
 
-    The files are written under other names, and renamed when all of them are complete.
+    The files are first written under other names. When all files are complete, they are renamed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     segments, documents, triples, buffer = parts
@@ -78,10 +78,10 @@ def write(folder: Path, parts: Parts) -> None:
 
 
 def write_stored(folder: Path, stored: Sequence[pa.RecordBatch], size: int) -> None:
-    """Write the files of a corpus: segments that are not cells, cells, documents and triples.
+    """Write the four Arrow files of a corpus: cells, all other segments, documents and triples.
 
-    `size` is the number of bytes of its text. Each file is first written under another name. All are renamed when
-    they are complete.
+    `size` is the number of bytes of the text. The files are first written under other names. When all files are
+    complete, they are renamed.
     """
     stored = without_places(*stored[:2]), *stored[1:]
     with contextlib.ExitStack() as asides:
@@ -96,7 +96,7 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
 
 
 def read(folder: Path, format_: str = FORMAT) -> Parts:
-    """Map the parts of a corpus, of the current format or an older one.
+    """Memory-map the files of a corpus in the current or an older format.
 
     Raises IndexFormatError if a file is missing, cut off or of another kind.
     """
@@ -127,7 +127,7 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
 
 
 def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
-    """Map the files of a corpus in a part of an index. Only their sizes are read.
+    """Memory-map the files of a corpus in a part of an index. Only the sizes of the files are checked.
 
     Raises IndexFormatError if a file is cut off or of another kind.
     """
@@ -193,7 +193,7 @@ def _nulls(column: pa.Array) -> int:
 
 
 def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
-    """Find the first inconsistency in the segments from `first` to `stop` (excluded). "" if there is none."""
+    """Find the first inconsistency in the segments from `first` to before `stop`. Returns "" if there is none."""
     segments, documents, _, buffer = parts
     level, parent, source, byte_start, byte_end, passage, end = (
         segments.column(name).to_numpy()
@@ -241,7 +241,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
 
 
 def fault_of(parts: Parts) -> str:
-    """Find the first inconsistency in these files. "" if there is none."""
+    """Find the first inconsistency in these files. Returns "" if there is none."""
     segments, documents, *_ = parts
     for first in range(0, len(segments), _BLOCK):
         if fault := fault_of_segments(parts, first, min(first + _BLOCK, len(segments))):
@@ -253,7 +253,7 @@ def fault_of(parts: Parts) -> str:
 
 
 def fault_of_triples(parts: Parts, triplets: Any) -> str:
-    """Find the first inconsistency in the triples. `triplets` are their segments."""
+    """Find the first inconsistency in the triples. `triplets` are the segments of the triples."""
     segments, _, triples, _ = parts
     relation, tail = triples.column("relation_start").to_numpy(), triples.column("tail_start").to_numpy()
     byte_start, byte_end = (segments.column(name).to_numpy() for name in ("byte_start", "byte_end"))

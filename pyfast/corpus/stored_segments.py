@@ -1,7 +1,7 @@
-"""Store the columns of segments. Of a table cell, only the end of its content is stored.
+"""Store the columns of segments. For a table cell, only the position where its content ends is stored.
 
-All other columns of a cell follow from its row and its place in the row. In a mapped corpus, pyfast computes them
-when they are first read.
+All other columns of a cell follow from its row and its place in the row. In a memory-mapped corpus, pyfast
+computes these columns when they are first read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pyfast.errors import IndexFormatError
 
 
 def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Divide segments into those that are not cells, with their positions, and the ends of the cells.
+    """Divide segments into two groups: the cells, of which only the ends are kept, and all others with their
+    positions.
 
     `first` is the position of the first of these segments.
     """
@@ -65,8 +66,8 @@ class StoredSegments:
         return schema.of_arrays({name: self.compute(name, 0, self._size) for name in self._column})
 
     def mapped(self) -> tuple[pa.RecordBatch, dict[str, MappedFile]]:
-        """The columns of all segments and the file of each. A block is checked or computed when it is first
-        read.
+        """The columns of all segments, and the file of each column. A block of a column is checked or computed
+        when it is first read.
         """
         if self._place is None:
             return self._stored, dict.fromkeys(self._column, self._files[0])
@@ -77,7 +78,7 @@ class StoredSegments:
         return schema.of_arrays(arrays), files
 
     def compute(self, name: str, first: int, stop: int) -> NDArray[Any]:
-        """Compute a column of the segments from `first` to `stop` (excluded)."""
+        """Compute a column of the segments from `first` to before `stop`."""
         place = self._place
         assert place is not None
         low, high = int(np.searchsorted(place, first, "right")) - 1, int(np.searchsorted(place, stop))

@@ -1,4 +1,4 @@
-"""Show a corpus window by window, with `ops.hseq_stream`."""
+"""Show a corpus window by window (some segments at a time), with `ops.hseq_stream`."""
 
 from collections.abc import Sequence
 

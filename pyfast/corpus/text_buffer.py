@@ -1,4 +1,4 @@
-"""The text buffer. It has every string of a corpus once, as UTF-8."""
+"""The text buffer: all strings of a corpus as UTF-8, one after another."""
 
 from collections.abc import Callable, Iterable, Sized
 
@@ -14,7 +14,8 @@ def lengths(things: Iterable[Sized]) -> Integers:
 
 
 def append_text(text: str, buffer: bytearray) -> Callable[[Integers], Integers]:
-    """Append a text to the buffer. Returns a function from positions in the text to positions in the buffer.
+    """Append a text to the buffer. Returns a function that converts positions in the text to positions in the
+    buffer.
 
     Positions are int64, at most `len(text)`. Raises UnicodeEncodeError for a lone surrogate.
     """

@@ -1,16 +1,17 @@
 """The rules that cut a text into paragraphs and sentences.
 
-A paragraph is a block of text between blank lines (or headings), without the whitespace around it. If it has more
-than `LENGTH` characters, it is cut at sentence ends, else at whitespace, else anywhere.
+A paragraph is a block of text between blank lines (or headings), without the whitespace around it. A paragraph of
+more than `LENGTH` characters is cut at sentence ends. If a sentence is too long, it is cut at whitespace, or
+anywhere if there is none.
 
-A sentence ends after one of ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After
-``. ! ? …``, whitespace must follow. Then, after up to two opening quotes or brackets, a digit or a letter must
-follow that is not lower case. A full stop after a single letter ("J. Smith", "e.g. Paris") or after a common
-abbreviation does not end a sentence. If the rules miss an end, the sentence is only longer: the sentences always
-cover their paragraph.
+A sentence ends after ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After ``. ! ? …``,
+whitespace must follow, and the next sentence must begin with a digit or a letter that is not lower case. Up to
+two opening quotes or brackets may stand before it. A full stop after a single letter ("J. Smith", "e.g. Paris")
+or after a common abbreviation does not end a sentence. If the rules miss an end, two sentences become one, but
+no text is lost.
 
 The rules are NumPy operations over the characters of many documents at once. A Python loop or a regular expression
-would take longer than everything else in the build of a corpus.
+would take longer than all other steps of building a corpus.
 """
 
 import re
@@ -75,7 +76,8 @@ def codes_of(text: str) -> Codes:
 
 
 def paragraphs(text: str, codes: Codes, headings: Bounds) -> Bounds:
-    """Find the paragraphs of a text: the blocks between blank lines and headings, trimmed, without empty ones."""
+    """Find the paragraphs of a text: the blocks of text between blank lines and headings, without whitespace at
+    their ends."""
     blank = np.array([match.span() for match in _BLANK_LINES.finditer(text)], dtype=np.int64).reshape(-1, 2)
     gap_start = np.concatenate([blank[:, 0], headings[0]])
     gap_end = np.concatenate([blank[:, 1], headings[1]])
@@ -94,7 +96,7 @@ def paragraphs(text: str, codes: Codes, headings: Bounds) -> Bounds:
 
 
 def sentence_breaks(text: str, codes: Codes) -> Bounds:
-    """Find where sentences end and where the next ones start: two sorted int64 arrays of the same length."""
+    """Find where sentences end and where the next sentences start: two sorted int64 arrays of the same length."""
     is_ = _characters()
     marks = [np.flatnonzero(codes == ord(mark)) for mark in _ENDS if mark in text]
     stop = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *marks]))
@@ -138,7 +140,7 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
 
 
 def bounded(text: str, blocks: Bounds, breaks: Bounds, length: int) -> Bounds:
-    """Cut paragraphs of more than `length` characters into several. Other paragraphs stay."""
+    """Cut each paragraph of more than `length` characters into several paragraphs."""
     start, end = blocks
     long = end - start > length
     if not long.any():
@@ -170,9 +172,7 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> lis
 
 
 def sentences(blocks: Bounds, breaks: Bounds) -> Bounds:
-    """Find the sentences of paragraphs. Together they cover each paragraph, except for the whitespace between
-    them.
-    """
+    """Find the sentences of paragraphs. Only the whitespace between sentences belongs to no sentence."""
     start, end = blocks
     if not start.size:
         return blocks

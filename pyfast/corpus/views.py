@@ -11,7 +11,8 @@ from pyfast.corpus.sequence import Corpus
 
 @dataclass(frozen=True, slots=True)
 class TextView:
-    """A part of a text: half-open character offsets, and the positions of its section and paragraph."""
+    """A part of a text: the offsets of its first character and after its last, and the positions of its section
+    and paragraph."""
 
     start: int
     end: int
@@ -21,7 +22,7 @@ class TextView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A part of a table: the table's header, the row (None for the whole table), and the coordinates of the
+    """A part of a table: the header of the table, the row (None for the whole table), and the coordinates of the
     cells.
     """
 
@@ -33,7 +34,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """The triples in a part of a knowledge graph, with their times if these are known."""
+    """The triples in a part of a knowledge graph, with their times, as far as they are known."""
 
     triples: tuple[Triple, ...]
 
@@ -42,7 +43,7 @@ View = TextView | TableView | GraphView
 
 
 def view(corpus: Corpus, i: int) -> View:
-    """Look at one segment as text, as a part of a table, or as triples.
+    """Describe one segment as text, as a part of a table, or as triples.
 
     Args:
         corpus: The corpus.

@@ -11,10 +11,11 @@ COLUMNS = 64
 
 
 def narrow(table: Table, columns: int) -> Iterator[Table]:
-    """Return the table, or the tables into which it is cut. Their uris are `uri#columns-65-127` and so on.
+    """Cut a wide table into several. Their uris have the form `uri#columns-65-127`. A narrow table stays
+    unchanged.
 
-    Each part begins with the first column of the table, which identifies the rows, and has the names of its own
-    columns. Links stay with their cells.
+    Each new table begins with the first column of the old table, which identifies the rows. Its header has the
+    names of its own columns. Links stay with their cells.
     """
     widest = max([len(table.header), *map(len, table.rows)])
     if widest <= columns:

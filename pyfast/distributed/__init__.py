@@ -1,6 +1,7 @@
-"""Runs and calls of functions on a Ray cluster. The workers of the cluster answer the questions, block by block.
+"""Spread a run, or calls of a function, over a Ray cluster. A worker answers one block (some consecutive
+questions) after the other.
 
-This package does not answer questions itself: the public API gives it a `Work` object that does.
+This package does not know how to answer questions: the public API gives it a `Work` object for that.
 """
 
 from pyfast.distributed.cluster import Cluster, cluster_of, connected

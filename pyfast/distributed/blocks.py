@@ -1,8 +1,8 @@
-"""The blocks of a run. A block is a folder inside the run's folder. It is an ordinary run with some consecutive
-questions.
+"""The blocks of a run. A block is an ordinary run of some consecutive questions. Its folder is inside of the
+folder of the whole run.
 
-The name of the folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128. When the
-folder appears, its questions are already in it.
+The name of the folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128
+questions. When the folder appears, its questions are already written.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Block:
 
 
 def blocks_in(run: Path) -> list[Block]:
-    """The blocks that were started and are not merged into the run yet, in the order of their questions."""
+    """Return the started blocks that are not merged into the run yet, in the order of their questions."""
     found = []
     if (run / BLOCKS).is_dir():
         for folder in (run / BLOCKS).iterdir():
@@ -68,7 +68,7 @@ def cut(
 ) -> Iterator[Block]:
     """Yield the blocks of the questions that are not merged yet, in order.
 
-    A new block is made when a worker needs one. All turns of a conversation are in the same block. Only the
+    A new block is made when a worker needs it. All turns of a conversation are in the same block. Only the
     questions of one block are in memory.
 
     Args:
@@ -76,10 +76,10 @@ def cut(
         questions: All questions of the run.
         done: How many questions are already merged.
         total: The number of all questions.
-        existing: Blocks that were started before. A part of the first one may already be merged.
-        workers: How many workers answer them.
-        asked: The run's journal may have LLM calls for questions before this position. Their blocks get these
-            calls.
+        existing: Blocks that were started before. Some questions of the first block may already be merged.
+        workers: How many workers answer the blocks.
+        asked: The position up to which the run's journal may have LLM calls of questions. The blocks of these
+            questions get the calls.
     """
     place = min([done, *(block.first for block in existing)])
     left = islice(questions, place, None)
@@ -124,7 +124,7 @@ def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: boo
 def remove(block: Path) -> None:
     """Delete a block's folder.
 
-    The folder is renamed first. So a process that is killed leaves no incomplete block.
+    The folder is renamed first, so that a killed process leaves no incomplete block.
     """
     aside = free_name(block, "merged")
     block.rename(aside)

@@ -24,7 +24,7 @@ _STORE = 100 << 20  # bytes of Ray's object store on this machine: blocks go thr
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The cluster on which a run is answered."""
+    """The Ray cluster whose workers answer a run."""
 
     address: str
     """`local`: the workers are processes of this machine. Otherwise the address of a Ray cluster to which this
@@ -49,7 +49,8 @@ class Cluster:
 
 
 def cluster_of(address: str | None, workers: int | None, resources: Mapping[str, float] | None) -> Cluster | None:
-    """The cluster that a caller gave, or None. Raises `InputError`, and `MissingPackageError` without Ray."""
+    """Return the cluster that a caller asked for, or None. Raises `InputError`, and `MissingPackageError` if
+    Ray is not installed."""
     if address is None:
         if workers is not None or resources:
             raise InputError("workers and worker_resources need ray")
@@ -64,9 +65,10 @@ def cluster_of(address: str | None, workers: int | None, resources: Mapping[str,
 def connected(cluster: Cluster) -> Iterator[Pool]:
     """Connect to the cluster, or start a cluster on this machine.
 
-    If this function started the cluster, the cluster ends with the `with` block.
+    If this function started the cluster, it also ends the cluster after the `with` block.
 
-    Raises `InputError` if no cluster answers at the address, or if a local cluster has no room for a worker.
+    Raises `InputError` if no cluster answers at the address, or if a local cluster has too few resources for a
+    worker.
     """
     import ray
 
@@ -121,14 +123,15 @@ class Pool:
         """How many workers there should be"""
 
     def new(self, opens: Callable[[], Work], run: Path) -> Any:
-        """Create an actor with a `Worker`. It starts when the cluster has room for it."""
+        """Create a Ray actor with a `Worker`. It starts when the cluster has free resources."""
         import ray
 
         actor = ray.remote(Worker).options(max_restarts=0, max_concurrency=AT_ONCE + 2, **self._options)
         return actor.remote(opens, str(run), os.getcwd())
 
     def task(self, function: Callable[..., Any], losses: int) -> Any:
-        """A function whose calls run in the workers' processes. A call may cost so many workers."""
+        """Make a function whose calls run in the workers' processes. If the worker dies, the call is repeated.
+        After `losses` dead workers, the call fails."""
         import ray
 
         # A process keeps what it has loaded for its next call; with a GPU, Ray would end it after each call.
@@ -152,7 +155,7 @@ class Pool:
     def result(self, call: Any) -> Any:
         """Return the result of a call, or None if its worker cannot be reached.
 
-        Raises `RunError` if the call failed for a reason that pyfast does not expect.
+        Raises `RunError` if the call failed for an unexpected reason.
         """
         import ray
 
@@ -164,7 +167,7 @@ class Pool:
             return None
 
     def cancel(self, call: Any) -> None:
-        """End a call of a task, and the process that makes it."""
+        """End a call of a task, and the process in which it runs."""
         import ray
 
         with contextlib.suppress(Exception):

@@ -1,4 +1,5 @@
-"""The process that gives blocks to workers, and merges their answers in the order of the questions."""
+"""The driver: the process that gives blocks to workers, and merges their answers in the order of the
+questions."""
 
 from __future__ import annotations
 
@@ -47,13 +48,12 @@ def work_on_blocks(
         stop: After this event is set, no new question starts. Questions in progress finish.
 
     Returns:
-        What this call did.
+        The result of this call.
 
     Raises:
-        InputError: Another process works on the folder, the cluster cannot be reached, or a worker has other code,
-            models or documents than this process.
-        RunError: For the reasons of `answer_all`. Also if one worker after another ends on the same block, or
-            while it starts.
+        InputError: Another process is working on the folder, the cluster cannot be reached, or a worker has
+            other code, models or documents than this process.
+        RunError: As in `answer_all`. Also if several workers die on the same block, or while they start.
     """
     run = job.folder
     assert run is not None

@@ -1,9 +1,11 @@
-"""Leases: a file in a block's folder shows which worker has the block. The worker writes it again every second.
+"""Leases. A lease is a file in a block's folder that shows which worker has the block. The worker writes it
+again every second.
 
 A block may have only one worker at a time. A lock on a file cannot ensure this: some file systems do not share
-locks between machines, and a frozen process keeps its lock. So if the lease of a block is not renewed, the next
-worker renames the block's folder and continues in a copy with the old name. If the old worker wakes up, it finds
-that the lease is not its own or that its files have moved, and ends. This needs a file system with atomic renames.
+locks between machines, and a frozen process keeps its lock. So if a lease is not renewed, another worker takes
+the block: it renames the block's folder and continues in a copy with the old name. If the old worker wakes up,
+it finds that the lease is not its own or that its files have moved, and ends. This needs a file system with
+atomic renames.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ _READ = TypeAdapter(Lease)
 
 
 def machine() -> str:
-    """A name for this machine, which changes when the machine starts again.
+    """Return a name for this machine. It changes when the machine starts again.
 
-    If the holder of a lease is on this machine and its lock is free, the holder has ended.
+    If a lease names this machine and its lock is free, the worker that had the lease has ended.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -67,7 +69,7 @@ def machine() -> str:
 
 
 def read_lease(block: Path) -> Lease | None:
-    """The lease of a block. None if it has no lease, or one that cannot be read."""
+    """Read the lease of a block. Returns None if there is no lease, or if it cannot be read."""
     try:
         return _READ.validate_json((block / LEASE).read_bytes())
     except (OSError, ValidationError):
@@ -75,7 +77,7 @@ def read_lease(block: Path) -> Lease | None:
 
 
 def is_given_back(block: Path, lease: Lease | None) -> bool:
-    """Whether it is certain that nobody works on the block any more."""
+    """Return whether certainly no worker is working on the block any more."""
     return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
 
 
@@ -96,7 +98,7 @@ def take(block: Path) -> Holding:
 
 
 class Holding:
-    """A lease that this process holds. The file also has the progress of the block."""
+    """A lease of this process. The file of the lease also has the progress of the block."""
 
     def __init__(self, block: Path) -> None:
         """Write the lease. Raises `OSError`, and `InputError` if the block's journal cannot be read."""
@@ -133,7 +135,8 @@ class Holding:
         """Renew the lease from a thread, until it is released.
 
         Args:
-            is_alive: A function that says whether the work continues. If not, the lease is not renewed.
+            is_alive: A function that returns whether the work continues. If it returns False, the lease is not
+                renewed.
             lost: A function that is called once if another worker takes the block.
         """
 
@@ -155,7 +158,7 @@ class Holding:
         self._renewing.start()
 
     def give_back(self) -> None:
-        """Release the lease, so that others can take the block."""
+        """Release the lease, so that other workers can take the block."""
         self._over.set()
         if self._renewing is not None:
             self._renewing.join()

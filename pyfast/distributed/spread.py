@@ -1,4 +1,4 @@
-"""A function that the workers of a cluster call with many items."""
+"""Let the workers of a cluster call a function with many items."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LOOK_S = 0.25
 
 
 def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
-    """Call a function with each item on the workers, as `map` does in this process.
+    """Call a function with each item, as `map` does, but in the workers of a cluster.
 
-    Memory holds a few items and results for each worker. If a worker or its machine dies, another worker gets the
-    item. If the others wait for a worker that hangs, another worker gets its item too.
+    Only a few items and results for each worker are in memory. If a worker or its machine dies, another worker
+    gets its item. If a worker hangs and the others have nothing to do, another worker gets its item too.
 
     Args:
         pool: The workers. Each makes one call at a time.
@@ -41,8 +41,8 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
         The results, in the order of the items.
 
     Raises:
-        PyfastError: The function raised it, or a worker has other code than this process.
-        RunError: An item has cost several workers.
+        PyfastError: The function raised this error, or a worker has other code than this process.
+        RunError: Several workers died at the same item.
     """
     call = partial(pool.task(_called, _LOSSES).remote, function, os.getcwd(), code_digest())
     numbered = enumerate(items)

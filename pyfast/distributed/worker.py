@@ -21,10 +21,10 @@ from pyfast.errors import PyfastError, RunError
 
 
 class Work(Protocol):
-    """The interface of what a worker does: answer the blocks of one run. Its models stay loaded."""
+    """The interface of a worker's task: answer blocks of one run. The models stay loaded between blocks."""
 
     def start(self) -> Configuration:
-        """Load the models and return the configuration of the whole run. Raises `PyfastError`."""
+        """Load the models, and return the configuration of the whole run. Raises `PyfastError`."""
         ...
 
     def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
@@ -36,13 +36,13 @@ class Work(Protocol):
         ...
 
     def turn(self) -> Future[None]:
-        """A future that is done as soon as the event loop answers. If the loop hangs, it is never done."""
+        """A future that ends as soon as the event loop has time. If the loop hangs, it never ends."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The result of a call of a worker.
+    """The result of a worker's call, or its error.
 
     Errors of pyfast are sent as values, because pickle cannot restore all of them.
     """
@@ -57,7 +57,7 @@ class Told:
 
 
 class Worker:
-    """A worker, which runs in a Ray actor. Several threads call its methods."""
+    """A worker. It runs in a Ray actor, and several threads call its methods."""
 
     def __init__(self, opens: Callable[[], Work], run: str, place: str) -> None:
         """Prepare.
@@ -136,12 +136,12 @@ class Worker:
 
 
 def told_of(error: PyfastError) -> tuple[str, str]:
-    """The class and the text of an error."""
+    """Return the class and the text of an error."""
     return type(error).__name__, str(error)
 
 
 def error_of(name: str, text: str) -> PyfastError:
-    """The error that a worker told of."""
+    """Make the error that a worker has reported."""
     kind = getattr(errors, name, RunError)
     return kind(text) if issubclass(kind, PyfastError) else RunError(text)
 

@@ -1,5 +1,5 @@
-"""The engine. It runs a coroutine for each question, collects their calls into batches, and stores replies in a
-journal.
+"""The engine. It runs a coroutine for each question, collects the calls of all questions into batches, and
+stores the LLM's replies in a journal.
 """
 
 from pyfast.engine.budget import Budget, Remaining

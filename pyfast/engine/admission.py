@@ -1,4 +1,4 @@
-"""Decide which LLM call starts next if several calls wait."""
+"""Decide which of several waiting LLM calls starts next."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pyfast.llm import Request
 class Admission:
     """Lets at most `limit` LLM calls run at once.
 
-    Waiting calls start in groups. When all calls of a group have started, all calls that wait then form the next
-    group, sorted by prompt. So prompts with the same beginning follow each other, and the LLM finds this beginning
-    in its prefix cache. A call waits for the rest of the current group and for the earlier calls of its own group.
+    Waiting calls start in groups. When all calls of a group have started, all calls that are waiting at this
+    time become the next group. A group is sorted by prompt, so that prompts with the same beginning follow each
+    other and the LLM can use its prefix cache. A call waits for the rest of the current group and for the
+    earlier calls of its own group.
     """
 
     def __init__(self, limit: int) -> None:
@@ -23,7 +24,7 @@ class Admission:
         self._waiting: list[tuple[list[str], asyncio.Future[None]]] = []
 
     def enter_at_once(self) -> bool:
-        """Take a place if one is free. Returns whether a place was free."""
+        """Take a free place for a call. Returns False if no place is free."""
         free = self.running < self._limit
         self.running += free
         return free

@@ -1,4 +1,4 @@
-"""Store in a run's journal which batches the run has submitted to a provider's Batch API."""
+"""Store the batches that a run has submitted to a provider's Batch API, in the run's journal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST_OF_ENTRY = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
 
 
 class JournalledBatches:
-    """The batches that an open journal has. Any method can raise `RunError`."""
+    """The batches in an open journal. Any method can raise `RunError`."""
 
     def __init__(self, journal: Callable[[], Journal], writer: Executor) -> None:
         """`writer` is the thread that writes the journal."""
@@ -33,11 +33,12 @@ class JournalledBatches:
         self._writer = writer
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """The stored batches of an LLM, the oldest first. Each has its calls that have no completion yet."""
+        """Return the stored batches of an LLM, the oldest first. Each has its calls that are not answered
+        yet."""
         return await self._do(lambda database: _load(database, llm))
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
-        """Add a batch that is about to be submitted."""
+        """Add a batch before it is submitted."""
 
         def add(database: sqlite3.Connection) -> None:
             database.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (batch.key, llm, batch.id, batch.made))
@@ -47,7 +48,7 @@ class JournalledBatches:
         await self._do(add)
 
     async def identify(self, key: str, id: str) -> None:
-        """Store the provider's id of a batch."""
+        """Store the id that the provider gave to a batch."""
         await self._do(lambda database: database.execute("UPDATE batches SET id = ? WHERE key = ?", (id, key)))
 
     async def remove(self, key: str) -> None:

@@ -1,4 +1,5 @@
-"""Batch points. A batch point collects the calls of one kind from many coroutines, and executes them together."""
+"""Batch points. A batch point is a queue: it collects the calls of one kind from many questions, and executes
+them together."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ _Waiting = tuple[T, asyncio.Future[R], Stage, float]
 
 
 class BatchPoint(Generic[T, R]):
-    """Runs calls of one kind from many coroutines together. `await point(item, stage)` joins the next batch.
+    """A queue for calls of one kind from many coroutines. `await point(item, stage)` puts a call into the next
+    batch.
 
-    A batch starts when no coroutine can continue, or when `limit` items wait. `work` runs in `executor`, one batch
-    at a time. Items that arrive during a batch form the next one. If `work` raises an error, the batch is split
-    into halves again and again, until only the items that cause the error fail. The `stage` of each item gets the
-    time of its batch.
+    A batch starts when no coroutine can continue, or when `limit` items wait. `work` computes a batch in
+    `executor`, one batch at a time. Items that arrive during a batch are in the next batch. If `work` raises an
+    error, the batch is split into halves again and again, until only the items that cause the error fail. The
+    time of a batch is added to the `stage` (the statistics) of each item.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:

@@ -17,8 +17,8 @@ from pyfast.errors import InputError, first_fault
 class Budget(BaseModel):
     """The limits of questions and of a run.
 
-    A limit of None is no limit. A question that reaches its limit fails. A run that reaches its limit stops, and
-    you can resume it.
+    None means no limit. A question that reaches a limit fails. A run that reaches a limit stops, and you can
+    resume it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,8 +57,8 @@ class Budget(BaseModel):
     def parse(cls, given: Mapping[str, str]) -> Budget:
         """Read limits from texts.
 
-        `given` maps names to texts. Other limits keep their defaults. Raises `InputError` if a limit cannot be
-        read.
+        `given` maps names of limits to texts. Limits that are not given keep their defaults. Raises
+        `InputError` if a limit cannot be read.
         """
         try:
             return cls.model_validate(given)
@@ -69,7 +69,7 @@ class Budget(BaseModel):
             raise InputError(f"budget {name}: {fault}") from None
 
     def shaping(self) -> dict[str, Any]:
-        """The limits that affect answers. They may not change within a run."""
+        """The limits that affect answers. A run cannot be resumed with other values of these limits."""
         names = {"calls", "tokens", "steps", "attempts", "passages", "answer_tokens"}
         limits = self.model_dump(include=names, exclude_none=True)
         return {**limits, "strict": True} if self.strict else limits
@@ -79,7 +79,7 @@ class Budget(BaseModel):
 class Remaining:
     """The calls, tokens and steps that a question may still use.
 
-    It has no times, because a resumed run could not repeat decisions that depend on them.
+    Seconds are not included, because a resumed run could not repeat decisions that depend on time.
     """
 
     calls: float = math.inf
@@ -87,7 +87,7 @@ class Remaining:
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """What remains after this use."""
+        """Return what remains after this use."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 
@@ -95,7 +95,7 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """A context manager: `asyncio.timeout`, or nothing if there is no limit. A timeout of None would cost some
-    microseconds.
+    """Return the context manager `asyncio.timeout`, or one that does nothing if there is no limit. (A timeout
+    of None would cost some microseconds.)
     """
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

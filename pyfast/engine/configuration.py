@@ -47,7 +47,7 @@ def configuration(
     system_code: str = "",
     sampling: Mapping[str, Any] | None = None,
 ) -> Configuration:
-    """Describe everything on which an answer depends, in the form of run.toml.
+    """Collect everything on which an answer depends, for the file run.toml.
 
     Args:
         system: The system's name.
@@ -57,9 +57,9 @@ def configuration(
         index: The index, if there is one.
         budget: The limits that affect answers.
         questions: The `count` and `digest` of the questions.
-        places: Paths, and texts that name models. They may differ from one session to the next.
-        knowledge: The knowledge that the system reads in addition to the index.
-        system_code: A digest of the system's code, if it is not part of pyfast.
+        places: Paths, and texts that name models. They may change when the run is resumed.
+        knowledge: A description of the knowledge graph that the system reads in addition to the index.
+        system_code: A checksum of the system's code, if the system is not part of pyfast.
         sampling: The temperature and the seed. None: temperature 0.
 
     Returns:
@@ -108,7 +108,7 @@ def _of_llms(llms: Mapping[Role, FullLLM]) -> dict[str, Any]:
 
 
 def recorded_value(run: Path, table: str, name: str) -> Any:
-    """Read a value from the run.toml of a run. None if there is no run or no such value.
+    """Read a value from the run.toml of a run. Returns None if there is no run or no such value.
 
     Args:
         run: The folder of a run.
@@ -123,9 +123,9 @@ def recorded_value(run: Path, table: str, name: str) -> Any:
 
 
 def recorded_path(run: Path, name: str) -> Path:
-    """The file or folder that run.toml records in its table `places`.
+    """Find a file or folder that run.toml names in its table `places`.
 
-    A relative path counts from the working directory, or else from the folder that contains the run.
+    A relative path is looked for in the working directory, and then in the folder that contains the run.
 
     Args:
         run: The folder of a run.
@@ -135,7 +135,8 @@ def recorded_path(run: Path, name: str) -> Path:
         The path.
 
     Raises:
-        InputError: run.toml records none, or nothing is there. The message says where pyfast looked.
+        InputError: run.toml has no such entry, or the path does not exist. The message says where pyfast
+            looked.
     """
     what = "index" if name == "index" else f"file of {name}"
     recorded = recorded_value(run, _PLACES, name)
@@ -153,8 +154,8 @@ def recorded_path(run: Path, name: str) -> Path:
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
-    """Replace the code in a configuration by the code that started the run. `places` then names the code that
-    continues it.
+    """Accept that a run was started with other code: the configuration gets the code that started the run, and
+    `places` names the current code.
     """
     if run is None or not (run / CONFIGURATION).exists():
         return described
@@ -187,7 +188,7 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
 
 
 def configuration_digest(described: Configuration) -> str:
-    """Compute the digest of everything that `differences` compares. run.toml records it."""
+    """Compute a checksum of everything that `differences` compares. It is stored in run.toml."""
     written = tomllib.loads(tomli_w.dumps(described))
     return blake2b(
         json.dumps(dict(_flat(written)), sort_keys=True, default=str).encode(), digest_size=16
@@ -217,7 +218,7 @@ def check_format(run: Path) -> None:
 
 
 def read_with_format(path: Path) -> tuple[int, Configuration]:
-    """Read run.toml. Returns the version of the format, and the configuration without it."""
+    """Read run.toml. Returns the version of its format, and the rest of the configuration."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -255,7 +256,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_digest(root: Path = _PACKAGE) -> str:
-    """A digest of the code on which answers depend.
+    """Compute a checksum of the code on which answers depend.
 
     This is the code of pyfast without its API, and the versions of libraries.
     """

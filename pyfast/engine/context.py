@@ -1,4 +1,5 @@
-"""`Context`: what a system uses while it answers a question. Every `await` on it is a batch point."""
+"""`Context`: the functions that a system uses while it answers a question. At every `await` on it, the calls of
+many questions become one batch."""
 
 from __future__ import annotations
 
@@ -100,9 +101,9 @@ class Runtime:
     def point(
         self, work: Callable[..., Sequence[Any]], *parameters: Hashable, own: Index | None = None
     ) -> BatchPoint[Any, Any]:
-        """Find the batch point for all calls of `work` with the same parameters.
+        """Find the batch point (the queue) for all calls of `work` with the same parameters.
 
-        If a question has its own index, it has its own batch points for functions that take an index.
+        A question that has its own documents has its own batch points for functions that take an index.
         """
         if own is not None and _takes_index(work):
             return BatchPoint(lambda items: work(own, items, *parameters), self._executor)
@@ -132,7 +133,7 @@ class Runtime:
             raise AnswerError(str(error)) from None
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
-        """Ask the LLM of a role, and return its reply. Raises the error of the call.
+        """Send a request to the LLM of a role, and return its reply. Raises the error of the call.
 
         Raises `LLMUnavailableError` if the LLM is gone, and `TimeoutError` if the question's time is up.
         """
@@ -170,13 +171,13 @@ def _takes_index(work: Callable[..., Any]) -> bool:
 
 
 class Context:
-    r"""What a system may use while it answers one question. A method that a system awaits joins a batch with other
-    questions.
+    r"""What a system may use while it answers one question. The calls of all questions that await the same
+    method become one batch.
 
-    Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`, `answer_tokens`
-    and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`,
-    `fell_back`, `so_far`, `text_budget`, `text_budget_to_repeat`, `repeating`, `context_window_of`, `weights_of`
-    and `device_of`. They stay the same from one release to the next.
+    Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`,
+    `answer_tokens` and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`,
+    `narrative`, `remaining`, `fell_back`, `so_far`, `text_budget`, `text_budget_to_repeat`, `repeating`,
+    `context_window_of`, `weights_of` and `device_of`. They do not change between releases.
 
     Example:
         >>> from pydantic import BaseModel
@@ -237,7 +238,8 @@ class Context:
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
         """Count the seconds of the question while the `with` block runs.
 
-        An outage does not count. Raises `TimeoutError` if the time is up.
+        The time of an outage (when the LLM answers no call) does not count. Raises `TimeoutError` if the time
+        is up.
         """
         progress = self._runtime.progress
         async with within(seconds) as timeout:
@@ -249,13 +251,13 @@ class Context:
 
     @property
     def index(self) -> Index:
-        """The index of the run, or of the question's own documents. Raises `InputError` if the run has no
-        index.
+        """The index of the run. If the question has its own documents, an index of these. Raises `InputError`
+        if the run has no index.
         """
         return self._own or self._runtime.required_index()
 
     async def restrict(self) -> None:
-        """From now on, search only the question's own documents, if it has any. The engine calls this."""
+        """Search only the question's own documents from now on, if it has any. The engine calls this method."""
         if self.question.documents and self._runtime.index is not None:
             self._own = await self._runtime.index_within(self.question.documents)
 
@@ -265,7 +267,7 @@ class Context:
         return self.context_window_of(DEFAULT_ROLE)
 
     def context_window_of(self, role: Role) -> int:
-        """The number of tokens in the context window of the LLM that a role uses.
+        """Return the size of the context window, in tokens, of the LLM that answers a role.
 
         A role is the purpose of a prompt, such as `plan` or `answer`.
         """
@@ -273,15 +275,16 @@ class Context:
 
     @property
     def answer_tokens(self) -> int | None:
-        """How many tokens a final answer may have. None: the limit of its prompt."""
+        """How many tokens a final answer may have. None: the limit of the prompt decides."""
         return self._runtime.budget.answer_tokens
 
     def weights_of(self, role: Role) -> str:
-        """A digest of the weights of the LLM that answers a role. Empty if the weights are not known."""
+        """Return a checksum of the weights of the LLM that answers a role. Empty if the weights are not
+        known."""
         return weights_of(self._runtime.models.of(role).llm)
 
     def device_of(self, role: Role) -> str:
-        """The device of the LLM that answers a role: `cuda` or `cpu`."""
+        """Return the device of the LLM that answers a role: `cuda` or `cpu`."""
         return device_of(self._runtime.models.of(role).llm)
 
     @property
@@ -292,7 +295,7 @@ class Context:
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
         """Call the LLM with a prompt, and parse its answer.
 
-        If the answer has the wrong form, the LLM sees this answer and the error, and may try again.
+        If the answer has the wrong form, the LLM gets this answer with the error, and may try again.
 
         Args:
             prompt: The prompt. It has the pydantic model of the answer.
@@ -303,7 +306,7 @@ class Context:
             The answer, an instance of `prompt.answer`.
 
         Raises:
-            CallError: The call failed. It is an `AnswerError` if no attempt gave an answer of the right form.
+            CallError: The call failed. If all answers had the wrong form, the error is an `AnswerError`.
             BudgetError: The question has used all its calls, tokens or steps. Do not catch it.
         """
         if self._replaced is not None:
@@ -332,11 +335,11 @@ class Context:
         raise refused
 
     async def complete(self, request: Request, name: str, role: Role = DEFAULT_ROLE) -> Completion:
-        """Make one LLM call, or take its completion from the journal.
+        """Make one LLM call. In a resumed run, an earlier reply comes from the journal instead.
 
         Args:
             request: The request to send.
-            name: The name of its stage in the ledger.
+            name: The name under which the ledger counts the call.
             role: The role, which decides which LLM answers.
 
         Raises:
@@ -429,13 +432,13 @@ class Context:
     ) -> Awaitable[R]: ...
 
     def call(self, work: Callable[..., Sequence[Any]], item: Any, /, *parameters: *Ts) -> Awaitable[Any]:
-        """Compute `work([item], *parameters)[0]`, in one call of `work` for all questions that wait for it.
+        """Compute `work([item], *parameters)[0]`. One call of `work` serves all questions that wait for it.
 
         If the first parameter of `work` is named `index`, `work` gets the run's index before the items.
 
         Args:
-            work: A function that takes a list of items, and returns a list with one result for each. It runs in a
-                thread. The result of an item must not depend on the other items.
+            work: A function that takes a list of items, and returns a list with one result for each item. It
+                runs in a thread. A result must not depend on the other items.
             item: The item of this question.
             *parameters: Hashable values. Only calls with the same parameters share a batch.
 
@@ -460,7 +463,8 @@ class Context:
             self.nothing_retrieved.add(query)
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
-        """Find the `k` best passages for a query. All queries that wait are searched together."""
+        """Find the `k` best passages for a query. The waiting queries of all questions are searched
+        together."""
         return self.call(search, query, k)
 
     def retrieve_all(self, queries: str | Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
@@ -469,8 +473,7 @@ class Context:
         Args:
             queries: The queries. A string is one query.
             k: The maximum number of passages.
-            before: Pools that were retrieved earlier. Their passages are ranked together with those of the
-                queries.
+            before: Pools of earlier searches. Their passages are ranked together with the new passages.
         """
         return self.call(search_and_fuse, ((queries,) if isinstance(queries, str) else queries, before), k)
 
@@ -479,7 +482,7 @@ class Context:
         return evidence_of(self.index, pool)
 
     async def narrative(self, pool: Pool, answer: Prompt[Any]) -> str:
-        """Write a pool's passages as numbered lines, best first, as many as fit into the prompt `answer`.
+        """Write a pool's passages as numbered lines, best first, until the prompt `answer` is full.
 
         The trace and the run's summary count the passages that do not fit.
         """
@@ -490,24 +493,24 @@ class Context:
         return text
 
     def so_far(self, answer: Callable[[], Answer]) -> None:
-        """Register the evidence and the trace so far. If the question fails, its record has them.
+        """Register the evidence and the trace so far. If the question fails, they are stored in its record.
 
         Args:
-            answer: A function that returns an `Answer`. It is called only if the question fails. The text of this
-                answer is ignored. A later call of `so_far` replaces the function.
+            answer: A function that returns an `Answer`. It is called only if the question fails, and the text
+                of the answer is ignored. A later call of `so_far` replaces the function.
         """
         self.until_now = answer
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
-        """Write evidence as a JSON array. This is not a step, so it works even if all steps are used."""
+        """Write evidence as a JSON array. This does not count as a step, so it works even if the question has
+        used all its steps."""
         items: bytes = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
         return items
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
-        """Report that the LLM gave no usable reply to `prompt`, and that the system takes a simpler step (a
-        fallback).
+        """Report a fallback: the LLM gave no usable reply to `prompt`, so the system takes a simpler step.
 
-        The run's summary counts these cases, by the prompt's name. `on_step` gets a step with `fell_back`.
+        The run's summary counts fallbacks by the name of the prompt. `on_step` gets a step with `fell_back`.
 
         Args:
             prompt: The prompt without a usable reply.
@@ -525,7 +528,7 @@ class Context:
     def remaining(self) -> Remaining:
         """The calls, tokens and steps that the question may still use.
 
-        So a system can end before its budget is spent.
+        With it, a system can end before its budget is spent.
         """
         budget, ledger = self._runtime.budget, self.ledger
         return Remaining(
@@ -540,31 +543,32 @@ class Context:
         )
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
-        """How many characters the texts in a prompt may have. 0: there is no room for any.
+        """Return how many characters the texts in a prompt may have. 0: there is no room for any text.
 
-        This is an estimate, with three characters for each token.
+        This is an estimate: a token counts as three characters.
 
         Args:
             prompt: The prompt.
-            tokens: The maximum number of tokens of the call. The context window limits it too.
+            tokens: The maximum number of tokens of the call, which the context window also limits.
         """
         free = min(self.context_window_of(prompt.role), tokens) - _TOKENS_FOR_INSTRUCTIONS
         free -= self._sized(prompt).max_tokens
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
     def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
-        """How many characters the texts in a prompt may have if the reply may repeat all of them in a list.
+        """Return how many characters the texts in a prompt may have, if the reply must have room to repeat all
+        of them.
 
         Args:
-            prompt: The prompt. None: any prompt of the default LLM.
+            prompt: The prompt. None: any prompt that the default LLM answers.
         """
         role = DEFAULT_ROLE if prompt is None else prompt.role
         free = max(self.context_window_of(role) - _TOKENS_FOR_INSTRUCTIONS, 0)
         return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
     def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
-        """Return the prompt with a larger token limit, so that a reply can repeat all of `text`, if the window
-        allows it.
+        """Return the prompt with a larger token limit: a reply can then repeat all of `text`, if the context
+        window is large enough.
         """
         window = self.context_window_of(prompt.role)
         left = window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""Read the finished questions of a run, with their ledgers and LLM calls."""
+"""Read the finished questions of a run, with their usage (ledgers) and their LLM calls."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Ended = tuple[str, dict[str, Any], list[LLMCall]]
 
 
 def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
-    """Read the questions that have ended, from number `first` on, in the order of the run.
+    """Read the questions that have ended, in the order of the run, beginning at number `first`.
 
-    All come from the same state of the journal, even if the run is in progress.
+    All are read from the same state of the journal, even if the run is in progress.
 
     Raises `InputError` if the journal cannot be read or is damaged.
     """

@@ -31,10 +31,11 @@ _LOG = logging.getLogger("pyfast")
 
 
 def dedicate_process() -> None:
-    """Tune Python's garbage collector for a process that only carries out a run. Call it when the index is open.
+    """Tune Python's garbage collector for a process that only carries out a run. Call this function after the
+    index is opened.
 
     From then on, the collector skips all objects that exist now. By default, Python searches for garbage after
-    every 700 new objects. In a run, few of them are garbage, and the search takes a tenth of the event loop's
+    every 700 new objects. In a run, few objects are garbage, and the searches take a tenth of the event loop's
     time.
     """
     gc.freeze()
@@ -43,7 +44,7 @@ def dedicate_process() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything that a run needs: what its answers depend on, and how to carry it out."""
+    """Everything that is needed to carry out a run."""
 
     folder: Path | None
     """The run's folder. None: the run is only in memory, and cannot be resumed"""
@@ -87,8 +88,8 @@ class Job:
     """
 
     def describe(self) -> Configuration:
-        """Make the configuration for run.toml. The context windows of LLMs are known only after they have
-        started.
+        """Make the configuration for run.toml. Call this method after the LLMs have started: before, their
+        context windows are not known.
         """
         described = configuration(
             system=self.system,
@@ -111,7 +112,7 @@ class Job:
         return described if not self.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
-        """Whether the folder has the same run with fewer questions: only the first of these questions."""
+        """Whether the folder has the same run with only the first of these questions."""
         count, digest = (
             None if self.folder is None else recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")
@@ -122,14 +123,15 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """The limits that depend on the model's context window. They are known when the model has started."""
+        """The limits of prompts, which depend on the model's context window. They are known when the model has
+        started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))
         return profile_of(window, self.budget)
 
     def check(self) -> None:
-        """Check that the folder is new or has this job. This happens before a model is loaded. Raises
+        """Check that the folder is new or has this run. It is called before a model is loaded. Raises
         `InputError`.
         """
         if self.folder is not None:
@@ -144,7 +146,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """The result of one session of a run."""
+    """The result of one process (session) that worked on a run."""
 
     summary: Summary
     records: list[Record]
@@ -163,11 +165,11 @@ async def work_on(
         on_step: A function that is called with each step of each question, in this event loop.
 
     Returns:
-        The result of this session. If the run is in memory, it has the records.
+        The result of this session. For a run in memory, it has the records.
 
     Raises:
-        RunError: For the reasons of `answer_all`.
-        InputError: Another process works on the folder, or the folder has another run.
+        RunError: As in `answer_all`.
+        InputError: Another process is working on the folder, or the folder has another run.
     """
     stop = stop or asyncio.Event()
     logging.getLogger("pyfast.profile").info("%s", job.profile)

@@ -1,8 +1,8 @@
-"""The journal of a run: the LLM's replies and the ledger of each question, in SQLite.
+"""The journal of a run: the LLM's replies and the usage (ledger) of each question, in SQLite.
 
-The database is in SQLite's WAL mode, so a killed process loses no committed row. With `sync` "normal", a power cut
-can lose the commits since SQLite's last checkpoint: some megabytes, but never the whole database. With "full", a
-power cut loses nothing.
+The database is in SQLite's WAL mode, so that a killed process loses no committed row. With `sync` "normal", a
+power cut can lose the last commits: some megabytes, but never the whole database. With "full", a power cut
+loses nothing.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ WHERE number BETWEEN ?2 AND ?3 ORDER BY number
 
 
 def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
-    """Make the row of one completion, or of the error in its place. Raises `CallError` if it cannot be stored."""
+    """Make the row of one completion, or of the error that came instead. Raises `CallError` if the completion
+    cannot be stored."""
     if isinstance(outcome, CallError):
         fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
@@ -127,7 +128,7 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
 
 
 def sound(entry: str, number: int) -> bool:
-    """Whether the row of a completion is unchanged since it was written. Its checksum shows this."""
+    """Return whether the row of a completion matches its checksum, which means that it is unchanged."""
     return _outcome(entry, number) is not None
 
 
@@ -194,7 +195,7 @@ class Journal:
     def commit(
         self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
     ) -> None:
-        """Write rows in one transaction, with the requests of completions if prompts are stored."""
+        """Write rows in one transaction. If the run stores prompts, the requests are written too."""
         # A single statement is a transaction of its own.
         together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
         with self._explained(), together:
@@ -205,7 +206,7 @@ class Journal:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
-        """Read the LLM's replies to a question so far."""
+        """Read the LLM's replies that a question has received so far."""
         with self._explained():
             if not self._indexed:  # Only a resumed run reads completions by question.
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
@@ -215,8 +216,8 @@ class Journal:
             return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
-        """Find the questions that failed. With `only_of_transport`, only those with a call that failed in
-        transit.
+        """Find the questions that failed. With `only_of_transport`, find only questions with a call that failed
+        in transit.
         """
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
@@ -230,10 +231,10 @@ class Journal:
             return [number for (number,) in rows]
 
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
-        """Delete failed questions together with their completions, so that they are tried again.
+        """Delete failed questions together with their completions, so that the run tries them again.
 
-        With `only_of_transport`, the method deletes only the calls that failed in transit, also of unfinished
-        questions. Replies of the LLM stay.
+        With `only_of_transport`, only calls that failed in transit are deleted, and replies of the LLM stay.
+        Such calls of unfinished questions are deleted too.
         """
         of_failed = "question IN (SELECT value FROM json_each(?))"
         if only_of_transport:
@@ -252,13 +253,13 @@ class Journal:
             )
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
-        """Count how many of the `first` questions ended in each state."""
+        """Count in which state the first `first` questions ended."""
         counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
         with self._explained():
             return dict(self._database.execute(counted, (first,)).fetchall())
 
     def digests(self) -> dict[int, str]:
-        """Read the digests of the lines in answers.jsonl, by question number, if they are known."""
+        """Read the checksums of the lines in answers.jsonl, by question number, as far as they are known."""
         with self._explained():
             return digests(self._database)
 
@@ -293,15 +294,15 @@ class Journal:
     def take_in(self, other: Path, first: int, last: int, shift: int) -> None:
         """Copy questions, calls and prompts from another run's journal.
 
-        They replace the rows that this journal has for these questions.
+        The copies replace the rows that this journal has for these questions.
 
-        This is one transaction, which is synced to the disk. Damaged rows of the other journal are left out.
+        All is one transaction, which is synced to the disk. Damaged rows of the other journal are left out.
 
         Args:
             other: The other journal.
             first: The first question to copy, by its number in the other journal.
             last: The last question to copy, by its number in the other journal.
-            shift: The number of a question in this journal minus its number in the other one.
+            shift: The number of a question in this journal minus its number in the other journal.
         """
         here, there = (first + shift, last + shift), (shift, first, last)
 
@@ -325,7 +326,7 @@ class Journal:
                 self._database.execute("DETACH other")
 
     def start_session(self) -> None:
-        """Record that a process starts to work on the run."""
+        """Record that a process (a session) starts to work on the run."""
         finished = sum(self.counts().values())
         with self._explained():
             self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
@@ -410,7 +411,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a journal for reading, even while a run writes it. Raises `InputError` if it cannot be read."""
+    """Open a journal for reading, even while a run writes to it. Raises `InputError` if it cannot be read."""
     try:
         database = _reader(path)
         database.execute("SELECT 1 FROM sessions LIMIT 1")
@@ -420,7 +421,8 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def digests(database: sqlite3.Connection) -> dict[int, str]:
-    """Read the digests of the lines in answers.jsonl, by question number, if known. Raises `sqlite3.Error`."""
+    """Read the checksums of the lines in answers.jsonl, by question number, as far as they are known. Raises
+    `sqlite3.Error`."""
     return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
 
 
@@ -440,7 +442,7 @@ def calls_of(path: Path, id: str) -> list[LLMCall]:
 
 
 def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Iterator[LLMCall]:
-    """Read the completions of a question. Raises `DamagedError` if one is damaged."""
+    """Read the completions of a question. Raises `DamagedError` if a completion is damaged."""
     for entry in entries:
         read = _outcome(entry, number)
         if read is None:
@@ -456,10 +458,10 @@ def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Ite
 
 
 def runs_of(path: Path) -> set[str] | None:
-    """Read the digests of the run to which a journal belongs.
+    """Read which run a journal belongs to: the checksums of its configuration.
 
-    If the run was resumed with more questions, there is a digest for each number of questions. The result is empty
-    if the journal names no run, and None if the journal cannot be read.
+    If the run was resumed with more questions, there is a checksum for each number of questions. The result is
+    empty if the journal names no run, and None if the journal cannot be read.
     """
     try:
         with contextlib.closing(open_to_read(path)) as database:
@@ -471,7 +473,7 @@ def runs_of(path: Path) -> set[str] | None:
 
 
 def admit_run(path: Path, run: str) -> None:
-    """Let a journal belong to its run with more questions, too. Raises `InputError`.
+    """Note in a journal that its run now has more questions. Raises `InputError`.
 
     Call this before you write run.toml. If the process is killed between these two steps, the run resumes with
     either number of questions.
@@ -484,7 +486,7 @@ def admit_run(path: Path, run: str) -> None:
 
 
 def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Add the digests of the run and of its lines to a journal of an older format. Raises `InputError`."""
+    """Add the checksums of the run and of its lines to a journal of an older format. Raises `InputError`."""
     try:
         with contextlib.closing(open_database(path)) as database, database:
             there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}
@@ -516,8 +518,8 @@ def row_of_question(
     line: str | None = None,
     trace: str | None = None,
 ) -> bytes:
-    """Make the row of a question that has ended. `line` and `trace` are the digests of its lines in the run's
-    files.
+    """Make the row of a question that has ended. `line` and `trace` are checksums of its lines in answers.jsonl
+    and in the traces.
     """
     row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
     return orjson.dumps((number, id, state, reason, row, line, trace))

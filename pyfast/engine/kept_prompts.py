@@ -1,6 +1,6 @@
 """Store the prompts of a run in its journal.
 
-Each message is stored only once. The messages of one commit are compressed together, as one zstd frame.
+Each message is stored only once. Messages that are written together are compressed together, as one zstd frame.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LLMCall:
-    """One call of an LLM for one question, as `Run.prompts` returns it."""
+    """One LLM call of a question, as `Run.prompts` returns it."""
 
     prompt: str
     """The name of the prompt, which is also that of the call's stage. Empty if prompts are not stored"""
@@ -73,7 +73,7 @@ class LLMCall:
 
 
 def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> None:
-    """Store requests by their digests, within the transaction that is open. Raises `sqlite3.Error`."""
+    """Store requests by their digests, within the open transaction. Raises `sqlite3.Error`."""
     every = {_digest(message): message for request in asked.values() for message in request.messages}
     known = database.execute(
         "SELECT digest FROM messages WHERE digest IN (SELECT value FROM json_each(?))", (_json(list(every)),)
@@ -94,7 +94,7 @@ def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> Non
 
 
 class KeptPrompts:
-    """Reads the prompts of a journal. Its methods raise `DamagedError`."""
+    """Reads the prompts in a journal. Its methods raise `DamagedError`."""
 
     def __init__(self, database: sqlite3.Connection, frames: int = _FRAMES) -> None:
         """Read from an open journal. Up to `frames` decompressed frames stay in memory."""
@@ -104,7 +104,7 @@ class KeptPrompts:
         self._frame = lru_cache(frames)(self._unpacked)
 
     def of(self, request: str) -> Asked | None:
-        """Read the request with this digest. None if it is not stored."""
+        """Read the request with this digest. Returns None if it is not stored."""
         if not self._any:
             return None
         row = self._database.execute("SELECT entry FROM prompts WHERE request = ?", (request,)).fetchone()

@@ -1,4 +1,4 @@
-"""Count what a question uses in each stage: calls, tokens and time."""
+"""Count what a question uses: calls, tokens and time, for each stage (kind of work)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOMENTS = 64
 
 @dataclass(slots=True)
 class Stage:
-    """One kind of work of one question: a prompt, or a function that is batched."""
+    """One kind of work of one question: a prompt, or a batched function such as a search."""
 
     queued_us: int = 0
     """Microseconds from the call until its work starts, over all calls"""
@@ -42,13 +42,13 @@ class Stage:
             self.moments.append((perf_counter(), queued_us, running_us))
 
     def of_prompt(self) -> tuple[str | int, ...]:
-        """The role and the tokens of a prompt, for the journal. Empty for work without an LLM."""
+        """Return the role and the tokens of a prompt, for the journal. Empty for work without an LLM."""
         return (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
 
 
 @dataclass(slots=True)
 class StageTotals:
-    """One kind of work, over all questions that have ended."""
+    """The totals of one kind of work, over all questions that have ended."""
 
     calls: int = 0
     questions: int = 0
@@ -62,7 +62,7 @@ class StageTotals:
     completion_tokens: int = 0
 
     def merge(self, other: StageTotals) -> None:
-        """Add the totals of other questions in this stage."""
+        """Add the totals of other questions."""
         for name in (
             "calls",
             "questions",
@@ -76,7 +76,7 @@ class StageTotals:
         self.role = other.role
 
     def add(self, stage: Stage) -> None:
-        """Add the times and tokens that one question spent in this stage."""
+        """Add the times and tokens of one question."""
         self.calls += len(stage.batches)
         self.questions += 1
         self.queued_us += stage.queued_us
@@ -89,7 +89,7 @@ class StageTotals:
 
 @dataclass(slots=True)
 class UsageTotals:
-    """LLM calls and their tokens. Calls whose reply a resumed run takes from its journal count too."""
+    """LLM calls and their tokens. In a resumed run, calls whose replies come from the journal count too."""
 
     llm_calls: int = 0
     replayed: int = 0
@@ -121,7 +121,7 @@ class UsageTotals:
 
 @dataclass(slots=True)
 class Ledger(UsageTotals):
-    """What one question used."""
+    """What one question used: calls, tokens, and the time of each stage."""
 
     steps: int = 0
     began: float = field(default_factory=perf_counter)
@@ -133,7 +133,7 @@ class Ledger(UsageTotals):
     stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, name: str, role: str = "") -> Stage:
-        """The stage with this name, which is made if necessary. `role` is the role of a prompt."""
+        """Return the stage with this name. A new name makes a new stage. `role` is the role of a prompt."""
         stage = self.stages.get(name)
         if stage is None:
             stage = self.stages[name] = Stage(role=role)
@@ -156,9 +156,9 @@ class Ledger(UsageTotals):
     def as_row(self) -> dict[str, object]:
         """Write the ledger as JSON for the journal.
 
-        Each stage has its calls, the microseconds of waiting and of work, and the sum of its batch sizes. A prompt
-        also has its role, and its tokens in and out. `spans` has three times for each call of a stage, in
-        microseconds: from the start of the question to the call, waiting, and work.
+        Each stage has its number of calls, the microseconds of waiting and of work, and the sum of its batch
+        sizes. A prompt also has its role and its tokens (of prompts and of replies). `spans` has three times in
+        microseconds for each call: from the start of the question to the call, waiting, and work.
         """
         seldom = {
             "reasoning_tokens": self.reasoning_tokens,

@@ -1,4 +1,4 @@
-"""The LLMs of a run or a service, and which roles they answer."""
+"""The LLMs of a run or a service, and the roles (purposes of prompts) that they answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyfast.llm.collecting import BatchLog, CollectingLLM, Progress, collecting
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """One LLM, with everything that its calls share."""
+    """One LLM, with the limits and the outage that its calls share."""
 
     llm: FullLLM
     outages: Outages
@@ -64,7 +64,8 @@ class Models:
         return model
 
     async def join_run(self, log: BatchLog) -> Progress | None:
-        """Start the run at LLMs that collect calls. Returns None if there are none. Raises their errors."""
+        """Tell the LLMs that collect calls into batches that a run starts. Returns None if there is no such
+        LLM. Raises their errors."""
         progress = Progress()
         for model in self._distinct:
             if model.collecting is not None:
@@ -73,13 +74,13 @@ class Models:
         return progress if self._joined else None
 
     async def over(self) -> None:
-        """Wait until all models answer. Raises `LLMUnavailableError` as `Outages` does."""
+        """Wait until no model has an outage. Raises `LLMUnavailableError` as `Outages` does."""
         for model in self._distinct:
             await model.outages.over()
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` ended the wait for a model."""
+        """Whether the event `stop` ended the wait for a model."""
         return any(model.outages.stopped for model in self._distinct)
 
     def close(self) -> None:

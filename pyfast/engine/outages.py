@@ -1,10 +1,9 @@
-"""Outages of an LLM. In an outage, calls wait for its end, and nothing is lost.
+"""Outages: times in which an LLM answers no call. Calls wait for the end of an outage, and nothing is lost.
 
-A call can fail in transit for two reasons: the LLM answers no call (an outage), or something is wrong with this
-call. Other calls show which it is: if they succeed, there is no outage. If there are no other calls, pyfast sends
-a small test call, the probe. In an outage all calls wait, no question starts, and the clocks of questions stop.
-pyfast sends one probe after another until the LLM answers. If a call fails several times while others succeed,
-only its question fails.
+A call can fail in transit for two reasons: there is an outage, or something is wrong with this call. If other
+calls succeed, there is no outage. If there are no other calls, pyfast sends a small test call, the probe. In an
+outage all calls wait, no question starts, and the clocks of questions stop. pyfast sends one probe after
+another until the LLM answers. If a call fails several times while other calls succeed, only its question fails.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ may fail too, if that is more
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An outage whose end a run waits for."""
+    """An outage, while a run waits for its end."""
 
     since: float
     """When the outage started, in seconds since the epoch"""
@@ -56,7 +55,8 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Clock:
-    """The clock of a question. It stops in outages. LLM calls check it themselves."""
+    """The clock of a question, for its time limit. It stops in outages. LLM calls check the clock
+    themselves."""
 
     timeout: asyncio.Timeout
     counted: float
@@ -66,14 +66,14 @@ class Clock:
     """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""
 
     def stop(self, by: int) -> None:
-        """Add this many reasons for the clock to be stopped. A negative number removes reasons."""
+        """Add this number of reasons for which the clock stands still. A negative number removes reasons."""
         self.stops += by
         with contextlib.suppress(RuntimeError):  # The time is over, or the question has ended.
             self.timeout.reschedule(None if self.stops else self.ends)
 
 
 class Clocks:
-    """The clocks of the questions in progress. They stop in an outage of any LLM of the run."""
+    """The clocks of all questions in progress. They stop in an outage of any LLM of the run."""
 
     def __init__(self) -> None:
         self._clocks: set[Clock] = set()
@@ -81,7 +81,7 @@ class Clocks:
 
     @contextlib.contextmanager
     def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
-        """Make the clock of a question, for the time of a `with` block."""
+        """Make the clock of a question. It runs while the `with` block runs."""
         if timeout is None:
             yield None
             return
@@ -102,7 +102,7 @@ class Clocks:
             clock.stop(1)
 
     def go_on(self, since: float | None) -> None:
-        """Start all clocks again. If `since` is given, the time since then does not count."""
+        """Start all clocks again. If `since` is given, the time from `since` until now does not count."""
         now = asyncio.get_running_loop().time()
         self._stopped -= 1
         for clock in self._clocks:
@@ -123,7 +123,7 @@ def hear_nothing(waiting: Waiting | None) -> None:
 
 
 class Outages:
-    """The calls that one event loop sends to one LLM."""
+    """Sends calls to one LLM, and finds and waits for its outages."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Outages:
     async def complete(
         self, request: Request, seconds: float | None = None, clock: Clock | None = None
     ) -> Completion:
-        """Get the LLM's answer, even if an outage delays it.
+        """Get the LLM's answer. In an outage, the method waits.
 
         Args:
             request: The call.
@@ -186,8 +186,8 @@ class Outages:
             clock: The clock of the question.
 
         Raises:
-            CallError: The call failed. It is a `TransportError` if the call failed several times while others
-                succeeded.
+            CallError: The call failed. If it failed several times while other calls succeeded, the error is a
+                `TransportError`.
             TimeoutError: The question's time is up.
             LLMUnavailableError: The LLM is gone, or an outage did not end in time.
         """

@@ -1,4 +1,5 @@
-"""Limits of prompts and answers. They depend on the model's context window, unless the budget sets them."""
+"""The limits of prompts and answers. The budget can set them. Otherwise they depend on the model's context
+window."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _LARGE = ("large", 10_000)
 
 
 def profile_of(window: int, budget: Budget | None = None) -> Profile:
-    """Compute the limits for a context window. Limits that the budget sets replace them."""
+    """Compute the limits for a context window. Limits in the budget take precedence."""
     budget = budget or Budget()
     name, passages = next(((name, most) for largest, name, most in _PROFILES if window <= largest), _LARGE)
     return Profile(name, window, passages if budget.passages is None else budget.passages, budget.answer_tokens)

@@ -36,8 +36,8 @@ class Sampling:
     def apply(self, request: Request) -> Request:
         """Return the request with this temperature and seed.
 
-        If the system has set a temperature, the request keeps it. The request's seed is combined with the seed
-        of the run, so two runs with different seeds never send the same one.
+        A temperature that the system has set stays. The seed of the request is combined with the seed of the
+        run, so that two runs with different seeds never send the same seed.
         """
         if self == GREEDY:
             return request
@@ -51,11 +51,11 @@ GREEDY = Sampling()
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Prompt(Generic[M]):
-    """One kind of LLM call: its texts, and the pydantic model of the answer.
+    """A prompt: the texts of one kind of LLM call, and the pydantic model of the answer.
 
-    `system` and the beginning of `user` are the same for all questions, so that an engine with a prefix cache
-    reads them once. `user` has placeholders, `$name` or `${name}`, for the text that differs between questions.
-    pyfast does not look for placeholders in the texts that fill them.
+    `system` and the beginning of `user` are the same for all questions, so that an LLM with a prefix cache
+    reads them only once. `user` has placeholders, `$name` or `${name}`, for the text that differs between
+    questions. A `$name` inside this text is not a placeholder.
 
     Example:
         >>> from pydantic import BaseModel
@@ -92,13 +92,14 @@ class Prompt(Generic[M]):
         object.__setattr__(self, "_parts", _parts(self.user))
 
     def sized(self, max_tokens: int) -> Self:
-        """Return the prompt with another token limit. It shares the schema object, which LLMs compile once."""
+        """Return the prompt with another token limit. Both prompts share the schema object, so that LLMs
+        compile it only once."""
         made = copy(self)
         object.__setattr__(made, "max_tokens", max_tokens)
         return made
 
     def tried(self, attempts: int | None) -> Self:
-        """Return the prompt with another maximum number of attempts. None: that of the budget."""
+        """Return the prompt with another maximum number of attempts. None: the budget's maximum."""
         made = copy(self)
         object.__setattr__(made, "attempts", attempts)
         return made
@@ -109,7 +110,8 @@ class Prompt(Generic[M]):
         return tuple(dict.fromkeys(self._parts[1::2]))
 
     def overridden(self, system: str | None = None, user: str | None = None) -> Self:
-        """Return the prompt with other texts, if they are given. It shares the name and the schema object."""
+        """Return the prompt with other texts, as far as they are given. The name and the schema object stay the
+        same."""
         made = copy(self)
         if system is not None:
             object.__setattr__(made, "system", system)
@@ -119,8 +121,8 @@ class Prompt(Generic[M]):
         return made
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
-        """Make the request for one call. `fields` must fill every placeholder. Control tokens in them are
-        broken.
+        """Make the request for one call. `fields` must fill every placeholder. Control tokens in `fields`
+        become plain text.
         """
         user = join_plain([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
         messages = dialogue(user, self.system)
@@ -130,9 +132,9 @@ class Prompt(Generic[M]):
         )
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
-        """Make the request for another attempt: the conversation so far, and the error in the answer.
+        """Make the request for another attempt. It has the conversation so far, and the error in the answer.
 
-        If the model was cut off while it reasoned, it gets more tokens instead.
+        If the token limit cut the model off in its reasoning, the new request allows more tokens instead.
         """
         if isinstance(fault, CutOffError) and _still_reasoned(completion):
             return replace(request, max_tokens=request.max_tokens + _REASONING_TOKENS)
@@ -144,8 +146,8 @@ class Prompt(Generic[M]):
         """Parse the answer: the whole text, or the last JSON object in it that matches the schema.
 
         Raises:
-            AnswerError: The completion does not match the schema, or is not complete. It is a `CutOffError` if the
-                completion was cut off at the token limit.
+            AnswerError: The completion does not match the schema, or is not complete. If the token limit cut it
+                off, the error is a `CutOffError`.
         """
         if completion.finish_reason == "length":
             doing = "while it still reasoned, " if _still_reasoned(completion) else ""

@@ -4,9 +4,9 @@ r"""A user's own prompts: a TOML file replaces the texts of a system's prompts.
     system = "You answer questions about spacecraft. Reply in JSON with the field answer."
     user = "Evidence:\n$context\n\n${path}Question: $question"
 
-The name of a table is that of a prompt. The table has `system`, `user` or both. `user` must have every placeholder
-of the original, except those in `leave_out`, such as `leave_out = ["path"]`. The schema of the reply and the token
-limits do not change.
+A table has the name of a prompt, and contains `system`, `user` or both. `user` must have every placeholder of
+the original, except placeholders in `leave_out`, such as `leave_out = ["path"]`. The schema of the reply and
+the token limits do not change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEYS = ("system", "user", "leave_out")
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """The texts of a file for one prompt. None: the text of the original prompt."""
+    """The texts in a file for one prompt. None stands for the text of the original prompt."""
 
     system: str | None = None
     user: str | None = None
@@ -49,7 +49,7 @@ class PromptOverrides:
 
     @property
     def digest(self) -> str:
-        """A digest that identifies the texts. Files with the same texts have the same digest."""
+        """A checksum of the texts. Files with the same texts have the same checksum."""
         texts = {name: (text.system, text.user) for name, text in self.texts.items()}
         return blake2b(orjson.dumps(texts, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
@@ -61,7 +61,7 @@ class PromptOverrides:
             prompts: Its prompts.
 
         Raises:
-            InputError: The system has no prompt with this name, or a `user` does not have all placeholders of the
+            InputError: The system has no prompt with this name, or a `user` lacks a placeholder of the
                 original. The message is one line with the file, the prompt and the fault.
         """
         known = {prompt.name: prompt for prompt in prompts}
@@ -72,11 +72,10 @@ class PromptOverrides:
             self.apply(known[name])
 
     def apply(self, prompt: Prompt[M]) -> Prompt[M]:
-        """Return the prompt with the texts of the file. If the file has none for this prompt, return the prompt
-        itself.
+        """Return the prompt with the texts of the file. A prompt that is not in the file stays unchanged.
 
-        The new prompt is made once for each prompt object. It has the original's schema object, because LLMs
-        compile each schema object once. Raises `InputError` as `check` does, for prompts that `check` did not see.
+        The new prompt is made only once, and shares the schema object of the original, so that LLMs compile it
+        once. Raises `InputError` as `check` does, for prompts that `check` did not see.
         """
         text = self.texts.get(prompt.name)
         if text is None:
@@ -115,10 +114,10 @@ def read_prompts(path: Path) -> PromptOverrides:
         path: A TOML file with one table for each prompt.
 
     Returns:
-        The texts. `PromptOverrides.check` tests whether a system has such prompts.
+        The texts. Use `PromptOverrides.check` to test them for a system.
 
     Raises:
-        InputError: The file cannot be read, is not TOML, or a table has a key other than the texts of a prompt.
+        InputError: The file cannot be read or is not TOML, or a table has an unknown key.
 
     Example:
         >>> from pathlib import Path

@@ -19,8 +19,8 @@ SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather
 def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, object) for each line or row that is not empty.
 
-    In CSV, a cell that begins with a bracket is JSON, such as a list of answers. Raises InputError if something
-    cannot be read.
+    In CSV, a cell that begins with a bracket is JSON, for example a list of answers. Raises InputError if a
+    line or row cannot be read.
     """
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
@@ -54,7 +54,7 @@ def _value(cell: str) -> Any:
 
 
 def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring the record of a question into its usual form.
+    """Bring a question's object into the usual form.
 
     A numeric `id` becomes text, and a single text in `answers` becomes a list.
     """
@@ -69,7 +69,8 @@ def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_path(given: str) -> Path | None:
-    """Return a text as a path, if the file exists or has the suffix of a file of questions. Otherwise None."""
+    """Return a text as a path, if it names an existing file or has the suffix of a file of questions. Otherwise
+    return None."""
     if "\n" in given or len(given) > 4096:
         return None
     path = Path(given)

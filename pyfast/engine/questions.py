@@ -41,21 +41,21 @@ class Question:
 
 
 def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
-    """Read the questions of a file one by one (see `question_files`). Other keys and blank lines are ignored.
+    """Read the questions of a file one by one (see `question_files`). Unknown keys and blank lines are ignored.
 
-    Repeated ids are not found here, to save memory. `questions_in` finds them.
+    To save memory, this function does not look for repeated ids. `questions_in` does.
 
     Args:
-        path: A file with one JSON object in each line. It has `id` and `question`, or `id` and `turns`, a list of
-            such objects. `documents`, a list of uris, limits a question, a turn or all turns of a conversation to
-            these documents.
+        path: A file with one JSON object in each line. A question has `id` and `question`. A conversation has
+            `id` and `turns`, a list of such objects. The optional field `documents`, a list of uris, limits a
+            question, a turn or a conversation to these documents.
         limit: The maximum number of questions.
 
     Yields:
         The questions, and each turn of a conversation.
 
     Raises:
-        InputError: A line or a turn is not a JSON object, or has no `id` that is a string, or no text in
+        InputError: A line or a turn is not a JSON object, has no text as its `id`, or has no text in
             `question`. The message names file and line.
     """
     return (question for _, question in islice(_read(path), limit))
@@ -136,8 +136,8 @@ def questions_in(path: Path, limit: int | None = None) -> Questions:
         The questions, their number and their digest.
 
     Raises:
-        InputError: For the reasons of `read_questions`. Also if an id repeats, there is no question, or the file
-            is not regular.
+        InputError: As in `read_questions`. Also if an id repeats, there is no question, or the file is not a
+            regular file.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path}: not a regular file; questions are read twice, once to check them")
@@ -156,7 +156,7 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
         The questions, their number and their digest.
 
     Raises:
-        InputError: For the reasons of `questions_in`. The message names the position of the question.
+        InputError: As in `questions_in`. The message names the position of the question.
 
     Example:
         >>> from pyfast.engine import questions_from
@@ -169,10 +169,11 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 
 def sampled(questions: Questions, size: int) -> Questions:
-    """Draw a sample of questions: those with the smallest digests of their ids.
+    """Draw a sample of questions. For each question, a digest of its id is computed, and the smallest digests
+    are taken.
 
-    So a larger sample contains each smaller one. A conversation is drawn as a whole, by the digest of its own id.
-    So the last conversation can make the sample larger.
+    So a larger sample contains each smaller sample. A conversation is drawn as a whole, by the digest of its
+    own id. The last conversation can make the sample larger than asked for.
     """
     groups: dict[tuple[bool, str], list[Question]] = {}
     for question in questions.read():
@@ -189,7 +190,7 @@ def sampled(questions: Questions, size: int) -> Questions:
 
 
 def unrestricted(questions: Questions) -> Questions:
-    """Return the questions without their own documents, so that each searches the whole index."""
+    """Return the questions without their field `documents`, so that each question searches the whole index."""
 
     def read() -> Iterator[Question]:
         return (replace(question, documents=()) for question in questions.read())
@@ -199,7 +200,8 @@ def unrestricted(questions: Questions) -> Questions:
 
 
 def write_questions(questions: Questions, path: Path) -> Questions:
-    """Write questions to a file that `read_questions` reads, and return them with the file as their place.
+    """Write questions to a file that `read_questions` can read, and return the questions as stored in this
+    file.
 
     Args:
         questions: The questions.
@@ -244,9 +246,9 @@ def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
 def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
     """Yield (place, question) for a question, or for each turn of a conversation.
 
-    A record without an id gets `number` as its id.
+    An object without an id gets `number` as its id.
 
-    If the record is neither, an `InputError` names its place.
+    If the object is neither a question nor a conversation, an `InputError` names its place.
     """
     place = f"question {number}"
     if isinstance(given, Question):

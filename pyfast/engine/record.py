@@ -70,7 +70,7 @@ class Evidence:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        """Read an object of answers.jsonl or of a trace."""
+        """Read evidence from an object of answers.jsonl or of a trace."""
         known = {"uri", "snippet", "offsets", "segment", "score", "id"}
         first, last = fields.get("offsets", (-1, -1))
         return cls(
@@ -87,7 +87,7 @@ class Evidence:
 class Usage:
     """The LLM calls and tokens that one answer used.
 
-    The counts are the same whether the run was interrupted and resumed or not.
+    If a run is interrupted and resumed, the counts stay the same.
     """
 
     llm_calls: int = 0
@@ -105,9 +105,9 @@ _NAMES = ("segment", "id", "uri")  # the fields of a piece of evidence that answ
 
 
 def reply_begins(text: str) -> str:
-    """The end of a reason that shows how an unusable reply of an LLM begins, as a JSON string.
+    """Show how an unusable reply of an LLM begins, as a JSON string. Error messages end with it.
 
-    Empty if the reply is empty.
+    For an empty reply, the result is empty.
     """
     shown = text[:_BEGINNING].encode("utf-8", "replace").decode()
     return f"{REPLY_BEGINS}{json.dumps(shown, ensure_ascii=False)}" if text.strip() else ""
@@ -125,7 +125,7 @@ def digest(line: bytes) -> str:
 class Record:
     """How one question ended. A run stores it as a line of answers.jsonl and a line of traces.jsonl.zst.
 
-    `evidence` and `trace` are read at their first access, from the disk if needed.
+    `evidence` and `trace` are read from the disk when you first access them.
     """
 
     id: str
@@ -144,7 +144,8 @@ class Record:
 
     @property
     def uris(self) -> list[str]:
-        """The uris of the evidence, in its order. They are in the record's line of answers.jsonl."""
+        """The uris of the evidence, in the order of the evidence. They are read from answers.jsonl, without the
+        traces."""
         try:
             return [item["uri"] for item in orjson.loads(self.evidence_json)]
         except (ValueError, KeyError, TypeError):
@@ -152,7 +153,7 @@ class Record:
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
-        """The evidence of the answer. It is best first if the system ranks it."""
+        """The evidence of the answer. If the system ranks evidence, the best comes first."""
         try:
             here = self.beside is None
             items = orjson.loads(self.evidence_json) if here else self._details["evidence"]
@@ -188,7 +189,7 @@ class Record:
 
     def details(self) -> bytes:
         """Write the record's line of traces.jsonl.zst: all evidence, and the trace. Raises `InputError` if the
-        file is gone.
+        file no longer exists.
         """
         if self.beside is not None:
             return self.beside()
@@ -201,8 +202,8 @@ class Record:
 
     @classmethod
     def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
-        """Read a line that `line` wrote. `beside` reads the line that `details` wrote. Raises `InputError` for
-        other lines.
+        """Read a line that `line` wrote. `beside` is a function that reads the line that `details` wrote.
+        Raises `InputError` for any other line.
         """
         try:
             fields = orjson.loads(line)

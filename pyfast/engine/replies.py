@@ -1,4 +1,4 @@
-"""Find the JSON object in a reply that has other text around it, such as a code fence or a sentence."""
+"""Find the JSON object in a reply that also has other text, such as a code fence or a sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DECODER = json.JSONDecoder()
 
 
 def objects_in(text: str) -> Iterator[str]:
-    """Find the outermost JSON objects in a text, the last one first."""
+    """Find the outermost JSON objects in a text, the last object first."""
     text = text[-_LONGEST:]
     objects: list[str] = []
     at = text.find("{")

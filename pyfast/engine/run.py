@@ -1,4 +1,5 @@
-"""Answer the questions of a run: one coroutine for each question, with a limit for how many are in progress."""
+"""Answer the questions of a run. Each question is a coroutine. Only a limited number of questions are in
+progress at once."""
 
 from __future__ import annotations
 
@@ -97,10 +98,10 @@ async def answer_all(
 ) -> Summary:
     """Answer all questions. `write` is called with the records in the order of the questions.
 
-    The turns of a conversation are answered one after the other. Each turn sees the results of the earlier turns.
-    Every question ends as answered, abstained or failed. If too many finished questions wait for an earlier one,
-    no new question starts, so that memory stays bounded. If the run stops early, all finished records are written
-    first.
+    The turns of a conversation are answered one after the other. Each turn sees the results of the earlier
+    turns. Every question ends as answered, abstained or failed. Records are written in order. If too many
+    finished questions wait for an earlier question, no new question starts, so that memory stays bounded. If
+    the run stops early, all finished records are written first.
 
     Args:
         questions: The questions that have no answer yet.
@@ -112,14 +113,15 @@ async def answer_all(
         budget: Limits of questions and of the run.
         folder: The run's folder. Its journal stores each LLM completion before the question continues.
         first: The number of the first question in the run.
-        failures: How many questions may fail. None: all.
-        failed: How many failed in earlier sessions.
+        failures: How many questions may fail. None: all may fail.
+        failed: How many questions failed in earlier sessions.
         stop: After this event is set, no new question starts. Questions in progress finish. A conversation stops
             after the turn that is in progress.
         replaced: Prompts that replace the system's own.
         outage_seconds: How many seconds to wait for an LLM that answers no call.
         on_outage: A function that is called when an outage starts, and with None when it ends.
-        lost: How many questions had calls that failed in transit in earlier sessions, and may fail again.
+        lost: How many questions had calls that failed in transit in earlier sessions. They are tried again, and
+            may fail again.
         on_step: A function that is called with each step of each question, when the step starts and when it ends.
         sampling: The temperature and the seed, if the system does not set them.
         system: The name of the system, for spans.
@@ -234,9 +236,7 @@ def _checked(evidence: bytes) -> bytes:
 
 
 def usage_of(ledger: Ledger) -> Usage:
-    """The part of a ledger that goes into the question's record. It is the same however often the run was
-    interrupted.
-    """
+    """Return the part of a ledger that the question's record gets. Interruptions of the run do not change it."""
     return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
 
 

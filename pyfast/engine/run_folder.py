@@ -1,6 +1,6 @@
 """The folder of a run: run.toml, journal.sqlite, answers.jsonl, traces.jsonl.zst.
 
-Its files are enough to continue the run, even after a kill.
+These files are enough to continue the run, even after a kill.
 """
 
 from __future__ import annotations
@@ -65,12 +65,13 @@ _LOG = logging.getLogger("pyfast")
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
-    """Check that `path` can become this run or continue it. Nothing changes.
+    """Check that a run can start or resume in the folder `path`. Nothing changes.
 
     Args:
         path: The folder.
         described: The run's configuration.
-        unknown: Values that cannot be compared yet, such as "llm.context_window".
+        unknown: The names of values that are not known yet, such as "llm.context_window". They are not
+            compared.
 
     Raises:
         InputError: `path` has another run, or something that is not a run.
@@ -135,7 +136,7 @@ def set_aside(path: Path) -> Path | None:
 
 
 def is_running(path: Path) -> bool:
-    """Whether a process works on the run."""
+    """Return whether a process is working on the run."""
     with contextlib.suppress(OSError), (path / ANSWERS).open("rb") as answers:
         try:
             fcntl.flock(answers, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -161,9 +162,9 @@ class _Group:
 class RunFolder:
     """An open run folder. Only one process at a time can have it open.
 
-    All completions and finished questions of one turn of the event loop are committed in one transaction. Their
-    answers are written after it. A separate thread does this. If the event loop called SQLite, it would release
-    Python's lock (GIL) and have to wait for it.
+    All completions and finished questions of one turn of the event loop are committed in one transaction. After
+    that, their answers are written. A separate thread does this: a call of SQLite releases Python's lock (GIL),
+    for which the event loop would then have to wait.
     """
 
     def __init__(
@@ -226,7 +227,7 @@ class RunFolder:
                 write_atomically(path, orjson.dumps(waiting).decode())
 
     def forget_failures(self, only_of_transport: bool = False) -> int:
-        """Make the failed questions run again, and return how many there are."""
+        """Let the run try its failed questions again, and return their number."""
         failed = self.journal.failed(only_of_transport)
         if self._done is not None:
             if not failed:
@@ -242,11 +243,11 @@ class RunFolder:
         return len(failed)
 
     def answered(self, questions: Iterable[Question]) -> int:
-        """Return the number of questions, from the first on, whose answers are written.
+        """Return how many answers are already written, counted from the first question without a gap.
 
-        The rest of the file is removed. It can have an incomplete line, a changed line, a line without its trace,
-        or answers of later questions. pyfast writes these answers again from the journal, in order. It also writes
-        the answers of an unfinished conversation again, because the next turn needs them.
+        The rest of the file is removed: an incomplete line, a changed line, a line without its trace, or
+        answers of later questions. pyfast writes these answers again from the journal, in order. Answers of an
+        unfinished conversation are written again too, because its next turn needs them.
         """
         if self._done is not None:
             self._traces.go_on(self._done)
@@ -301,7 +302,7 @@ class RunFolder:
     ) -> int:
         """Store a completion, with the messages of its request for the prompt `name`.
 
-        Returns only when it is committed. The result is how many completions were committed together. Raises
+        Waits until the completion is committed. Returns how many completions were committed together. Raises
         `CallError` if the completion cannot be stored, and `RunError` if the disk fails.
         """
         row = completion_row(number, key, outcome)
@@ -330,19 +331,20 @@ class RunFolder:
         self._group.traces.append(trace)
 
     def take_in(self, block: Path, first: int, count: int, done: int) -> None:
-        """Append the questions of a block: a finished run of some of this run's questions, in its own folder.
+        """Append the answers of a block. A block is a finished run of some of this run's questions, in its own
+        folder.
 
-        When the method returns, a power cut cannot lose the answers any more, and you can delete the block. If the
+        When the method returns, the answers are safe from a power cut, and you can delete the block. If the
         process is killed, call the method again.
 
         Args:
             block: The folder of the block.
             first: The number of its first question in this run.
             count: How many questions it has.
-            done: How many answers this run has. After a kill, these can include the first answers of the block.
+            done: How many answers this run has. After a kill, the first answers of the block can be among them.
 
         Raises:
-            RunError: The block does not have all its answers, or the disk is full.
+            RunError: Answers are missing in the block, or the disk is full.
         """
         self.journal.take_in(block / JOURNAL, 0, count - 1, first)
         written = done
@@ -448,7 +450,8 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 
     The operating system releases the lock when the process ends, even if it is killed.
 
-    Raises `InputError` if another process works on the run, or if a name in the folder leads to a file outside it.
+    Raises `InputError` if another process is working on the run, or if a link in the folder leads to a file
+    outside of the folder.
     """
     refuse_links(path)
     file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

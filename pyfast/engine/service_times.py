@@ -1,4 +1,5 @@
-"""Measure how fast a run was, and how its questions spent their time, from the ledgers in its journal."""
+"""Compute how fast a run was, and how its questions spent their time, from the usage (ledgers) in its
+journal."""
 
 from __future__ import annotations
 
@@ -37,14 +38,14 @@ class ServiceTimes:
 
     @property
     def in_progress(self) -> float:
-        """How many questions were in progress at once on average, by Little's law."""
+        """The average number of questions in progress, by Little's law."""
         return self.rate * float(np.mean(self.seconds))
 
 
 def service_times(run: Path) -> ServiceTimes:
-    """Measure a run. Pauses between its sessions do not count.
+    """Compute the times of a run. Pauses between its sessions do not count.
 
-    Raises `InputError` if its journal cannot be read, or has fewer than two questions with times.
+    Raises `InputError` if the run's journal cannot be read, or has fewer than two questions with times.
     """
     ends, seconds = list[float](), list[float]()
     parts = dict.fromkeys(("llm", "waiting for the llm", "search"), 0.0)

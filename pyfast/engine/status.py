@@ -35,7 +35,7 @@ _LOG = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, slots=True)
 class StageStatus:
-    """One kind of work, over all questions that have ended."""
+    """The calls, tokens and times of one kind of work, over all questions that have ended."""
 
     name: str
     calls: int
@@ -88,7 +88,7 @@ class Status:
 
     @property
     def tokens_by_role(self) -> dict[str, tuple[int, int]]:
-        """Tokens of prompts and of completions, by the role of the LLM that answered. Empty for runs of earlier
+        """The tokens of prompts and of completions, by role (purpose of the prompt). Empty for runs of earlier
         releases.
         """
         tokens: dict[str, tuple[int, int]] = {}
@@ -105,7 +105,7 @@ class Status:
 
 
 def status_of(summary: Summary, questions: int) -> Status:
-    """Make the status of a run in memory, from its only session."""
+    """Make the status of a run in memory from the result of its only session."""
     return Status(
         questions=questions,
         states=dict(summary.states),
@@ -211,8 +211,8 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
 
 
 def totals_of(folder: Path) -> Summary:
-    """Add up what all ended questions of a run used, from its journal. Raises `InputError` if it cannot be
-    read.
+    """Add up what all ended questions of a run used, from the run's journal. Raises `InputError` if the journal
+    cannot be read.
     """
     total = Summary()
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
@@ -227,7 +227,8 @@ def totals_of(folder: Path) -> Summary:
 
 
 def write_progress(folder: Path, status: Status) -> None:
-    """Write the progress of the workers of a cluster, for readers of a run's folder. Raises `OSError`."""
+    """Write the progress of a cluster's workers into the run's folder, for `pyfast status`. Raises
+    `OSError`."""
     fields = {"written": time.time(), "status": status}
     write_atomically(folder / PROGRESS, orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS))
 

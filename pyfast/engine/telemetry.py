@@ -1,8 +1,8 @@
 """Make OpenTelemetry spans: one for each question, and one for each of its LLM calls and retrievals.
 
-The attributes follow two conventions: OpenTelemetry's for generative AI (`gen_ai.*`), and OpenInference. So tools
-such as Phoenix and Langfuse can show the prompts and passages of a question. Without a tracer provider, a process
-makes no spans.
+The attributes follow two conventions: OpenTelemetry's for generative AI (`gen_ai.*`), and OpenInference. So
+tools such as Phoenix and Langfuse can show the prompts and passages of a question. Spans are made only if the
+process has a tracer provider.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ Attributes = dict[str, Any]
 
 
 def tracing() -> Tracing | None:
-    """Return the `Tracing` object that makes spans. None if this process has no OpenTelemetry tracer provider."""
+    """Return the `Tracing` object that makes spans, or None if this process has no OpenTelemetry tracer
+    provider."""
     api = sys.modules.get("opentelemetry.trace")  # A process that has not imported it has set no provider.
     if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
         return None
@@ -62,9 +63,9 @@ class Tracing:
 
     @contextmanager
     def question(self, question: Question, system: str) -> Iterator[Callable[[Record], None]]:
-        """Make the span of a question, for the time of a `with` block.
+        """Make the span of a question. It lasts as long as the `with` block.
 
-        The block gets a function, which it calls with the question's record.
+        The `with` block gets a function, and must call it with the question's record.
         """
         attributes: Attributes = {
             "openinference.span.kind": "CHAIN",
@@ -91,9 +92,9 @@ class Tracing:
     def llm_call(
         self, spec: str, request: Request, prompt: str
     ) -> Iterator[Callable[[Completion | CallError], None]]:
-        """Make the span of an LLM call, for the time of a `with` block.
+        """Make the span of an LLM call. It lasts as long as the `with` block.
 
-        The block gets a function, which it calls with the completion, or with the error of the call.
+        The `with` block gets a function, and must call it with the completion or the error of the call.
 
         Args:
             spec: The LLM, such as `openai:MODEL@URL`.
@@ -132,7 +133,7 @@ class Tracing:
             yield ended
 
     def retrieval(self, name: str, query: str, index: Index | None, result: asyncio.Future[Any]) -> None:
-        """Make the span of a retrieval. It ends with the retrieval's result."""
+        """Make the span of a retrieval. It lasts until the result of the retrieval is known."""
         source = "" if index is None else index.folder.name
         attributes: Attributes = {
             "openinference.span.kind": "RETRIEVER",

@@ -1,8 +1,9 @@
-"""The traces of a run, in `traces.jsonl.zst`. This file has everything that is too large for answers.jsonl.
+"""The traces of a run (how each answer came about), in `traces.jsonl.zst`. This file has everything that is too
+large for answers.jsonl.
 
-The file has one line for each line of answers.jsonl. Many lines together are compressed as one zstd frame. To read
-a line, pyfast reads only its frame. The writer flushes after each group of lines, so that all written lines can be
-read even if the process is killed. A resumed run writes an unfinished frame again.
+The file has one line for each line of answers.jsonl. Many lines are compressed together as one zstd frame, so
+that reading a line needs only its frame. The writer flushes after each group of lines, so that all written
+lines can be read even if the process is killed. A resumed run writes an unfinished frame again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _REPEATED = 1  # the kind of block that repeats one byte
 
 
 class TraceWriter:
-    """Appends to the traces file."""
+    """Appends lines to the file of traces."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +45,7 @@ class TraceWriter:
         self._done: int | None = 0
 
     def go_on(self, done: int) -> None:
-        """Continue after the first `done` lines. The first write removes all later lines."""
+        """Continue after the first `done` lines. The next write removes all later lines."""
         self._done = done
 
     def write(self, lines: Sequence[bytes]) -> None:
@@ -66,7 +67,7 @@ class TraceWriter:
         self._file.flush()
 
     def sync(self) -> None:
-        """Wait until a power cut cannot lose the written lines any more. Raises `OSError`."""
+        """Wait until the written lines are safe from a power cut. Raises `OSError`."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -102,7 +103,7 @@ class TraceWriter:
 
 
 def count_traces(path: Path) -> int:
-    """Count the lines of the file that can be read. 0 if there is no file."""
+    """Count the readable lines of the file. Returns 0 if there is no file."""
     if not path.exists():
         return 0
     frames = _frames(path)
@@ -112,14 +113,14 @@ def count_traces(path: Path) -> int:
 
 
 def read_traces(path: Path) -> Iterator[bytes]:
-    """Yield the lines in order. If a frame is unfinished, this includes the lines that it has."""
+    """Yield the lines in order, including the lines of an unfinished frame."""
     frames = _frames(path)
     for first, end in pairwise(frames):
         yield from _decoded(path, first, end)
 
 
 class Traces:
-    """Reads lines by their number. One frame is in memory, and the positions of all frames."""
+    """Reads lines by their number. Only one frame, and the positions of all frames, are in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -144,7 +145,8 @@ class Traces:
 
 
 def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place for messages, whole record) for each line of answers.jsonl, with evidence and trace.
+    """Yield (place, record) for each line of answers.jsonl. The place is for error messages. The record has its
+    evidence and trace.
 
     Raises `InputError` as `read_lines` does, and if the traces do not belong to the answers.
     """
@@ -163,7 +165,8 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
-    """Return `evidence` and `trace` of a line. Raises `InputError` if the line belongs to another question."""
+    """Return `evidence` and `trace` of a line in the traces. Raises `InputError` if the line belongs to another
+    question."""
     with suppress(orjson.JSONDecodeError):
         details = orjson.loads(line)
         if (

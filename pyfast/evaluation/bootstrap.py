@@ -1,4 +1,4 @@
-"""Bootstrap intervals: how much a figure varies with the choice of questions."""
+"""Bootstrap intervals. They show how much a figure depends on the random choice of questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRAWS = 2_000
 def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: float = 0.95) -> tuple[float, float]:
     """Compute a percentile bootstrap interval of the mean of `values`, by 2,000 draws.
 
-    Values that depend on each other form a group, such as the turns of a conversation. Each draw takes whole
+    Values that depend on each other are a group, such as the turns of a conversation. Each draw takes whole
     groups. The same input always gives the same draws.
 
     Args:
@@ -51,7 +51,7 @@ def ratio_intervals(
 
 
 def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str]) -> Float64:
-    """Draw whole groups, and compute the ratio of each draw: float64 [draws, columns]. A draw that divides by 0 is
+    """Draw whole groups, and compute the ratio for each draw: float64 [draws, columns]. A division by 0 gives
     NaN.
     """
     if not len(numerators):

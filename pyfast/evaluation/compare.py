@@ -21,7 +21,7 @@ Test = Literal["mcnemar", "bootstrap"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference between two runs in one figure, over the questions that both have."""
+    """The difference between two runs in one figure (such as F1), over the questions that both runs have."""
 
     a: str
     b: str
@@ -47,7 +47,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Questions that only one of two runs gets right. The figure must be 0 or 1 for each question."""
+    """Flips: questions that only one of two runs answers correctly. The figure must be 0 or 1 for each
+    question."""
 
     a: str
     b: str
@@ -80,7 +81,7 @@ class Comparison:
 
 
 def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:
-    """Compute the differences and flips of each pair of runs, in order. All runs must have the same questions."""
+    """Compute the differences and flips of each pair of runs. All runs must have the same questions."""
     differences, flips = list[Difference](), list[Flips]()
     for a, b in combinations(scored, 2):
         both = [name for name in names_of(scored[a]) if name in names_of(scored[b])]
@@ -123,18 +124,19 @@ def _differences(
 
 
 def mcnemar(a: Float64, b: Float64) -> float:
-    """Compute the p-value of McNemar's exact test of two columns of 0 and 1.
+    """Compute the p-value of McNemar's exact test for two columns of 0 and 1.
 
-    It is a binomial test over the rows in which the two columns differ.
+    The test is a binomial test over the rows in which the two columns differ.
     """
     gained, lost = int((b > a).sum()), int((a > b).sum())
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def bootstrap_p(apart: Float64) -> float:
-    """Compute the two-sided bootstrap p-value: twice the share of draws above 0, or below 0 if that is smaller.
+    """Compute the two-sided bootstrap p-value: twice the smaller of two shares, the draws above 0 and the draws
+    below 0.
 
-    The share is at least that of one draw.
+    A share counts as at least one draw.
     """
     apart = apart[~np.isnan(apart)]
     rarer = min((apart <= 0).sum(), (apart >= 0).sum())
@@ -142,7 +144,7 @@ def bootstrap_p(apart: Float64) -> float:
 
 
 def least_to_differ(differences: int) -> int:
-    """The smallest number of independent questions that can show one of so many differences at 0.05.
+    """Return how many independent questions are needed to find a significant difference (0.05) among so many.
 
     If n questions all change in the same direction, McNemar's exact test and the sign test give p = 2 / 2^n.
     Holm's correction multiplies the smallest p by the number of differences.

@@ -1,4 +1,4 @@
-"""The cost of a run: calls, tokens, seconds and money, per question and per right answer."""
+"""The cost of a run: calls, tokens, seconds and money, per question and per correct answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RIGHT = ("em", "h@1")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run costs for one question, as means over some of its questions."""
+    """What a run costs per question: means over some of its questions."""
 
     run: str
     llm_calls: float
@@ -47,10 +47,10 @@ def cost_of(
         folder: The run's folder. None for a run in memory, which has no times and no cached tokens.
         records: The run's records by id.
         scored: The questions that count.
-        prices: A price list. None: the cost has no money.
+        prices: A price list. None: no costs in money.
 
     Raises:
-        InputError: The price list does not have one of the run's models.
+        InputError: A model of the run is missing in the price list.
     """
     journal = {} if folder is None else used_by(folder)
     used = [journal.get(one.id) or _of(records[one.id]) for one in scored]
@@ -82,7 +82,7 @@ def _of(record: Record) -> Used:
 def prices_of(folder: Path, roles: Iterable[str], prices: Prices) -> tuple[Price, dict[str, Price]]:
     """Find the prices of a run's default model and of the model of each role.
 
-    Raises `InputError` if the price list does not have one of them.
+    Raises `InputError` if a model is missing in the price list.
     """
     default = recorded_value(folder, "places", "llm")
     specs = {role: recorded_value(folder, "places", f"{role}_llm") or default for role in roles}
@@ -96,8 +96,8 @@ def _money(folder: Path, used: Sequence[Used], prices: Prices) -> float:
 
 
 def money_of(used: Used, default: Price, of_role: Mapping[str, Price]) -> float:
-    """Compute the money for a question. If the roles have several models, the same share of cached tokens is
-    assumed for each.
+    """Compute the cost of a question in money. If the run has several models, the function assumes the same
+    share of cached tokens for each.
     """
     if len({*of_role.values(), default}) == 1:
         return default.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)

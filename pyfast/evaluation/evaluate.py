@@ -1,5 +1,5 @@
-"""Score answers against gold answers. The result has figures with intervals, for all questions and for groups of
-them.
+"""Score answers against gold answers. The result has figures with intervals, for all questions and for groups
+of questions.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ CONVERSATIONS, QUESTIONS = ("hits",), ("em_f1", "evidence")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value over some questions, with its 95 % interval. The interval comes from a bootstrap over questions or
-    conversations.
-    """
+    """A value for some questions, with its 95 % interval from a bootstrap over questions or conversations."""
 
     value: float
     low: float
@@ -71,13 +69,13 @@ class Scored:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """The value of each figure for this question alone. None if the denominator is 0."""
+        """The value of each figure for this question alone. It is None if the denominator is 0."""
         return {name: above / below if below else None for name, (above, below) in self.shares.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The scores of a run. The first row is for all questions, and each further row for a group of questions."""
+    """The scores of a run. The first row has all questions, and each further row a group of questions."""
 
     rows: list[Row]
     questions: Sequence[Scored] = field(repr=False)
@@ -97,11 +95,11 @@ def evaluate(
     """Score answers. A failed question counts as wrong. Questions that the run has not finished are only listed.
 
     Args:
-        answers: The file answers.jsonl of a run, with the file of traces in the same folder. Or records.
-        gold: Lines with `id` and `answers`. A conversation has `id` and `turns`, each with `answers`. `Gold` lists
-            the other keys.
-        metrics: Metrics by name or as functions. None: the metrics that the gold names. If it names none, `em_f1`
-            and `evidence`, or `hits` for conversations.
+        answers: The file answers.jsonl of a run (the file of traces must be in the same folder), or records.
+        gold: Lines with `id` and `answers`. A conversation has `id` and `turns`, and each turn has `answers`.
+            `Gold` lists all other keys.
+        metrics: Metrics by name or as functions. None: the metrics that the gold file names. If it names no
+            metric: `em_f1` and `evidence`, or `hits` for conversations.
         where: The name of the run, for messages.
 
     Returns:
@@ -127,8 +125,8 @@ def evaluate(
 
 
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
-    """Make the row for all questions, then a row for each value of each key. Keys with only one value are left
-    out.
+    """Make a row for all questions, and then a row for each group. A key (such as the type of a question) makes
+    a group for each of its values, if it has several.
     """
     rows = [_row("all", "", scored)]
     for key in dict.fromkeys(chain.from_iterable(one.groups for one in scored)):
@@ -141,8 +139,8 @@ def rows_of(scored: Sequence[Scored]) -> list[Row]:
 
 
 def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, Float64]:
-    """Make two arrays, numerators and denominators: float64 [questions, names]. If a question does not have a
-    figure, both are 0.
+    """Make two arrays, numerators and denominators: float64 [questions, names]. A figure that a question does
+    not have is 0 in both.
     """
     nothing = (0.0, 0.0)
     shares = [[one.shares.get(name, nothing) for name in names] for one in scored]
@@ -151,7 +149,7 @@ def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, F
 
 
 def groups_of(scored: Sequence[Scored]) -> list[str]:
-    """The group of each question for the bootstrap. The turns of a conversation share one group."""
+    """Return the group of each question for the bootstrap. The turns of a conversation are one group."""
     return [f"c{one.conversation}" if one.conversation is not None else f"q{one.id}" for one in scored]
 
 
@@ -221,14 +219,14 @@ def _by_id(answers: Answers) -> dict[str, Record]:
 
 
 def name_of_answers(answers: Answers) -> str:
-    """A name for the answers, for messages."""
+    """Return a name of the answers for error messages."""
     return str(answers) if isinstance(answers, Path) else "the run"
 
 
 def read_answers(path: Path) -> Iterator[Record]:
     """Read the records of answers.jsonl. Evidence and traces are read only if a metric uses them.
 
-    Raises `InputError` with the line that cannot be read.
+    Raises `InputError`, which names the line that cannot be read.
     """
     beside = path.with_name(TRACES)
     traces = Traces(beside) if beside.exists() else None

@@ -11,7 +11,8 @@ from pyfast.evaluation.selection_metrics import counts
 
 @of_each
 def evidence(record: Record, gold: Gold) -> Values | None:
-    """Compute precision and recall of the gold documents, as means over the questions that have gold documents."""
+    """Compute precision and recall of the gold documents. The figures are means over the questions that have
+    gold documents."""
     if not gold.supporting:
         return None
     both, picked, wanted = counts(record.uris, gold.supporting)
@@ -20,7 +21,8 @@ def evidence(record: Record, gold: Gold) -> Values | None:
 
 @of_each
 def selection(record: Record, gold: Gold) -> Values | None:
-    """Compute micro precision, recall and F1 of the selected documents, by sums over all questions (HSEQ, A.2)."""
+    """Compute micro precision, recall and F1 of the selected documents: ratios of sums over all questions
+    (HSEQ, A.2)."""
     if not gold.supporting:
         return None
     both, picked, wanted = counts(record.uris, gold.supporting)
@@ -33,10 +35,10 @@ def selection(record: Record, gold: Gold) -> Values | None:
 
 @of_each
 def abstention(record: Record, gold: Gold) -> Values:
-    """Compute coverage (the share of questions that were answered) and risk (the share of wrong answers among
-    them).
+    """Compute coverage (the share of questions with an answer) and risk (the share of these answers that are
+    wrong).
 
-    An answer is right if it is an exact match.
+    An answer counts as correct if it is an exact match.
     """
     answered = record.answer is not None
     wrong = answered and not any(exact_match(record.answer or "", answer) for answer in gold.answers)

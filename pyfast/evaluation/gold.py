@@ -14,7 +14,8 @@ from pyfast.evaluation.jsonl_records import Lines, Named, read_records
 
 
 class Gold(Named):
-    """The gold answers and gold evidence of one question. Other keys of its line are in `model_extra`."""
+    """The gold answers and gold evidence of one question. `model_extra` has all other keys of the question's
+    line."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -41,11 +42,12 @@ class Gold(Named):
 
     @property
     def answer_type(self) -> str:
-        """`date`, `number` or `string`, by the form of the first answer."""
+        """The type of the first answer, by its form: `date`, `number` or `string`."""
         return answer_type(self.answers[0]) if self.answers else "string"
 
     def sentences(self, uri: str, first: int, end: int) -> list[int] | None:
-        """The sentences of a document that overlap a range of its characters. None if the gold does not say."""
+        """Find the sentences of a document that overlap a range of its characters. None if the gold line has no
+        sentences."""
         starts = (self.sentence_starts or {}).get(uri)
         if not starts or first < 0:
             return None
@@ -53,7 +55,7 @@ class Gold(Named):
         return [n for n, (a, b) in enumerate(zip(starts, ends, strict=True)) if a < end and first < b]
 
     def groups(self) -> dict[str, str]:
-        """The groups to which this question belongs, as a value for each key."""
+        """The groups to which this question belongs: a value for each key, such as the type of the question."""
         groups = {"type": self.type}
         if self.conversation is not None or self.domain is not None:
             groups |= {
@@ -76,8 +78,8 @@ _NUMBER = re.compile(r"[-+$€£]?\s*[\d.,]*\d\s*%?")
 
 
 def answer_type(answer: str) -> str:
-    """Return `date`, `number` or `string`. A date is a month with a day or year, an ISO date, or a year from 1000
-    to 2099.
+    """Return the type of an answer: `date`, `number` or `string`. A date is a month with a day or year, an ISO
+    date, or a year from 1000 to 2099.
     """
     text = answer.strip()
     if _DATE.fullmatch(text):
@@ -88,7 +90,7 @@ def answer_type(answer: str) -> str:
 def read_gold(source: Lines) -> Iterator[Gold]:
     """Read the gold of each question. For a conversation, each turn is one question.
 
-    Raises `InputError` with the line if a line is not valid or repeats an id.
+    If a line is not valid or repeats an id, an `InputError` names the line.
     """
     if isinstance(source, Path):
         refuse_published(source)

@@ -28,9 +28,9 @@ class Hits:
 def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
     """Compute H@1, H@5 and the reciprocal rank (graph_convqa's paper, section 5.2).
 
-    If the answer is correct, the rank is 1. Otherwise the entities are sorted by the Levenshtein distance between
-    their names and the answer. The rank is then that of the first correct entity. Entities with equal distances
-    keep their order.
+    If the answer is correct, the rank is 1. Otherwise the entities are sorted by the Levenshtein distance
+    between their names and the answer. The rank is then the position of the first correct entity. Entities with
+    equal distances keep their order.
 
     Args:
         prediction: The answer. None: there is no answer.
@@ -58,7 +58,7 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
 
 
 def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
-    """Sort the entities by their distance to the answer, ignoring case."""
+    """Sort the entities by the distance of their names to the answer, ignoring case."""
     from rapidfuzz import process
     from rapidfuzz.distance import Levenshtein
 

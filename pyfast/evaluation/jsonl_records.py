@@ -19,14 +19,14 @@ Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
 
 
 def placed(source: Lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (the place of the line for messages, its object) for each line."""
+    """Yield (place, object) for each line. The place is the name of the line in error messages."""
     if isinstance(source, Path):
         return ((place, tidy(line)) for place, line in read_question_records(source))
     return ((f"record {number}", tidy(line)) for number, line in enumerate(source, start=1))
 
 
 class Named(BaseModel):
-    """The fields that every kind of record has."""
+    """Base class of records. Every record has these fields."""
 
     id: str
 
@@ -37,7 +37,7 @@ L = TypeVar("L", bound=Named)
 def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (line,)) -> Iterator[L]:
     """Read the records of a file. `unfold` turns one line into several records.
 
-    Raises `InputError` with the line if a record is not valid or repeats an id.
+    If a record is not valid or repeats an id, an `InputError` names the line.
     """
     seen: set[str] = set()
     for place, line in placed(source):

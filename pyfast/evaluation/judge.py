@@ -1,4 +1,5 @@
-"""Let an LLM compare the answers of two runs in four dimensions. It sees each pair of answers in both orders."""
+"""Let an LLM compare the answers of two runs in four dimensions. The LLM sees each pair of answers in both
+orders."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ JUDGE_WITHOUT_TIES = Prompt(
 class Turn:
     """An earlier turn of a conversation.
 
-    If its gold answer is known, the LLM sees the gold answer and not the answers of the runs.
+    If its gold answer is known, the LLM sees the gold answer in place of the runs' answers.
     """
 
     question: str
@@ -136,7 +137,7 @@ class Pairs:
             earlier.append(Turn(question.text, *known))
 
     def digest(self) -> str:
-        """A digest of everything that is compared. Reads it once."""
+        """A checksum of everything that is compared. It reads all answers once."""
         digest = blake2b(digest_size=16)
         for pair in self:
             digest.update(orjson.dumps((pair.id, pair.text, pair.a, pair.b, pair.earlier)))
@@ -144,8 +145,8 @@ class Pairs:
 
 
 def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs:
-    """Open two finished runs over the same questions. If `questions` is None, they are read from the file of the
-    first run.
+    """Open two finished runs over the same questions. If `questions` is None, the questions come from the file
+    of the first run.
 
     Raises `InputError` if a folder is not a run, or the questions differ.
     """
@@ -180,8 +181,8 @@ def _answers(run: Path) -> Iterator[tuple[str, str | None]]:
 async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
     """Compare a pair in both orders.
 
-    If the answers are equal, the result is a tie and the LLM is not called. Without `ties`, the LLM must choose
-    one.
+    Equal answers are a tie, without a call of the LLM. Without `ties`, the LLM must choose one of two different
+    answers.
     """
     assert isinstance(question, Pair)
     if question.a == question.b:
@@ -220,13 +221,13 @@ def transcript(turns: Sequence[Turn]) -> str:
 def quoted(answer: str | None) -> str:
     """Write an answer as a JSON string on one line.
 
-    So a model cannot confuse it with another answer or with instructions.
+    In this form, a model cannot confuse the answer with another answer or with instructions.
     """
     return orjson.dumps(answer).decode()
 
 
 def agreed(forward: Winner, backward: Winner) -> Winner:
-    """Return the winner if it is the same in both orders. Otherwise return a tie."""
+    """Return the winner if both orders have the same winner. Otherwise return a tie."""
     return forward if forward == backward else "tie"
 
 
@@ -275,9 +276,10 @@ def _row(dimension: str, verdicts: Iterable[tuple[Winner, Winner]]) -> Row:
 
 
 def win_rate(wins: int, ties: int, losses: int, resamples: int = 10_000) -> tuple[float, float, float]:
-    """Return the rate and its 95 % interval, by a percentile bootstrap over questions with a fixed seed.
+    """Return the win rate and its 95 % interval, from a percentile bootstrap over questions with a fixed seed.
 
-    Each question is won, lost or tied. So the counts of a resample are one draw from a multinomial distribution.
+    Each question is won, lost or tied, so the counts of a resample are one draw from a multinomial
+    distribution.
     """
     counts, worth = np.array([wins, ties, losses]), np.array([1.0, 0.5, 0.0])
     total = counts.sum()

@@ -121,24 +121,25 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def score(prediction: str | None, answers: Sequence[str]) -> Score:
-    """Compute the best score over the accepted forms of one answer. It is 0 if there is no prediction."""
+    """Return the best score of a prediction over the accepted forms of one answer. The score is 0 if there is
+    no prediction."""
     if prediction is None or not answers:
         return Score(0.0, 0.0)
     return Score(max(exact_match(prediction, a) for a in answers), max(f1(prediction, a) for a in answers))
 
 
 def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
-    """Compute EM and F1 for a set of answers, by its items.
+    """Compute EM and F1 for a question with a set of answers.
 
-    A correct answer names all of them, separated by commas or semicolons.
+    A correct answer names the whole set, separated by commas or semicolons.
     """
     em, overlap = set_overlap(prediction, answers)
     return Score(em, overlap.f1)
 
 
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
-    """Return the exact match and the overlap of items, for a set of answers of which a correct answer names
-    all.
+    """Compare a set of answers, by its items. Returns the exact match (whether all items are named), and the
+    overlap of items.
     """
     if prediction is None or not answers:
         return 0.0, NOTHING
@@ -161,7 +162,7 @@ def items(answer: str) -> list[str]:
 
 
 def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str, str], Overlap]) -> Overlap:
-    """Return the overlap with the accepted form that gives the best F1."""
+    """Compute the overlap with each accepted form, and return the overlap with the best F1."""
     if prediction is None:
         return NOTHING
     return max(
@@ -177,7 +178,8 @@ def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) 
 
 @of_each
 def em_f1(record: Record, gold: Gold) -> Values:
-    """Compute exact match and token F1 by one rule for all data sets. A set of answers is scored by its items."""
+    """Compute exact match and token F1 by one rule for all data sets. For a set of answers, items are compared
+    in place of tokens."""
     if gold.answer_mode == "all":
         em, of_set = set_overlap(record.answer, gold.answers)
         return {"em": em, "f1": of_set.f1, "precision": of_set.precision, "recall": of_set.recall}
@@ -196,13 +198,15 @@ def _squad_2(prediction: str, gold: str) -> Overlap:
 
 @of_each
 def hybridqa(record: Record, gold: Gold) -> Values:
-    """Compute EM and F1 as HybridQA's script does, which is that of SQuAD 2. `yes` and `no` are ordinary words."""
+    """Compute EM and F1 as HybridQA's script does (the script of SQuAD 2). `yes` and `no` are ordinary
+    words."""
     return _values(record, gold, _squad_2)
 
 
 @of_each
 def musique(record: Record, gold: Gold) -> Values:
-    """Compute EM and F1 of the answer, the best over its accepted forms, and F1 of the supporting paragraphs."""
+    """Compute EM and F1 of the answer (the best over its accepted forms), and F1 of the supporting
+    paragraphs."""
     values = _values(record, gold, _squad_2)
     if gold.supporting is None:
         return values
@@ -216,9 +220,9 @@ def hotpotqa(record: Record, gold: Gold) -> Values:
     """Compute EM, F1, precision and recall of the answer, of the supporting facts (sentences), and of both
     together.
 
-    A piece of evidence counts for each sentence that it overlaps. A piece that is not from the question's own
-    documents counts as one wrong sentence. The figures of supporting facts need `supporting_facts` and
-    `sentence_starts` in the gold, which `pyfast data convert` writes.
+    A piece of evidence counts as all sentences that it overlaps. A piece from another document than the
+    question's own counts as one wrong sentence. The figures of supporting facts need `supporting_facts` and
+    `sentence_starts` in the gold file, which `pyfast data convert` writes.
     """
     values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False))
     if gold.supporting_facts is None or gold.sentence_starts is None:
@@ -250,7 +254,7 @@ def _harmonic(a: float, b: float) -> float:
 def metaqa(record: Record, gold: Gold) -> Values:
     """Compute Hits@1, and EM, F1, precision and recall of the set of answers.
 
-    Hits@1 is 1 if the first item of the answer is right.
+    Hits@1 is 1 if the first item of the answer is correct.
     """
     em, overlap = set_overlap(record.answer, gold.answers)
     first = next(iter(items(record.answer or "")), None)

@@ -1,4 +1,4 @@
-"""Questions about a corpus as a whole, written by an LLM: it invents users, their tasks and their questions.
+"""Questions about a corpus as a whole. An LLM invents users, their tasks and their questions.
 
 MTQA's paper compares long answers to such questions, which have no gold answers.
 """
@@ -75,9 +75,9 @@ OPEN_QUESTIONS = Prompt(
 
 
 async def open_questions(question: Question, ctx: Context, *, users: int, tasks: int, questions: int) -> Answer:
-    """Let an LLM write questions, and return them as a JSON array. Each has its user and task.
+    """Let an LLM write questions, and return them as a JSON array, each with its user and task.
 
-    If the questions of a task cannot be read, they are left out.
+    If the LLM's questions for a task cannot be read, the task is left out.
     """
     sample = "\n".join(fit(_sample(ctx.index), ctx.text_budget(OPEN_QUESTIONS) // 2, first="cut"))
     fields = await ctx.generate(OPEN_USERS, sample=sample, users=str(users), tasks=str(tasks))

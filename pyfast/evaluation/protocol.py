@@ -1,10 +1,10 @@
-"""The protocol of metrics, and the metrics by name.
+"""The interface of metrics, and how to find a metric by name.
 
-A metric is a function of questions. Each question comes as a record with its gold. The metric returns values by
-name for each question. A value is a number in [0, 1], or a pair (numerator, denominator) for micro averages: the
-sum of all numerators is divided by the sum of all denominators. None in place of the values leaves the question
-out. Packages register metrics as entry points of the group `pyfast.metrics`. Use `MODULE:NAME` to name any other
-metric.
+A metric is a function. It gets a list of questions, each as a record with its gold answers, and returns values
+by name for each question. A value is a number in [0, 1], or a pair (numerator, denominator) for micro averages:
+the sum of all numerators is divided by the sum of all denominators. To leave a question out, the metric returns
+None for it. Packages register metrics as entry points of the group `pyfast.metrics`. Any other metric is named
+by `MODULE:NAME`.
 
     >>> from pyfast.evaluation import of_each
     >>> @of_each
@@ -41,7 +41,8 @@ def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
     """Make a metric from a function that scores one question.
 
     Args:
-        score: A function of a record and its gold. It returns values by name, or None to leave the question out.
+        score: A function of a record and its gold answers. It returns values by name, or None to leave the
+            question out.
 
     Returns:
         The metric.
@@ -55,7 +56,7 @@ def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
 
 
 def open_metric(name: str) -> Metric:
-    """Find the metric with this name, or `MODULE:NAME`. Raises `InputError` if there is none."""
+    """Find a metric by its name or `MODULE:NAME`. Raises `InputError` if there is no such metric."""
     metric: object = plugins.load("metrics", name)
     if not callable(metric):
         raise InputError(f"the metric {name!r} is not a function")
@@ -63,9 +64,9 @@ def open_metric(name: str) -> Metric:
 
 
 def measured(name: str, metric: Metric, questions: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
-    """Apply metrics, and return the shares of each question by name.
+    """Apply metrics, and return for each question its values by name.
 
-    If a metric returns anything else, an `InputError` names the metric.
+    If a metric returns something that is not a value, an `InputError` names the metric.
     """
     results = metric(questions)
     if len(results) != len(questions):

@@ -10,7 +10,8 @@ def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[i
     """Compute `recall@k` and `ndcg@k` for each k, and `mrr`, for one question.
 
     All gold documents are equally relevant. DCG is the sum of 1 / log2(1 + rank) over the gold documents. nDCG
-    divides it by the DCG of the best order. `mrr` is 1 over the rank of the first gold document, or 0.
+    is DCG divided by the DCG of the best order. `mrr` is 1 / (the rank of the first gold document), or 0 if no
+    gold document was found.
 
     Args:
         ranked: The documents, best first, without duplicates.

@@ -1,4 +1,4 @@
-"""Questions with the documents that answer them, from JSON lines."""
+"""Questions with the documents that contain their answers, from JSON lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyfast.evaluation.jsonl_records import Named
 
 
 class RetrievalQuestion(Named):
-    """One question. Other keys of its line are ignored."""
+    """A question with its gold documents. Other keys of the line are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

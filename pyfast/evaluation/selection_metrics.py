@@ -1,4 +1,4 @@
-"""HSEQ's metric of the selection of evidence (A.2). It compares the ids of selected segments with those of gold
+"""HSEQ's metric for selected evidence (A.2). It compares the ids of selected segments with the ids of gold
 segments.
 """
 
@@ -25,7 +25,7 @@ class Selection:
 
 
 def counts(picked: Collection[Hashable], wanted: Collection[Hashable]) -> Counts:
-    """Count picked and gold segments of one question. A repeated id counts once."""
+    """Count the picked and the gold segments of one question. A repeated id counts once."""
     return len(set(picked) & set(wanted)), len(set(picked)), len(set(wanted))
 
 
@@ -39,8 +39,8 @@ def f1_interval(
 ) -> tuple[float, float]:
     """Compute the percentile bootstrap interval of F1, by 2,000 draws of questions.
 
-    `before` can have the counts of the same questions in another run. Then the result is the interval of the
-    difference between the runs, and both use the same draws. The draws depend only on the number of questions.
+    If `before` has the counts of the same questions in another run, the result is the interval of the
+    difference between the runs. Both runs use the same draws, which depend only on the number of questions.
     Raises `ValueError` if there is no question, or if the two runs have different numbers of questions.
     """
     table = _table(questions)

@@ -1,9 +1,9 @@
 """TAT-QA's exact match and F1, which compare numbers by their value and scale.
 
-These metrics follow the data set's own script, which expects a scale with each answer. In pyfast an answer is one
-text. So pyfast scores an answer twice: unchanged, and with its last word as the scale ("58.2 million"). The better
-score counts. Semicolons or line ends separate the spans of an answer to a multi-span question. If the answer has
-neither, commas with a space after them separate the spans.
+These metrics follow the data set's own script, which expects a scale (such as million) with each answer. In
+pyfast an answer is one text. So pyfast scores an answer twice: unchanged, and with its last word as the scale
+("58.2 million"). The better score counts. A multi-span question has several answers, the spans. Semicolons or
+line ends separate them. If the text has neither, commas followed by a space do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Number = int | float
 
 @of_each
 def tatqa(record: Record, gold: Gold) -> Values:
-    """Compute EM and F1 with scales. If the gold answer is a count or a calculation, F1 equals EM."""
+    """Compute EM and F1, comparing numbers with their scales. If the gold answer is a count or a calculation,
+    F1 equals EM."""
     em, f1 = tatqa_score(record.answer, gold.answers, gold.scale or "", gold.type or "")
     return {"em": em, "f1": f1}
 
@@ -102,7 +103,8 @@ def _factor(words: str) -> Number:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number. It may have a currency, brackets, a percent sign or a word of scale."""
+    """Return whether a text is a number. The number may have a currency, brackets, a percent sign or a scale
+    such as million."""
     words = " ".join(word.translate(_NO_FIGURE) for word in text.split()).split()
     if not words or len(text) > _MOST or _FIGURE.search(text.translate(_NO_FIGURE)) is None:
         return False

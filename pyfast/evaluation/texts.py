@@ -1,4 +1,4 @@
-"""Metrics that compare long answers with reference texts. Other libraries compute them."""
+"""Metrics that compare long answers with reference texts. Other libraries compute these metrics."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Questions = Sequence[tuple[Record, Gold]]
 
 
 def rouge_l(questions: Questions, /) -> Sequence[Values | None]:
-    """Compute ROUGE-L by `rouge-score`, without stemming: F1 of the longest common subsequence, the best over the
-    answers.
+    """Compute ROUGE-L by `rouge-score`, without stemming: F1 of the longest common subsequence. The best score
+    over the gold answers counts.
     """
     scorer = _library("rouge_score.rouge_scorer").RougeScorer(["rougeL"])
     return [
@@ -29,14 +29,14 @@ def rouge_l(questions: Questions, /) -> Sequence[Values | None]:
 
 
 def bertscore(questions: Questions, /) -> Sequence[Values | None]:
-    """Compute BERTScore's F1, the best over the answers. The model is the library's default for English, from the
-    hub's cache.
+    """Compute BERTScore's F1. The best score over the gold answers counts. The model is bert-score's default
+    for English, from the cache of the Hugging Face hub.
     """
     return bertscore_of(None)(questions)
 
 
 def bertscore_of(model: str | Path | None) -> Metric:
-    """Make the metric BERTScore with another model: a folder, or a name that bert-score knows.
+    """Make the metric BERTScore with another model: its folder, or a name that bert-score accepts.
 
     Example:
         >>> from pyfast.evaluation.texts import bertscore_of

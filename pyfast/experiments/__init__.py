@@ -1,4 +1,4 @@
-"""Measure whole systems: as tables of data sets, systems and models, and by their latency under load."""
+"""Measure whole systems: in tables of data sets, systems and models, and by their latency under load."""
 
 from pyfast.experiments.cells import Experiment, experiment
 from pyfast.experiments.latency import Bench, bench

@@ -1,4 +1,4 @@
-"""Compute the times at which the questions of an open loop arrive."""
+"""Compute the times at which questions arrive in an open loop (a load with fixed arrival times)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_trace(path: Path) -> Float64:
 
     Raises:
         InputError: The file cannot be read or is empty, a line is not a number, or a number is smaller than the
-            one before.
+            previous number.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -32,7 +32,7 @@ _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of the table: the runs of one row on one set and with one model, for all seeds."""
+    """One cell of the table: the runs of one row on one data set with one model, one run for each seed."""
 
     set: str
     row: str
@@ -64,10 +64,11 @@ class Experiment:
     cells: list[Cell]
 
     def compare(self, baseline: str | None = None) -> list[Difference]:
-        """Compare each row with the baseline row, on each set and model, question by question.
+        """Compare each row with the baseline row, for each data set and model, question by question.
 
         Args:
-            baseline: The name of the row with which the others are compared. None: the first row that was run.
+            baseline: The name of the row with which all other rows are compared. None: the first row that was
+                run.
 
         Returns:
             The differences in each column of the plan, with p-values after Holm's correction over all differences.
@@ -119,22 +120,22 @@ def experiment(
             corpus.jsonl, questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
         out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
             matplotlib is installed, pareto.png.
-        llm: A model that replaces the models of the plan: the text that names it, or a mapping from roles to such
-            texts.
+        llm: A model that replaces the models of the plan: a text that names the model, or a mapping from roles
+            to such texts.
         llm_options: Options of `llm`.
-        limit: Ask only the first `limit` questions of each set, instead of the plan's `limit`. You can raise it
-            later.
-        sample: Ask this number of questions of each set, drawn uniformly, instead of the plan's `sample`. You can
+        limit: Ask only the first `limit` questions of each set. It replaces the plan's `limit`, and you can
             raise it later.
+        sample: Ask this number of questions of each set, drawn uniformly. It replaces the plan's `sample`, and
+            you can raise it later.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait if a model does not answer.
         on_event: A function that is called with each `pyfast.engine.Event` of each run, from another thread.
         stop: After you set this event, questions in progress finish, and `RunError` is raised.
-        ray: Do the runs side by side on a Ray cluster, each by one worker, as in `pyfast.answer`. `out` must be a
-            folder that all machines share. Give the models as text.
-        workers: How many runs side by side; None: as many as the cluster has room for.
-        worker_resources: What each worker needs, as in `pyfast.answer`.
+        ray: Let the workers of a Ray cluster carry out the runs, as in `pyfast.answer`. Each worker carries out
+            one run at a time. `out` must be a folder that all machines share. Name the models by texts.
+        workers: How many runs are carried out at once. None: as many as the cluster has resources for.
+        worker_resources: The resources that each worker needs, as in `pyfast.answer`.
 
     Returns:
         The experiment, with the cells of the table.

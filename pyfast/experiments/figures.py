@@ -1,4 +1,5 @@
-"""Compute the figures of a load, with the names of `vllm bench serve`, and compare them with an earlier result."""
+"""Compute the figures of a load, and compare them with an earlier result. Figures have the same names as in
+`vllm bench serve`."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ HIGHER_IS_BETTER = ("request_throughput", "request_goodput")
 
 
 def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any]:
-    """Compute the figures of one repeat of a load.
+    """Compute the figures of one repetition of a load.
 
     Args:
-        samples: The questions of the repeat. A failed question has no latency, but counts in the duration.
+        samples: The questions of the repetition. A failed question has no latency, but its time counts in the
+            duration.
         objective: The goodput counts only questions whose latency is at most this many seconds. None: no goodput.
 
     Returns:
@@ -64,7 +66,7 @@ def _latency(name: str, values: np.ndarray[Any, np.dtype[np.float64]]) -> dict[s
 
 
 def summary(repeats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Compute the median, the smallest and the largest value of each figure over the repeats."""
+    """Compute the median, the smallest and the largest value of each figure over the repetitions."""
     names = [name for name, value in repeats[0].items() if isinstance(value, int | float)]
     values = {name: [repeat[name] for repeat in repeats] for name in names}
     return {
@@ -82,7 +84,7 @@ def summary(repeats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure that differs from an earlier run at the same load."""
+    """A figure that differs between an earlier and a later result at the same load."""
 
     load: str
     figure: str
@@ -101,10 +103,10 @@ class Change:
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """Compare two results of `Bench.as_json`, for the loads that both have.
+    """Compare two results of `Bench.as_json`, for the loads that are in both.
 
     Raises:
-        InputError: One of the two is not a result of `bench`, or they share no load.
+        InputError: An argument is not a result of `bench`, or the two results share no load.
     """
     for result in (before, after):
         if result.get("format") != FORMAT or result.get("version") != VERSION:

@@ -105,8 +105,8 @@ def bench(
     """Measure latency and throughput of a system under load.
 
     The load generator and the system share this process and one event loop. In an open loop (`rates`, `trace`),
-    questions arrive at fixed times, even if the system is slower. A latency counts from the time when the question
-    was due. In a closed loop (`clients`), each client asks its next question when it has an answer.
+    questions arrive at fixed times, even if the system is slower. Latency counts from the time when the
+    question was due. In a closed loop (`clients`), each client asks its next question after it gets an answer.
 
     Args:
         questions: Texts, mappings with `id` and `question`, or a file of them. Conversations are not allowed.
@@ -119,21 +119,21 @@ def bench(
         rates: The loads of open loops, in questions a second. Each number is one load.
         arrivals: How questions of an open loop arrive: `poisson`, `gamma` or `constant`.
         burstiness: The shape of `gamma`. Below 1, arrivals come in bursts.
-        trace: A file of arrival times in seconds, one on each line. It adds one open loop.
+        trace: A file of arrival times in seconds, one time on each line. It adds one open loop.
         clients: The loads of closed loops, in numbers of clients. Each number is one load.
-        sweep: Find the highest number of questions a second. `bench` doubles the clients until the gain is less
-            than 5 %. Then it measures open loops at 50, 70, 80 and 90 % of that number.
-        count: The number of questions in each repeat. If you give fewer questions, they are asked again with other
-            ids. The LLM's prefix cache then helps more than in real use.
-        warm_up: How many questions are asked first and not measured.
-        repeats: How often each load is measured. Figures are the medians of the repeats. `ranges` has the smallest
-            and largest values.
-        objective: A latency in seconds. `request_goodput` counts only questions that take at most this long.
-        concurrency: How many questions the engine works on at once. Others wait in its queue.
-        journal: Write each question into a journal, as a run does: a question continues only after each completion
-            is stored. The journal is in a temporary folder in `out`. Without `out`, it is in the system's folder
-            for temporary files.
-        seed: The seed of the arrival times. Each repeat draws new times.
+        sweep: Find the highest number of questions a second: `bench` doubles the clients until the gain is less
+            than 5 %. Then it measures open loops at 50, 70, 80 and 90 % of the highest number.
+        count: The number of questions in each repetition. If you give fewer questions, they are asked again
+            with other ids. The LLM's prefix cache then helps more than in real use.
+        warm_up: How many questions are asked first without being measured.
+        repeats: How often each load is measured. Figures are medians over these repetitions. `ranges` has the
+            smallest and largest values.
+        objective: A latency in seconds. `request_goodput` counts only questions that take at most this time.
+        concurrency: How many questions the engine works on at once. All other questions wait in its queue.
+        journal: Write a journal, as a run does: after each LLM call, a question continues only when the
+            completion is stored. The journal is in a temporary folder in `out`. Without `out`, it is in the
+            system's folder for temporary files.
+        seed: The seed of the arrival times. Each repetition draws new times.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Ask an engine questions at given times or from several clients, and measure each question."""
+"""Ask an engine questions, at given times or from several clients, and measure the time of each question."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STAGES = ("queue", "retrieval", "graph", "llm", "journal", "other")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One question under load. Times are in seconds."""
+    """The measured times of one question under load, in seconds."""
 
     arrival: float
     """When the question was due, in seconds from the start of the load"""
@@ -43,7 +43,7 @@ Ask = Callable[[Question, float], Awaitable[Sample]]
 
 
 def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | None) -> Ask:
-    """Make a function that asks the engine one question and measures it."""
+    """Make a function that asks the engine one question and measures the time."""
 
     async def ask(question: Question, due: float) -> Sample:
         clock = asyncio.get_running_loop().time
@@ -76,17 +76,17 @@ def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sampl
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
     """Make `count` questions, each with its own id.
 
-    If there are fewer questions, they are repeated from the first on.
+    If fewer questions are given, they are repeated from the first on.
     """
     for number, question in enumerate(islice(cycle(questions), count)):
         yield Question(f"{name}-{number}", question.text)
 
 
 async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> list[Sample]:
-    """Ask each question when it is due, even if earlier ones are not answered.
+    """Ask each question when it is due, even if earlier questions are not answered yet.
 
-    The latency of a question counts from the time when it was due. So if a server stalls, the latencies show it,
-    even though later questions were sent late.
+    Latency counts from the time when the question was due, even if it was sent later. So the latencies show
+    when a server stalls.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -99,8 +99,8 @@ async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> 
 
 
 async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> list[Sample]:
-    """Ask questions from this number of clients. Each client asks its next question when it has the answer to the
-    last one.
+    """Ask questions from this number of clients. Each client asks its next question when its last question is
+    answered.
     """
     clock = asyncio.get_running_loop().time
     samples: list[Sample] = []

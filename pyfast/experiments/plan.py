@@ -40,7 +40,7 @@ class Model(_Strict):
 
 
 class Plan(_Strict):
-    """What an experiment runs: each row with each model and seed on each set."""
+    """The plan of an experiment. Each row is run with each model and seed on each data set."""
 
     title: str = ""
     sets: tuple[str, ...] = Field(min_length=1)
@@ -76,7 +76,8 @@ def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
     """Read a plan: a TOML file, the name of a plan that comes with pyfast, or its content.
 
     Raises:
-        InputError: There is no such file or plan, or it has an error. The message is one line that names it.
+        InputError: There is no such file or plan, or the plan has an error. The message is one line that names
+            the error.
     """
     if isinstance(given, Plan):
         return given

@@ -39,7 +39,7 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
 def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
     """Find the points (name, cost, quality) that no other point beats.
 
-    A point beats another if it is at most as expensive and at least as good.
+    A point beats another point if it does not cost more and is at least as good.
 
     Args:
         points: Points in any order. Of equal points, only the first is in the result.

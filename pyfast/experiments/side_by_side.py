@@ -1,4 +1,4 @@
-"""Several runs at once, each by one worker of a Ray cluster."""
+"""Carry out several runs at once. Each run is carried out by one worker of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ _LOOK_S = 0.25
 def side_by_side(
     runs: Sequence[Callable[..., Any]], cluster: Cluster, on_event: OnEvent, stop: threading.Event | None
 ) -> None:
-    """Do runs on a cluster, as many at once as it has workers.
+    """Carry out runs on a cluster, as many at once as it has workers.
 
     Args:
         runs: Functions that call `pyfast.answer` with the keyword arguments that they get.
         cluster: The cluster.
-        on_event: Called with each event, one at a time. It counts the questions of all runs that have started.
-        stop: Once it is set, the runs in progress finish their questions.
+        on_event: A function that is called with each event. Calls do not overlap. An event counts the questions
+            of all runs that have started.
+        stop: After this event is set, no new question starts. Questions in progress finish.
 
     Raises:
-        PyfastError: A run raised it, or was stopped. The runs in progress have finished their questions.
+        PyfastError: The error of a run, or a run was stopped. It is raised after all runs in progress have
+            stopped.
     """
     halt, turn = threading.Event(), threading.Lock()
     counts: dict[int, tuple[int, int]] = {}

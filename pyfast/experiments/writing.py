@@ -48,7 +48,8 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
 
 
 def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
-    """Make the table of one model, as a header and rows. Published figures are next to those of pyfast."""
+    """Make the table of one model, as a header and rows. Published figures stand next to the figures of
+    pyfast."""
     head = ["row"]
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     for name in plan.sets:

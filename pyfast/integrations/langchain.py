@@ -21,7 +21,7 @@ with explained():
 
 
 class PyfastRetriever(BaseRetriever):
-    """A retriever over an index of pyfast. `batch` and `abatch` are one search for all queries.
+    """A retriever over an index of pyfast. `batch` and `abatch` search for all queries at once.
 
     Example:
         >>> from pyfast.integrations.langchain import PyfastRetriever
@@ -56,7 +56,8 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """Find the documents for each query, in one search. Callbacks get each query, as with `invoke`."""
+        """Find the documents for each query, in one search for all. Callbacks are called for each query, as
+        with `invoke`."""
         try:
             documents = self._documents(inputs, kwargs.get("k"))
         except Exception:  # Ask one after the other, so that each query raises its own error.
@@ -75,7 +76,7 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """Find the documents for each query, in one search in a thread. Otherwise this is the same as `batch`."""
+        """Find the documents for each query, as `batch` does, but in a thread."""
         try:
             documents = await asyncio.to_thread(self._documents, inputs, kwargs.get("k"))
         except Exception:

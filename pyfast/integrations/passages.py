@@ -1,4 +1,4 @@
-"""Make the metadata of a passage for other frameworks, and rank their texts."""
+"""Make the metadata of passages for other frameworks, and rank texts from other frameworks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.retrieval import Index
 
 
 def passage_metadata(index: Index, passage: Evidence) -> dict[str, Any]:
-    """The uri, title, score, offsets and other metadata of a passage."""
+    """Return the uri, title, score, offsets and other metadata of a passage."""
     return {
         **passage.metadata,
         "uri": passage.uri,

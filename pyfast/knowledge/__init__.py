@@ -1,7 +1,8 @@
 """The knowledge graph of an index: its extraction, its storage and its search.
 
-An LLM, or rules without an LLM, read chunks of documents and extract triples. `build` writes the triples as a
-snapshot, a version that never changes. A `Session` gives one run access to the knowledge.
+An LLM, or rules without an LLM, extract triples from chunks (pieces) of documents. `build` writes the triples as a
+snapshot: one version of the knowledge, which never changes. A `Session` gives the questions of one run access to
+the knowledge.
 """
 
 from pyfast.knowledge.build import build_knowledge, prune_knowledge, update_knowledge

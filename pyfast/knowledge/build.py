@@ -1,6 +1,7 @@
-"""Build the knowledge of an index: extract triples from new documents, and add them to the store.
+"""Build the knowledge graph of an index: extract triples from new documents, and add them to the store (the stored
+graph).
 
-The chunk size of a store never changes. With another size, an LLM would have to read all chunks again.
+The size of chunks never changes in a store, because with another size an LLM would have to read all chunks again.
 """
 
 from __future__ import annotations
@@ -53,34 +54,35 @@ def build_knowledge(
     restart: bool = False,
     retry_failed: bool = False,
 ) -> Knowledge:
-    """Extract knowledge from an index's documents, or resume an extraction. No chunk is extracted twice.
+    """Extract triples from the documents of an index, or resume an extraction. No chunk is read twice.
 
-    If the knowledge has an older format or its snapshot is damaged, it is first upgraded or repaired.
+    A store of an older format is first upgraded. A damaged store is first repaired.
 
     Args:
         index: The index.
         llm: The LLM that reads the texts. None: pyfast reads them by rules.
         embedder: The embedding model.
-        run_job: A function that carries out a job to its end, or raises.
+        run_job: A function that carries out a job to its end, or raises an error.
         chunk_tokens: The size of a chunk in tokens. None: as in an earlier extraction, or `chunks.TOKENS`.
-        packed: Let the LLM read several chunks in one call, as many as fit into the size of one chunk. Each chunk
-            is still stored as a chunk of its own document.
+        packed: Let the LLM read several short chunks in one call, up to the size of one full chunk. Each chunk
+            still belongs to its own document.
         passes: How often the LLM reads a chunk. After the first time, it looks for missing triples.
-        limit: Maximum number of new chunks to read.
+        limit: The maximum number of new chunks to read.
         budget: Limits of each call.
-        failures: A function that takes the number of chunks, and returns how many of them may fail before the
-            extraction stops. None: all may fail.
+        failures: A function from the number of chunks to the number of chunks that may fail before the extraction
+            stops. None: all may fail.
         concurrency: How many chunks the LLM reads at once.
-        restart: Start again from the beginning. A stopped extraction gets another name, and the existing store
-            stays.
-        retry_failed: Extract the chunks that failed again.
+        restart: Start again from the beginning. The existing store stays, and the folder of a stopped extraction
+            gets another name.
+        retry_failed: Try again the chunks that failed.
 
     Returns:
         The current store.
 
     Raises:
         CallError: Every chunk failed.
-        InputError: `chunk_tokens` differs from an earlier extraction, or another process works on it.
+        InputError: An earlier extraction used other `chunk_tokens`, or another process is working on the
+            extraction.
         IndexFormatError: All snapshots are damaged.
     """
     upgrade_knowledge(index.folder / KNOWLEDGE)
@@ -143,7 +145,7 @@ def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def by_llm_too(store: Knowledge) -> bool:
-    """Whether an LLM has extracted a part of the graph."""
+    """Return whether an LLM has extracted a part of the graph."""
     return (BY_LLM,) in store.rows("SELECT DISTINCT method FROM chunks")
 
 
@@ -152,7 +154,7 @@ def update_knowledge(
 ) -> Knowledge:
     """Update the knowledge of an index without an LLM.
 
-    The function adds the chunks that an unfinished extraction has finished, and the triples that rules find in new
+    The function adds the finished chunks of a stopped extraction, and the triples that rules find in new
     documents. It removes the triples of deleted documents. Triples that were merged from runs or other indexes
     stay.
 
@@ -195,8 +197,8 @@ def update_knowledge(
 def chunk_size(index: Index, tokens: int | None = None) -> int:
     """The size of chunks in tokens.
 
-    If there was an extraction by an LLM, it is the size of that extraction. Otherwise it is the given size, or
-    `TOKENS`. Raises `InputError` if the given size differs from that of an earlier extraction.
+    After an extraction by an LLM, its size is used. Before, the given size is used, or `TOKENS`. Raises
+    `InputError` if the given size differs from the size of an earlier extraction.
     """
     before = begun_chunk_tokens(extraction_folder(index.folder))
     if before is None and has_knowledge(index):
@@ -210,7 +212,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
 
 
 def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterator[Chunk]:
-    """The chunks that the store does not have. Failed chunks are left out, unless `retry_failed`."""
+    """Return the chunks that are not in the store. Without `retry_failed`, chunks that failed are left out."""
     known: set[str] = set()
     if has_knowledge(index):
         store = open_knowledge(index)

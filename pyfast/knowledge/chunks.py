@@ -1,5 +1,5 @@
-"""Chunks: consecutive paragraphs of one text, which an LLM reads in one call. For a new text, an LLM reads only
-the chunks of this text.
+"""Chunks: consecutive paragraphs of one text, which an LLM reads in one call. When a text is added, the LLM reads
+only the chunks of this text.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ class Chunk:
 
     @property
     def text(self) -> str:
-        """The text as the LLM sees it."""
+        """The text of the chunk, as the LLM sees it."""
         return "\n\n".join(filter(None, (self.title, *(text for _, text in self.passages))))
 
     @property
     def digest(self) -> str:
-        """A digest of the text and the segments.
+        """A checksum of the text and the segments.
 
-        The digest does not depend on the LLM. So if a chunk has been read by one LLM, another LLM does not read it
-        again.
+        The checksum does not depend on the LLM. So a chunk that one LLM has read is not read again by another LLM.
         """
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:
@@ -65,7 +64,7 @@ def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
 
 
 def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
-    """Group chunks into calls of at most about `tokens` tokens, in order."""
+    """Group chunks, in order. One call of the LLM reads a group, which has at most about `tokens` tokens."""
     run: list[Chunk] = []
     for chunk in chunks:
         if run and sum(len(each.text) for each in (*run, chunk)) > tokens * _CHARACTERS_PER_TOKEN:

@@ -1,5 +1,5 @@
-"""The SQLite file of a snapshot. It has entities, relations and triples, and the segment from which each triple
-and description comes.
+"""The SQLite file of a snapshot: entities, relations and triples, and the segment from which each triple and
+description comes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open a new database for writing.
 
-    If the process ends early, the file is not complete: the next change deletes it with its folder.
+    If the process ends early, the file stays incomplete. The next change of the store deletes its folder.
     """
     database = open_database(path, isolation_level=None)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)
@@ -57,12 +57,12 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """Open the database of a snapshot, which never changes, for several threads."""
+    """Open the database of a snapshot for reading by several threads."""
     return open_database(path, "ro&immutable=1", check_same_thread=False)
 
 
 def integer_rows(database: sqlite3.Connection, query: str) -> Int32:
-    """The result of an SQL query whose values are all integers, as int32[rows, columns]."""
+    """Run an SQL query whose result has only integers. Returns int32[rows, columns]."""
     rows = database.execute(query).fetchall()
     return np.array(rows, np.int32) if rows else np.empty((0, query.count(",") + 1), np.int32)
 

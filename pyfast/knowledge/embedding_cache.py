@@ -1,4 +1,5 @@
-"""A cache of vectors that are in no snapshot yet. If the process is killed, only the last few vectors are lost."""
+"""A cache (file) of vectors for the next snapshot. If the process is killed, only the last few vectors are
+lost."""
 
 from __future__ import annotations
 
@@ -23,11 +24,12 @@ _log = logging.getLogger("pyfast")
 
 
 def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
-    """Return `embedder.encode` with a file as cache: known vectors are read from it, and new ones are appended.
+    """Return a function like `embedder.encode` with a cache file. The function reads known vectors from the file
+    and appends new vectors.
 
-    A row has the hash of a text, its vector, and a checksum over both and the model. If a row is incomplete,
-    damaged or of another model, it and all later rows are computed again. Only one process at a time may use the
-    file.
+    Each row of the file has the hash of a text, the text's vector, and a checksum over hash, vector and model.
+    After an incomplete or damaged row, or a row of another model, this row and all later rows are computed again.
+    Only one process at a time may use the file.
     """
     model = blake2b(embedder.fingerprint.encode()).digest()
 

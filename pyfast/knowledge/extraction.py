@@ -1,8 +1,8 @@
-"""Extraction by an LLM. It is a run, in which each question asks for the triples of one chunk, or of several
-packed chunks.
+"""Extraction of triples by an LLM. It is a run in which each question asks for the triples of one chunk, or of
+several short chunks.
 
-The run's folder is next to the snapshots and contains the chunks. So the run can resume even if the index has
-changed. This module does not change the store.
+The folder of this run is next to the snapshots and contains the chunks, so that the run can resume even if the
+index has changed. This module does not change the store.
 """
 
 from __future__ import annotations
@@ -70,17 +70,18 @@ class ExtractionResults:
 
 
 def extraction_folder(index: Path) -> Path:
-    """The folder of an extraction, inside its index. It exists until all results are in the store."""
+    """Return the folder of an extraction, inside of the index's folder. It exists until all results are in the
+    store."""
     return index / KNOWLEDGE / FOLDER
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether an extraction was stopped, or its results are not in the store yet."""
+    """Return whether there is an extraction whose results are not all in the store."""
     return (folder / CHUNKS).is_file() and recorded_value(folder, "questions", "digest") is not None
 
 
 def begun_chunk_tokens(folder: Path) -> int | None:
-    """The chunk size of an unfinished extraction, in tokens. None if there is no such extraction."""
+    """Return the chunk size of an unfinished extraction, in tokens. None if there is no unfinished extraction."""
     tokens: int | None = recorded_value(folder, "system", "set_chunk_tokens")
     return tokens
 
@@ -90,8 +91,8 @@ def plan_extraction(
 ) -> Extraction | None:
     """Plan the rest of a stopped extraction. If there is none, plan an extraction of `chunks`.
 
-    Returns None if there is nothing to do. With `packed`, one question has several short chunks, up to the size of
-    one chunk. `passes` is how often the LLM reads each chunk.
+    Returns None if there is nothing to do. With `packed`, one question has several short chunks, together at most
+    as long as one full chunk. `passes` is how often the LLM reads each chunk.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # The documents may have changed.
@@ -161,14 +162,14 @@ async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
 
 
 def why_all_failed(extraction: Extraction) -> tuple[str, int] | None:
-    """If every chunk of an extraction failed: the most frequent reason and its count. Otherwise None."""
+    """Return the most frequent reason and its count if every chunk of an extraction failed, otherwise None."""
     records = (record for _, record in read_lines(extraction.folder / ANSWERS))
     reasons = Counter[str](record.get("reason", "") for record in records)
     return None if "" in reasons else reasons.most_common(1)[0]
 
 
 def extraction_results(folder: Path) -> ExtractionResults:
-    """Read the results that an extraction has so far. They are empty if there is no extraction."""
+    """Read the results of an extraction so far. Without an extraction, the results are empty."""
     results = ExtractionResults()
     if not (folder / CHUNKS).is_file():
         return results

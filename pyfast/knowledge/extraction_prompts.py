@@ -110,14 +110,14 @@ EXTRACT_TRIPLES = Prompt(
 
 
 async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) -> list[GraphFields]:
-    """Extract the graph of a text. If the text is too long for the context window, the LLM reads it in parts, each
+    """Extract the graph of a text. A text that is too long for the context window is read in several parts, each
     with the title.
 
     If the reply for a part is cut off, the LLM reads the two halves of the part separately. The LLM reads each
-    part `passes` times. After the first time, the prompt asks for triples that are missing. If a pass finds
-    none, it is the last pass. If a later pass gives a reply of the wrong form, the reply is ignored.
+    part `passes` times. After the first time, the prompt asks for missing triples. Reading stops early after a
+    pass that finds no triple. A reply of the wrong form is ignored in every pass after the first.
 
-    Raises the errors of `Context.generate`. Raises `CutOffError` if even the reply for a part of `_SHORTEST`
+    Raises the errors of `Context.generate`, and `CutOffError` if even the reply for a part of `_SHORTEST`
     characters is cut off.
     """
     share = 1 + (passes > 1)  # A second pass needs a part of the window for the triples of the first.

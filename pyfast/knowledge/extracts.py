@@ -1,4 +1,4 @@
-"""Extracts. An extract has what was extracted from one chunk. Every extraction method returns extracts."""
+"""Extracts: the triples, descriptions and themes from one chunk. The LLM and the rules both return extracts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ or from another index"""
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A triple that a segment states."""
+    """A triple, with the segment that states it."""
 
     head: str
     relation: str
@@ -28,7 +28,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A segment's description of an entity."""
+    """A description of an entity, with the segment that gives it."""
 
     entity: str
     segment: int
@@ -38,7 +38,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """A theme of a segment."""
+    """A theme, with the segment that is about it."""
 
     key: str
     segment: int

@@ -1,4 +1,4 @@
-"""Retrieve facts for a sub-question, from the store and from statements that the run has learned so far."""
+"""Retrieve facts for a sub-question, from the store and from triples that the run has extracted so far."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class RetrievedFact:
 
     @classmethod
     def of_statement(cls, statement: Statement) -> RetrievedFact:
-        """Make a fact from a learned statement."""
+        """Make a fact from a triple that the run has extracted."""
         triple = statement.head, relation_name(statement.relation), statement.tail
         return cls((triple,), (), statement.segment)
 
     def line(self, budget: int | None = None) -> str:
-        """Write the fact as ``head | relation | tail; tail`` in about `budget` characters. The line says how many
-        tails are left out.
+        """Write the fact as ``head | relation | tail; tail`` in about `budget` characters. If tails are left out,
+        the line says how many.
         """
         heads, tails = (list(dict.fromkeys(escape_name(triple[end]) for triple in self.triples)) for end in (0, 2))
         relation = escape_name(self.triples[0][1])
@@ -50,9 +50,8 @@ class RetrievedFact:
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
         """Reduce the fact to the triples whose head or tail is an answer.
 
-        If there are none, it is reduced to the triples whose head or tail contains an answer ("Paris" in "Paris,
-        France"). If there are none of these either, the result is None. With `or_some`, it then has a few of the
-        triples.
+        If there is no such triple, a head or tail that only contains an answer counts too ("Paris" in "Paris,
+        France"). If there is still no triple, the result is None, or with `or_some` a few triples of the fact.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
@@ -78,12 +77,12 @@ def retrieve_facts(
 ) -> list[list[RetrievedFact]]:
     """Find the `k` facts with the highest cosine to each sub-question (SubQRAG's equation 3).
 
-    A search is (sub-question, learned statements, allowed triples). If the allowed triples are not None, facts
-    have only these triples.
+    A search is (sub-question, triples extracted by the run, allowed triples). The result contains only allowed
+    triples. None allows all.
 
-    The `named` best facts about entities that the sub-question names come first. Vectors hardly distinguish names,
-    so facts about other entities can have a higher cosine. Among these facts, those whose relation is in the
-    sub-question come first, because a fact with many values has a vague vector.
+    The first `named` facts are about entities that the sub-question names. Vectors hardly distinguish names, so
+    facts about other entities can have a higher cosine. Of the facts about named entities, those whose relation is
+    in the sub-question come first, because a fact with many values has a vague vector.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)

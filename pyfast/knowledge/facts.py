@@ -1,5 +1,5 @@
-"""Facts, which are what a search in a knowledge graph finds. A fact has all entities with the same relation to one
-entity.
+"""Facts: the results of a search in a knowledge graph. A fact is all triples that give one entity the same
+relation.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Facts:
 
     Several triples with the same relation and tail are also a fact.
 
-    A question is often about several triples. For example, the five triples nearest to a question could be five of
-    an actor's twenty films. One fact has all twenty films, so a search finds them together.
+    A question is often about several triples. For example, a search for five triples could find five of an actor's
+    twenty films. One fact has all twenty films, so a search finds them together.
     """
 
     offsets: Int64
@@ -60,7 +60,7 @@ class Facts:
 
 
 def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
-    """Group triples into facts: first by head and relation, then by relation and tail.
+    """Group triples into facts: by head and relation, and also by relation and tail.
 
     Triples keep their order.
     """
@@ -92,6 +92,7 @@ def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
 
 
 def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
-    """Write the text that is encoded for a fact: its triples as a sentence that begins with the fact's entity."""
+    """Write the text from which a fact's vector is computed: the triples as a sentence that begins with the fact's
+    entity."""
     listed = ", ".join(values[:IN_TEXT])
     return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"

@@ -1,4 +1,5 @@
-"""Add extracts to the store, or remove them. Each function makes one snapshot, or changes nothing."""
+"""Add extracts (the triples of a chunk) to the store, or remove them. Each function makes one new snapshot, or
+changes nothing."""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ def ingest(
         index: The index of the store.
         embedder: The embedding model of the store.
         extracts: The extracts of the index's documents.
-        current: The digests of all chunks of the index, whether they are extracted or not.
-        chunk_tokens: The chunk size of the LLM's extraction, for the manifest. None: there is no such extraction.
+        current: The checksums of all chunks of the index, including chunks that are not extracted yet.
+        chunk_tokens: The chunk size of the extraction by an LLM, for the manifest. None: no LLM has extracted
+            triples.
         extraction: The description of a finished extraction (`describe_extraction`), for the manifest.
 
     Returns:

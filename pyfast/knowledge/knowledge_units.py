@@ -1,6 +1,4 @@
-"""Knowledge units. A knowledge unit is a source text with those of its triples that match the keywords of a
-search.
-"""
+"""Knowledge units. A knowledge unit is a source text with its triples that match the keywords of a search."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeUnit:
-    """A source text with the triples and entities of it that a search found."""
+    """A source text, with the found triples and entities of this text."""
 
     passage: int
     """The passage of the text in the index"""
@@ -71,16 +69,16 @@ def knowledge_units(
 ) -> list[list[KnowledgeUnit]]:
     """Search the knowledge graph for knowledge units (MTQA, step 2).
 
-    Detailed keywords match entities, and general keywords match relation keys. The search takes three kinds of
-    facts: about the matched entities (the first hop), about their neighbours (the second hop), and those with the
-    matched keys. The score of a fact is the product of two cosines. The first compares the fact with all keywords,
-    and the second compares the entity or key with its keyword. At the second hop the score is also multiplied by
-    `DECAY`. The units are the texts that state these facts. If an entity has no triples, the texts that describe
-    it are units. Texts that have a matched key as a theme are units too.
+    Detailed keywords match entities. General keywords match relation keys (general words for a relation). The
+    search takes three kinds of facts: about the matched entities (first hop), about their neighbours (second hop),
+    and with a matched key. The score of a fact is the product of two cosines: of the fact with all keywords, and
+    of the entity or key with its keyword. At the second hop the score is also multiplied by `DECAY`. The units are
+    the texts that state these facts. For an entity without triples, the texts that describe it are units. Texts
+    that have a matched key as a theme are units too.
 
     Args:
         items: The keywords of each search.
-        session: The knowledge, as the run sees it.
+        session: The knowledge graph, as the run sees it.
         entities: The number of entities that each detailed keyword matches.
         relations: The number of relation keys that each general keyword matches.
         units: The number of units to return for each search.

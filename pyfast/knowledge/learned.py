@@ -1,4 +1,4 @@
-"""Statements (triples) that a run extracts from documents while it answers questions. They are not in the
+"""Learned statements: triples that a run extracts from documents while it answers questions. They are not in the
 store.
 """
 
@@ -23,9 +23,9 @@ from pyfast.retrieval.vectors import Vectors
 
 @dataclass(slots=True, eq=False)
 class Learned:
-    """Statements that a run has learned, in this order. They are not in the store.
+    """The statements (triples) that a run has learned so far, in order. They are not in the store.
 
-    One thread adds statements. Others may search at the same time.
+    One thread adds statements. Other threads may search at the same time.
     """
 
     statements: list[Statement] = field(default_factory=list)
@@ -60,12 +60,12 @@ class Learned:
         return Vectors(self._matrix[:count])
 
     def named_in(self, text: str) -> list[int]:
-        """Find the positions of the statements whose head or tail a text names, in ascending order."""
+        """Find the statements whose head or tail occurs in a text. Returns their positions, ascending."""
         return named_in(text, self._by_words)
 
 
 def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:
-    """Compute the vector of each statement, [dimensions], from the same text as a fact's vector. Use it with
+    """Compute the vector of each statement, [dimensions], in the same way as for a fact. Call it through
     `Context.call`.
     """
     texts = [fact_text(one.head, one.relation, [one.tail], backward=False) for one in statements]
@@ -73,7 +73,8 @@ def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list
 
 
 def learned_extracts(answers: Path) -> Iterator[Extract]:
-    """The triples in a run's answers, as one extract for each question that learned some, in order."""
+    """Read the triples that the questions of a run learned, in order. Each question with learned triples gives one
+    extract."""
     for _, record in records_of(answers):
         if learned := record["trace"].get("learned"):
             statements = (

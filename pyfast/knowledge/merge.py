@@ -1,4 +1,4 @@
-"""Add the graph of another index, or the triples of a run, to a store (merge). Remove merged triples again."""
+"""Merge: add the graph of another index, or the triples of a run, to a store. Also remove all merged triples."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowl
     """Add all triples of another index to the knowledge of an index.
 
     Two entities become one if their names differ only in case and spaces. The source of an added triple is a
-    segment of the other index. An answer cites this segment only if this index has it too.
+    segment of the other index. An answer can cite this segment only if this index has the same segment.
 
     Args:
-        index: The index. If it has no knowledge yet, the new snapshot holds only the added triples.
+        index: The index. If it has no knowledge yet, its graph will have only the added triples.
         embedder: The embedding model.
         other: The knowledge of the other index.
 
@@ -41,7 +41,7 @@ def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowl
 
 
 def merge_learned(index: Index, embedder: Embedder, answers: Path) -> Knowledge:
-    """Add the triples that a run has learned. Triples that the knowledge has already are skipped.
+    """Add the triples that a run has learned. Triples that the graph already has are skipped.
 
     Args:
         index: The index.
@@ -70,10 +70,10 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
-    """Map the entity names of another store to the names in this database.
+    """Find for each entity name of another store the name of the same entity in this database.
 
-    A name maps to the same name if it exists. Otherwise it maps to the first name that differs only in case or
-    spaces. Two names of the other store that differ only in this way stay distinct.
+    It is the same name, if this database has it. Otherwise it is the first name that differs only in case or
+    spaces. Two names of the other store never get the same name.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())

@@ -17,16 +17,14 @@ def tidy(name: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return the form of a name that is used to compare it: lower case, accents in one encoding, no spaces at the
-    ends.
-    """
+    """Return the form of a name for comparisons: lower case, accents in one encoding, no spaces at the ends."""
     return tidy(unicodedata.normalize("NFKC", name)).casefold()
 
 
 def is_named_in(key: str, text: str) -> bool:
     """Whether a text contains a name.
 
-    Pass name and text through `name_key` first. Only whole words count, if the script separates words.
+    Apply `name_key` to name and text first. In scripts that separate words, only whole words count.
     """
     at = text.find(key)
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
@@ -35,7 +33,8 @@ def is_named_in(key: str, text: str) -> bool:
 
 
 def words_of(name: str) -> str:
-    """The words of a name or text without punctuation and possessive endings. Pass it through `name_key` first."""
+    """Return the words of a name or text, without punctuation and possessive endings. Apply `name_key` to it
+    first."""
     return " ".join(filter(None, map(_bare, name_key(name).split())))
 
 
@@ -63,7 +62,7 @@ def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
 
 
 def escape_name(name: str) -> str:
-    """Escape a name for a prompt: it cannot contain a line end or a `|`."""
+    """Escape a name for a prompt, in which a line end or a `|` has a meaning."""
     return tidy(name).replace("|", "/")
 
 

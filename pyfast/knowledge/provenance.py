@@ -41,8 +41,8 @@ def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, A
 
 
 def keep_extraction(folder: Path) -> None:
-    """Move the folder of a finished extraction, with its journal and ledger, into the folder `extractions` beside
-    the snapshots. Its new name is the next number: `extractions/1`, `extractions/2`, and so on.
+    """Keep the folder of a finished extraction: move it to `extractions/1`, `extractions/2` and so on, beside the
+    snapshots.
     """
     home = folder.parent / HOME
     home.mkdir(exist_ok=True)

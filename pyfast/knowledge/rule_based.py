@@ -1,8 +1,8 @@
 """Extract triples by rules, without an LLM.
 
-Triples in knowledge graphs are taken unchanged, and each table cell gives a triple. In texts, a sequence of
-capitalised words or a year counts as a name. The text between two names in a sentence becomes their relation. This
-is fast and often wrong; `extraction` asks an LLM instead.
+Triples of knowledge graphs stay unchanged, and each table cell gives a triple. In texts, a sequence of capitalised
+words or a year counts as a name. The text between two names in a sentence becomes their relation. These rules are
+fast and often wrong. The module `extraction` asks an LLM instead.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, s
     """Extract the triples of a sentence.
 
     The head is the name with which the sentence begins, or the title. Each later name is a tail. The relation is
-    the text between head and tail. All names of an enumeration get the relation of its first name.
+    the text between head and tail. In an enumeration, all names get the relation of the first name.
     """
     subject, relation, end = title, "", 0
     for begin, stop in name_spans(sentence):
@@ -145,7 +145,7 @@ def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, s
 
 
 def name_spans(sentence: str) -> list[tuple[int, int]]:
-    """The (start, end) offsets of names and years in a sentence."""
+    """Return the (start, end) offsets of names and years in a sentence."""
     spans: list[tuple[int, int]] = []
     run: list[tuple[int, int]] = []
     for word in [*_WORD.finditer(sentence), None]:

@@ -1,4 +1,5 @@
-"""The knowledge as it was when a run started. Triples that the run learns are stored only in its answers."""
+"""The knowledge of one run: the graph as it was when the run started. Triples that the run learns are stored only
+with its answers."""
 
 from __future__ import annotations
 
@@ -40,17 +41,17 @@ class Session:
     """The folder of a store that was made only for this run. Deleted when the session ends"""
 
     def within(self, index: Index) -> Session:
-        """A session with only the triples of some documents: those of `index`.
+        """Return a session with only the triples of some documents: the documents of `index`.
 
-        It does not share learned triples.
+        The new session does not share triples that questions learn.
         """
         return self if index is self.index else replace(self, index=index, shared=Learned())
 
     @cached_property
     def allowed(self) -> Int32 | None:
-        """The numbers of the triples that a question may use, ascending.
+        """Return the numbers of the triples that a question may use, ascending.
 
-        They are the triples of its documents. None: all triples of the store.
+        If the question names its documents, these are their triples. None: the question may use all triples.
         """
         if not self.index.is_restricted:
             return None
@@ -63,14 +64,15 @@ class Session:
         return bool(known) if self.allowed is None else not set(known).isdisjoint(self.allowed.tolist())
 
     def describe(self) -> dict[str, Any]:
-        """What run.toml records, because answers depend on it: the graph's contents, and versions of libraries."""
+        """Return what run.toml records about the knowledge, because answers depend on it: a checksum of the graph,
+        and versions of libraries."""
         used = {
             name: version(name) for name in ("faiss-cpu", "sentence-transformers", "torch") if _installed(name)
         }
         return {"contents": self.store.fingerprint, "libraries": orjson.dumps(used).decode()}
 
     def segments(self, ids: Sequence[int]) -> Int64:
-        """The positions of these segments in the corpus, without deleted ones."""
+        """Return the positions of these segments in the corpus. Deleted segments are left out."""
         by_id, places = self._passages
         wanted = np.asarray(ids, np.uint64)
         at = np.minimum(np.searchsorted(by_id, wanted), len(by_id) - 1)
@@ -78,7 +80,7 @@ class Session:
         return segments
 
     def passages(self, ids: Sequence[int]) -> list[int]:
-        """The passages of the index for these segments, without deleted ones."""
+        """Return the passages of the index that contain these segments. Deleted passages are left out."""
         passages: list[int] = np.searchsorted(self.index.passages, self.segments(ids)).tolist()
         return passages
 
@@ -89,13 +91,13 @@ class Session:
         return ids[order], self.index.passages[order]
 
     def kept(self, run: Path) -> Session:
-        """A session whose store is a copy in the run's folder. So the run can resume even if the index's store
-        changes.
+        """Return a session that uses a copy of the store in the run's folder, so that the run can resume even if
+        the index changes.
         """
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
 
     def share_again(self, answers: Path) -> None:
-        """When a run resumes, add the triples that its finished questions learned to `shared`, in order."""
+        """When a run resumes, add to `shared` the triples that its finished questions learned, in order."""
         statements = [statement for extract in learned_extracts(answers) for statement in extract.statements]
         vectors = encode_statements(statements, self.store)
         for statement, vector in zip(statements, vectors, strict=True):
@@ -106,7 +108,7 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     """Open the knowledge of an index for a run, as it was when the run started. The index does not change.
 
     Args:
-        index: The index. If it has no knowledge, pyfast extracts knowledge by rules for this run alone.
+        index: The index. If the index has no knowledge graph, pyfast extracts a graph by rules for this run alone.
         model: The embedding model: its name or folder.
         run: The folder of a run that may have started before. None: the run is new.
 

@@ -1,9 +1,9 @@
-"""The snapshots in an index: open and repair the current snapshot, and make new ones.
+"""The snapshots of an index's knowledge. A snapshot is one version of the knowledge.
 
-A snapshot never changes. To change the store, pyfast builds a complete new snapshot in another folder, with
-checksums of its files. Then one rename makes it current. So after a kill or a power cut, the store is in the old
-or in the new state. The previous snapshot stays for processes that have it open. A run has its own link to the
-snapshot that it uses.
+A snapshot never changes. To change the knowledge, pyfast builds a complete new snapshot in another folder, with
+checksums of its files, and makes it current by one rename. So even a kill or a power cut leaves either the old or
+the new snapshot. The previous snapshot stays for processes that have it open. A run has its own hard links to the
+files of its snapshot.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def has_knowledge(index: Index) -> bool:
         index: The index.
 
     Returns:
-        True if `pyfast knowledge build` has made a snapshot for it.
+        True if the index has a snapshot, for example from `pyfast knowledge build`.
     """
     return (index.folder / KNOWLEDGE / CURRENT).is_file()
 
@@ -70,7 +70,7 @@ def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
 
 
 def repair(index: Index) -> None:
-    """If the current snapshot is damaged, make the newest undamaged one current, and log a warning.
+    """If the current snapshot is damaged, make the newest undamaged snapshot current, and log a warning.
 
     Damaged snapshots get another name. Raises `IndexFormatError` if all snapshots are damaged.
     """
@@ -100,7 +100,8 @@ def repair(index: Index) -> None:
 
 
 def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:
-    """Link the snapshot's files into a run's folder, where they stay even if the store changes."""
+    """Make hard links to the files of a snapshot in a run's folder. There they stay even if the index's knowledge
+    changes."""
     if folder.is_dir() and folder.samefile(store.folder):
         return store
     with built_aside(folder) as aside:
@@ -114,11 +115,11 @@ def make_snapshot(
     write: Callable[[sqlite3.Connection], None],
     notes: Mapping[str, Any] | None = None,
 ) -> Knowledge:
-    """Make and open the next snapshot: `write` changes the database, then new vectors are computed.
+    """Make and open the next snapshot: `write` changes a copy of the database, and then the missing vectors are
+    computed.
 
-    If `write` changes nothing, no snapshot is made. If an earlier call was interrupted, its finished vectors are
-    used again.
-    Only one process at a time may call this function. `notes` are new values for the manifest (see `_NOTES`).
+    If `write` changes nothing, no snapshot is made. Vectors from an interrupted earlier call are used. Only one
+    process at a time may call this function. `notes` are new values for the manifest (see `_NOTES`).
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
@@ -178,7 +179,7 @@ def _write_database(
 
 
 def fingerprint(connection: sqlite3.Connection, embedder: str) -> str:
-    """A digest of the database's content and of the embedding model."""
+    """Return a checksum of the database's content and of the embedding model."""
     return f"{contents_digest(connection)}-{embedder}"
 
 
@@ -214,7 +215,7 @@ def _open(home: Path, number: int, embedder: Embedder | None = None) -> Knowledg
 
 
 def set_current(home: Path, number: int) -> None:
-    """Make a snapshot the current one."""
+    """Make a snapshot the current snapshot."""
     for rest in home.glob(f"{CURRENT}.new-*"):  # A killed process may have left these.
         rest.unlink()
     write_atomically(home / CURRENT, f"{number}\n", durable=True)
@@ -229,12 +230,12 @@ def _switch_to(home: Path, number: int) -> None:
 
 
 def snapshot_numbers(home: Path) -> list[int]:
-    """The numbers of all snapshots, ascending."""
+    """Return the numbers of all snapshots, ascending."""
     return sorted(int(folder.name) for folder in home.iterdir() if folder.name.isdigit())
 
 
 def current_number(home: Path) -> int:
-    """The number of the current snapshot. Raises `IndexFormatError` if it cannot be read."""
+    """Return the number of the current snapshot. Raises `IndexFormatError` if it cannot be read."""
     try:
         return int((home / CURRENT).read_text())
     except FileNotFoundError:

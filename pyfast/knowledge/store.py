@@ -1,4 +1,5 @@
-"""An opened store. The graph is in memory, texts are read from SQLite, and vectors serve the search."""
+"""An opened snapshot of the knowledge graph. The graph is in memory, texts are read from SQLite, and searches
+compare vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ SEARCHED = ("facts", "entities", "keys")
 
 
 class Knowledge:
-    """The knowledge graph of an index, as one snapshot. It never changes, and several threads can use it at once.
+    """The knowledge graph of an index, in one version (snapshot). It never changes, and several threads can use it
+    at once.
 
     Entities, relations, relation keys and triples are numbered from 0, in the order in which they were added.
     """
@@ -50,10 +52,9 @@ class Knowledge:
 
     @classmethod
     def open(cls, folder: Path, embedder: Embedder | None = None) -> Knowledge:
-        """Open the snapshot in `folder`. Without an embedding model, it cannot be searched by text.
+        """Open the snapshot in `folder`. Without an embedding model, a search by text is not possible.
 
-        Raises `IndexFormatError` if the snapshot is damaged, and `InputError` if its vectors are from another
-        model.
+        Raises `IndexFormatError` if the snapshot is damaged, and `InputError` if another model made its vectors.
         """
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
@@ -70,7 +71,7 @@ class Knowledge:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the content and of the embedding model."""
+        """A checksum of the content and of the embedding model."""
         return str(self.manifest["contents"])
 
     @property
@@ -80,12 +81,12 @@ class Knowledge:
 
     @cached_property
     def facts(self) -> Facts:
-        """The facts: see `facts.group_facts`."""
+        """The facts (groups of triples) of the graph: see `facts.group_facts`."""
         return group_facts(self.head, self.relation, self.tail, len(self.entities))
 
     @cached_property
     def fact_of(self) -> Int32:
-        """[triples]: for each triple, the number of the fact with its head and relation."""
+        """For each triple, the number of the fact that has its head and relation."""
         # The facts by head come first, and they hold each triple once.
         sizes = np.diff(self.facts.offsets)[~self.facts.by_tail]
         made = np.empty(len(self), np.int32)
@@ -98,13 +99,13 @@ class Knowledge:
 
     @cached_property
     def adjacency(self) -> csr_array:
-        """How many triples join two entities, in either direction: a sparse CSR matrix, entities x entities."""
+        """A sparse CSR matrix, entities x entities: how many triples join two entities, in either direction."""
         ones = np.ones(2 * len(self), np.int32)
         ends = (np.concatenate([self.head, self.tail]), np.concatenate([self.tail, self.head]))
         return csr_array((ones, ends), shape=(len(self.entities),) * 2)
 
     def neighbours(self, entities: Int32, hops: int = 1) -> list[Int32]:
-        """For each entity, the other entities that are at most `hops` triples away, ascending."""
+        """Return for each entity the other entities that are at most `hops` triples away, ascending."""
         start = csr_array(
             (np.ones(len(entities), np.int32), entities, np.arange(len(entities) + 1)),
             shape=(len(entities), len(self.entities)),
@@ -120,7 +121,8 @@ class Knowledge:
 
     @cached_property
     def incident(self) -> tuple[Int64, Int32]:
-        """For each entity, the triples with it as head or tail, ascending: (offsets [entities + 1], triples)."""
+        """For each entity, the triples that have the entity as head or tail, ascending: (offsets [entities + 1],
+        triples)."""
         triples = np.arange(len(self), dtype=np.int32)
         loops = self.head == self.tail
         entity = np.concatenate([self.head, self.tail[~loops]])
@@ -129,22 +131,22 @@ class Knowledge:
         return np.searchsorted(entity[order], np.arange(len(self.entities) + 1)), triple[order]
 
     def search(self, kind: str, queries: Float32, k: int) -> tuple[Int64, Float32]:
-        """Find the `k` "facts", "entities" or "keys" nearest to each query vector. Returns (numbers [queries, k],
-        cosines).
+        """Find the `k` nearest facts, entities or keys for each query vector. `kind` is "facts", "entities" or
+        "keys". Returns (numbers [queries, k], cosines).
         """
         return self._vectors[kind].search(queries, k)
 
     def matrix(self, kind: str) -> Float32:
-        """float32[texts, dimensions]: the vectors of "facts", "entities" or "keys"."""
+        """Return the vectors of "facts", "entities" or "keys": float32[texts, dimensions]."""
         known = self._vectors[kind]
         return known.of(np.arange(len(known)))
 
     def cosines(self, places: Int32 | Sequence[int], query: Float32, kind: str = "facts") -> Float32:
-        """The cosines of "facts", "entities" or "keys" with a query's vector."""
+        """Compute the cosines of "facts", "entities" or "keys" with a query's vector."""
         return self._vectors[kind].cosines(np.asarray(places, np.int32), query)
 
     def entities_named_in(self, text: str) -> list[int]:
-        """The entities that a text names, ascending. A name inside a longer name does not count."""
+        """Find the entities whose names occur in a text, ascending. A name inside a longer name does not count."""
         return named_in(text, self._by_words)
 
     @cached_property
@@ -156,7 +158,8 @@ class Knowledge:
         return by_words
 
     def find_triples(self, head: str, relation: str, tail: str) -> list[int]:
-        """Find the triples with these names, ignoring case and spaces. There are several if their times differ."""
+        """Find the triples with these names, ignoring case and spaces. The same triple with several times counts
+        several times."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
             return []
@@ -192,17 +195,19 @@ class Knowledge:
         return ((named[head], relations[relation], named[tail]) for head, relation, tail in zip(*ids, strict=True))
 
     def times(self, triples: Sequence[int]) -> list[str]:
-        """The time for which each triple is true, as text. Empty if it is not known."""
+        """Return the time at which each triple is true, as text. An unknown time is empty."""
         query = "SELECT time FROM triples WHERE id = ?"
         return [self._database.execute(query, (int(self._triple_ids[i]),)).fetchone()[0] for i in triples]
 
     def sources(self, triples: Sequence[int]) -> list[list[int]]:
-        """For each triple, the ids of the segments that state it, ascending. Ids are uint64, as in the corpus."""
+        """Return for each triple the ids of the segments that state the triple, ascending. Ids are uint64, as in
+        the corpus."""
         query = "SELECT DISTINCT segment FROM statements WHERE triple = ? ORDER BY segment"
         return [self._segments(query, int(self._triple_ids[i])) for i in triples]
 
     def stated_in(self, segments: Sequence[int]) -> Int32:
-        """The triples that these segments state, ascending. Segments are given by their ids in the corpus."""
+        """Return the triples that these segments state, ascending. Give the segments by their ids in the
+        corpus."""
         rows = self._statements
         stated = np.isin(rows[:, 1], np.asarray(segments, np.uint64).view(np.int64))
         return np.unique(np.searchsorted(self._triple_ids, rows[stated, 0])).astype(np.int32)
@@ -214,39 +219,39 @@ class Knowledge:
         return np.array(rows, np.int64).reshape(-1, 2)
 
     def mentions(self, entities: Sequence[int]) -> list[list[int]]:
-        """For each entity, the ids of the segments that describe it."""
+        """Return for each entity the ids of the segments that describe the entity."""
         query = "SELECT DISTINCT segment FROM mentions WHERE entity = ? ORDER BY segment"
         return [self._segments(query, int(self._entity_ids[i])) for i in entities]
 
     def descriptions(self, entities: Sequence[int]) -> list[list[str]]:
-        """The descriptions of each entity, in order. The first is the entity's kind, if it is known."""
+        """Return the descriptions of each entity, in order. If the kind of the entity is known, it comes first."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? ORDER BY chunk, segment"
         rows = [self._database.execute(query, (int(self._entity_ids[i]),)).fetchall() for i in entities]
         texts = [[": ".join(filter(None, row)) for row in of_one] for of_one in rows]
         return [list(dict.fromkeys(filter(None, of_one))) for of_one in texts]
 
     def relation_descriptions(self, triples: Sequence[int], segment: int) -> list[str]:
-        """For each triple, a sentence from a segment about it. Empty if none was extracted."""
+        """Return for each triple a sentence that describes it, or "" if there is none."""
         query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
         at = database.signed(segment)
         rows = (self._database.execute(query, (int(self._triple_ids[i]), at)).fetchone() for i in triples)
         return [row[0] or "" for row in rows]
 
     def described_in(self, entities: Sequence[int], segment: int) -> list[tuple[str, str, str]]:
-        """(name, kind, description) of each entity that the segment describes."""
+        """Return (name, kind, description) of each entity that a segment describes."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? AND segment = ? ORDER BY chunk LIMIT 1"
         at = database.signed(segment)
         rows = ((i, self._database.execute(query, (int(self._entity_ids[i]), at)).fetchone()) for i in entities)
         return [(self.entities[i], *row) for i, row in rows if row is not None and any(row)]
 
     def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
-        """For each key, the ids of the segments that have it as a theme."""
+        """Return for each key the ids of the segments that have this key as a theme."""
         query = "SELECT DISTINCT segment FROM themes WHERE key = ?"
         return [self._segments(query, int(self._key_ids[i])) for i in keys]
 
     @cached_property
     def strength(self) -> Int32:
-        """[triples] How closely a text connects head and tail, from 1 to 10. 0 if this is not known."""
+        """For each triple, how closely a text connects head and tail: from 1 to 10, or 0 if this is not known."""
         rows = database.integer_rows(
             self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"
         )
@@ -262,10 +267,10 @@ class Knowledge:
         return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
 
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
-        """Find the `limit` triples of a relation key that are nearest to a query's vector. Returns them in
+        """Find the `limit` triples of a relation key that are nearest to a query's vector. The result is in
         ascending order.
 
-        The vector of a triple is that of its fact.
+        The vector of a triple is the vector of its fact.
         """
         offsets, triples = self._by_key
         every = triples[offsets[key] : offsets[key + 1]]
@@ -284,19 +289,19 @@ class Knowledge:
         return offsets, np.searchsorted(self._triple_ids, triples).astype(np.int32)
 
     def failed_chunks(self) -> list[tuple[str, str]]:
-        """The chunks that could not be extracted, each as (digest, reason)."""
+        """Return the chunks whose extraction failed, each as (checksum, reason)."""
         return self._database.execute("SELECT digest, failed FROM chunks WHERE failed IS NOT NULL").fetchall()
 
     def extracted_chunks(self) -> set[str]:
-        """The digests of the chunks that were extracted."""
+        """Return the checksums of the chunks that were extracted."""
         return {row[0] for row in self._database.execute("SELECT digest FROM chunks WHERE failed IS NULL")}
 
     def rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The rows of an SQL query over the database (see `database.SCHEMA`)."""
+        """Run an SQL query over the database (see `database.SCHEMA`), and return its rows."""
         yield from self._database.execute(query, values)
 
     def texts(self, kind: str) -> list[str]:
-        """The texts whose vectors are searched."""
+        """Return the texts whose vectors are searched."""
         return self.texts_at(kind, range(len(self.facts))) if kind == "facts" else self._names(kind)
 
     def texts_at(self, kind: str, places: Iterable[int]) -> list[str]:

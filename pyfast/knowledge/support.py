@@ -1,7 +1,8 @@
-"""Check which triples of an LLM a text supports: head and tail must be names, and the text must contain them.
+"""Check which triples of an LLM a text supports. Head and tail of a triple must be names, and the text must
+contain both.
 
-All other triples are dropped, for example triples that a model invents. Triples with a pronoun as a name are
-dropped too: in a graph, "he" would be one entity for many people. pyfast counts the dropped triples by reason.
+All other triples are dropped, for example triples that a model invents. Triples with a pronoun are dropped too: in
+a graph, "he" would be one entity for many people. pyfast counts the dropped triples by reason.
 """
 
 from __future__ import annotations
@@ -70,19 +71,19 @@ class Dropped(NamedTuple):
 
 @dataclass(slots=True)
 class Supported:
-    """The triples of an LLM, divided into supported and dropped ones."""
+    """The triples of an LLM, divided into supported triples and dropped triples."""
 
     statements: list[Statement] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
 
 
 def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int, str]]) -> Supported:
-    """Find the triples that one of the texts supports, without duplicates. One text must support the whole triple.
+    """Find the triples that a text supports, without duplicates. A single text must support the whole triple.
 
     Args:
         triples: The triples of an LLM.
         texts: Each text as a list of segments, (id, text). The source of a triple is the first segment that names
-            both head and tail. If no segment names both, it is the first segment that names the head.
+            both head and tail. If there is no such segment, it is the first segment that names the head.
     """
     read = [[(segment, _Text(text)) for segment, text in segments] for segments in texts]
     supported, seen = Supported(), set()
@@ -125,7 +126,8 @@ def _naming(head: str, tail: str, segments: Sequence[tuple[int, _Text]]) -> int 
 
 
 def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int, str]]) -> list[Mention]:
-    """Find the entities that the texts name, without duplicates, each with the first segment that names it."""
+    """Find the entities that the texts name, without duplicates. Each comes with the first segment that names the
+    entity."""
     texts = [(segment, _Text(text)) for segment, text in segments]
     mentions: dict[str, Mention] = {}
     for entity in entities:
@@ -140,8 +142,8 @@ def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int
 def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bool) -> list[Theme]:
     """Find the first segment of a text that names each theme.
 
-    If no segment names a theme, the result depends on `only`. True: the theme gets the first segment, because the
-    themes were extracted from this text alone. False: the theme is left out.
+    If no segment names a theme, `only` decides. True: the theme gets the first segment, because the themes come
+    from this text alone. False: the theme is left out.
     """
     texts = [(segment, _Text(text)) for segment, text in segments]
     themes: dict[str, Theme] = {}

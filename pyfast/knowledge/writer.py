@@ -1,4 +1,5 @@
-"""Write extracts into the database of a new snapshot, and remove chunks that the index no longer has."""
+"""Write extracts (the triples of chunks) into the database of a new snapshot, and remove chunks that the index no
+longer has."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _DIGEST = 16  # bytes of a digest
 
 
 class Writer:
-    """Adds extracts to a database. The same extracts in the same order always give the same rows."""
+    """Add extracts to a database. The same extracts in the same order always give the same rows."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -54,7 +55,7 @@ class Writer:
         return self._first.get(key)
 
     def add(self, extracts: Iterable[Extract]) -> None:
-        """Add an extract if its chunk is new. The extract of a failed chunk is replaced."""
+        """Add an extract if its chunk is new, or if the chunk failed before."""
         for extract in extracts:
             existing = self._database.execute(
                 "SELECT id, failed FROM chunks WHERE digest = ?", (extract.digest,)
@@ -114,7 +115,8 @@ class Writer:
 
 
 def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
-    """Remove the chunks of these methods that are not in `digests`, and triples that no other chunk states."""
+    """Remove the chunks of these extraction methods whose checksums are not in `digests`. Triples that no other
+    chunk states are removed too."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
     these = ",".join("?" * len(methods))
@@ -133,15 +135,14 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
 
 
 def contents_digest(database: sqlite3.Connection) -> str:
-    """The sum of the digests of all rows. After a change, only the digests of changed rows are computed."""
+    """Compute the sum of the digests (checksums) of all rows. After a change, only changed rows need new
+    digests."""
     rows = (_of_row(table, row) for table in _TABLES for row in database.execute(f"SELECT * FROM {table}"))
     return changed_digest("0", lambda: sum(rows))
 
 
 def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
-    """From now on, count in the database how the digest changes, for `changed_digest`. Triggers do the
-    counting.
-    """
+    """Make the database record, by triggers, how later changes affect the digest. `changed_digest` reads this."""
     changed = 0
 
     def count(sign: int, table: str, *row: object) -> None:
@@ -164,7 +165,7 @@ def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
 
 
 def changed_digest(before: str, change: Callable[[], int]) -> str:
-    """Compute the digest after a change from the digest before it."""
+    """Compute the digest after a change from the digest before the change."""
     return f"{(int(before, 16) + change()) % (1 << 8 * _DIGEST):0{2 * _DIGEST}x}"
 
 

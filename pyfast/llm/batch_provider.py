@@ -55,8 +55,8 @@ class Batch:
 
 
 class BatchProvider:
-    """Uploads files to one provider, and submits and reads batches there. `exchange` is the function that makes
-    one HTTP request.
+    """A client of one provider: it uploads files, submits batches and reads their results. `exchange` is the
+    function that makes one HTTP request.
 
     If the connection or the provider fails, each method tries again for `patience_s` seconds. After that time it
     raises `LLMUnavailableError`.
@@ -84,7 +84,7 @@ class BatchProvider:
         self._window = window
 
     async def check_list(self) -> None:
-        """Raise `InputError` if the provider has no request that lists batches."""
+        """Raise `InputError` if the provider cannot list its batches."""
         try:
             reply = orjson.loads(await self._send("GET", self._batches.with_query(limit=1)))
             if isinstance(reply["data"], list):
@@ -112,7 +112,7 @@ class BatchProvider:
         """Submit a batch. It is submitted only once, even if the provider's reply is lost.
 
         Returns:
-            The batch's id, and whether the provider stored the batch's key with it.
+            The id of the batch, and whether the provider stored pyfast's key for the batch.
         """
         body = {
             "input_file_id": file,
@@ -139,7 +139,7 @@ class BatchProvider:
         raise AssertionError("the last attempt returns or raises")
 
     async def adopt(self, key: str, made: float) -> str | None:
-        """Find the id of the batch with this key.
+        """Find the id of the batch that was submitted with this key.
 
         If the batch is new, the method waits, because a provider may list new batches with a delay.
         """
@@ -165,7 +165,7 @@ class BatchProvider:
             after = {"after": _id(batches[-1].get("id"))}
 
     async def ended(self, id: str) -> Batch:
-        """Wait until a batch ends, and return its last state."""
+        """Wait until a batch ends, and return its final state."""
         pause = min(1.0, self._poll_s)
         while not (batch := await self.look(id)).has_ended:
             await asyncio.sleep(pause)
@@ -191,7 +191,8 @@ class BatchProvider:
         await self._ask("POST", self._batches / id / "cancel")
 
     async def lines(self, batch: Batch, key: str) -> dict[int, Line]:
-        """The results of a batch. The key of each result is the position of its call in the batch, from 0."""
+        """Read the results of a batch. The key of each result is the position of its call in the batch, from
+        0."""
         lines: dict[int, Line] = {}
         for file in batch.files:
             content = await self._content(file)

@@ -20,10 +20,10 @@ from pyfast.llm.reasoning import share_of_reasoning
 
 
 def closed(schema: Any) -> Any:
-    """A copy of the JSON schema in which no object may have additional fields.
+    """Return a copy of a JSON schema in which no object may have additional fields.
 
-    Schemas from pydantic allow additional fields. OpenAI's strict mode refuses such schemas, and a small model
-    would invent fields.
+    Schemas from pydantic allow additional fields. But OpenAI's strict mode refuses such schemas, and small
+    models invent fields.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -43,7 +43,7 @@ def closed(schema: Any) -> Any:
 
 
 def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
-    """The JSON body of one request, without its schema. `fields` are additional fields for this server.
+    """Make the JSON body of one request, without its schema. `fields` are additional fields for this server.
 
     Raises `CallError` if the prompt is not valid Unicode, or not text.
     """
@@ -51,7 +51,7 @@ def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
 
 
 def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the JSON body of a request. Raises `CallError` if the prompt is not text."""
+    """Return the fields of the JSON body of a request. Raises `CallError` if the prompt is not text."""
     if request.embeds is not None:
         raise CallError("this LLM takes text, not embeddings")
     return {
@@ -64,7 +64,8 @@ def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any
 
 
 def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request to vLLM's `/completions` whose prompt is embeddings. They have torch's file format.
+    """Return the fields of a request to vLLM's `/completions`, with embeddings as the prompt. The embeddings
+    have torch's file format.
 
     Raises `CallError` if torch is not installed.
     """
@@ -94,7 +95,7 @@ def as_json(body: Mapping[str, Any]) -> bytes:
 def completion(text: object, finish_reason: object, usage: object, reasoning: object = None) -> Completion:
     """Read a completion from a server's reply. `reasoning` is the text of the model's reasoning.
 
-    Raises `CallError` if the reply is malformed, or has no text and gives no reason for that.
+    Raises `CallError` if the reply is malformed, or has neither a text nor a reason for the missing text.
     """
     reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
     if text is None and reason not in ("stop", "unknown"):
@@ -130,7 +131,7 @@ def _count(value: object) -> int:
 
 
 def error_text(body: bytes) -> str:
-    """The message in an error body, as one line of at most 300 characters."""
+    """Return the message in the body of an error, as one line of at most 300 characters."""
     try:
         data = orjson.loads(body)
         error = data.get("error", data)
@@ -141,7 +142,8 @@ def error_text(body: bytes) -> str:
 
 
 def error_field(body: bytes, name: str) -> str:
-    """A field of the error in an error body, such as `param` or `code`. Empty if it is missing or not text."""
+    """Return a field of an error, such as `param` or `code`, from its body. Empty if the field is missing or
+    not text."""
     try:
         value = orjson.loads(body)["error"][name]
     except (ValueError, LookupError, TypeError):
@@ -150,5 +152,5 @@ def error_field(body: bytes, name: str) -> str:
 
 
 def one_line(message: object) -> str:
-    """The text on one line, without control characters. It is cut at 300 characters."""
+    """Write a text on one line, without control characters, and cut it at 300 characters."""
     return " ".join(without_controls(str(message)[:5000]).split())[:300]

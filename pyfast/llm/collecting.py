@@ -35,7 +35,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A batch that an earlier session of the run made. The session submitted it, or was about to."""
+    """A batch that an earlier process of the run stored, and perhaps submitted, before it ended."""
 
     key: str
     """The key of the batch: 128 random bits in hexadecimal"""
@@ -49,18 +49,18 @@ class LoggedBatch:
 
 
 class BatchLog(Protocol):
-    """Where a run stores which batches it submitted. When `add` returns, the batch is on the disk."""
+    """The interface of a store for the batches of a run. When `add` returns, the batch is on the disk."""
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """The stored batches of one LLM, the oldest first."""
+        """Return the stored batches of one LLM, the oldest first."""
         ...
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
-        """Add a batch that is about to be submitted."""
+        """Add a batch before it is submitted."""
         ...
 
     async def identify(self, key: str, id: str) -> None:
-        """Store the provider's id of a batch."""
+        """Store the id that the provider gave to a batch."""
         ...
 
     async def remove(self, key: str) -> None:
@@ -69,7 +69,7 @@ class BatchLog(Protocol):
 
 
 class NoLog:
-    """A log for runs without a folder. It stores nothing, because such runs cannot be resumed."""
+    """A store for runs without a folder. It stores nothing, because such runs cannot be resumed."""
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
         """Return nothing."""
@@ -101,7 +101,8 @@ class CollectingLLM(LLM, Protocol):
 
 
 def collecting(llm: LLM) -> CollectingLLM | None:
-    """Find the LLM that collects calls inside its wrappers, such as a cache. None if there is no such LLM."""
+    """Find the LLM that collects calls, if it is wrapped, for example in a cache. Returns None if no LLM
+    collects calls."""
     inner: Any = llm
     while isinstance(inner, InFront):
         inner = inner._llm
@@ -109,5 +110,5 @@ def collecting(llm: LLM) -> CollectingLLM | None:
 
 
 def new_batch(key: str, digests: Sequence[str]) -> LoggedBatch:
-    """Make the log entry for a batch of requests, before the batch is submitted."""
+    """Make the entry of a batch for the store, before the batch is submitted."""
     return LoggedBatch(key, None, time.time(), dict(enumerate(digests)))

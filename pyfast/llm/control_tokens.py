@@ -1,7 +1,7 @@
 """Make control tokens of chat templates harmless in text from documents and users.
 
-Servers and tokenizers obey control tokens anywhere in a message. So a document with such a token could end the
-user's turn and speak as the system. With a space inside, the token is ordinary text.
+Servers and tokenizers obey control tokens anywhere in a message. A document with such a token could end the
+user's message and continue as the system. A space inside the token makes it ordinary text.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ _BEGINS = re.compile(f"[{re.escape(_FIRST)}]")
 
 
 def plain(text: str) -> str:
-    """Put a space inside each control token in a text, for the control tokens of all known chat templates.
+    """Put a space inside each control token in a text. The function knows the control tokens of all common chat
+    templates.
 
     Args:
         text: Text from a document or a user. Other brackets, such as `<p>`, `a < b` or `[NOTE]`, stay unchanged.
@@ -83,7 +84,7 @@ def plain(text: str) -> str:
 def join_plain(parts: Sequence[str]) -> str:
     """Join texts. If a control token would begin in one text and end in the next, put a space inside it.
 
-    Control tokens that lie inside one text stay as they are.
+    Control tokens that lie completely inside one text stay unchanged.
     """
     text = "".join(parts)
     seam = 0
@@ -122,11 +123,11 @@ def _is_mark(match: re.Match[str]) -> bool:
 
 
 def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
-    """Make a function that puts a space after the first character of each of these tokens wherever a text has one.
+    """Make a function that puts a space after the first character of these tokens, everywhere in a text.
 
     Args:
-        tokens: The control tokens of one tokenizer. Tokens that are a single character, white space or a plain
-            word are left out, because they mark no turn and occur in many texts.
+        tokens: The control tokens of one tokenizer. Single characters, white space and plain words are left
+            out, because they occur in many texts and do not begin or end messages.
     """
     marks = {token for token in tokens if len(token.strip()) > 1 and not token.isalnum()}
     if not marks:

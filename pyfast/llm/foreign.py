@@ -1,4 +1,5 @@
-"""Clean the replies of models and servers: control characters and impossible counts."""
+"""Clean the replies of models and servers: remove control characters, and correct impossible counts of
+tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _ESCAPED = re.compile(r"\\[bfr]|\\u(?:00[01789]|20[26])", re.IGNORECASE)
 
 
 def without_controls(text: str) -> str:
-    """The text without control characters; tabs and line breaks stay.
+    """Remove control characters from a text. Tabs and line breaks stay.
 
     Example:
         >>> without_controls("a\\x1b[31mred\\x1b[0m\\tb\\x00")
@@ -40,7 +41,7 @@ def without_controls(text: str) -> str:
 
 
 def has_escaped_controls(text: str) -> bool:
-    """Whether a JSON text may contain control characters in escaped form (JSON escapes)."""
+    """Return whether a JSON text may contain control characters as JSON escapes."""
     return _ESCAPED.search(text) is not None
 
 
@@ -86,8 +87,8 @@ _TEMPLATE = 4096
 def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
     """Limit the token counts of a completion to values that are possible.
 
-    A token stands for at least one byte of the text that was sent or received. So a count cannot be larger than
-    the number of bytes. Reasoning that the server does not show has at most `max_tokens` tokens.
+    A token stands for at least one byte of the text that was sent or received, so a count cannot be larger than
+    the number of bytes. For reasoning that the server does not show, the limit is `max_tokens`.
     """
     prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
     received = max(max_tokens, len(completion.text.encode(errors="replace")))

@@ -1,6 +1,6 @@
 """An LLM that answers at once, for measuring everything except the language model.
 
-Its answers have the right format and no meaning. A run with this LLM measures the speed of pyfast, and not the
+Its answers have the right format, but no meaning. A run with this LLM measures the speed of pyfast, not the
 quality of answers.
 """
 
@@ -25,12 +25,11 @@ TAIL = 512  # An answer depends on this many characters at the prompt's end, and
 
 
 class Instant:
-    """An LLM that computes its answer from the request alone. If the request has a schema, the answer is valid
-    JSON for the schema. Otherwise it is a few words of the prompt's last line.
+    """An LLM without a model. If the request has a schema, the answer is valid JSON for the schema. Otherwise
+    the answer is a few words of the prompt's last line.
 
-    It reads only the end of the prompt, so its own cost does not distort measurements. If a field of the schema
-    has `examples`, the answer has the first example as its value. Token counts are estimates: a token for four
-    bytes.
+    It reads only the end of the prompt, so that its own time does not distort measurements. If a field of the
+    schema has `examples`, its value is the first example. Token counts are estimates: one token for four bytes.
     """
 
     def __init__(self, *, context_window: int = 1_000_000, slots: int = 4096) -> None:

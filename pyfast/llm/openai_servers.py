@@ -1,4 +1,4 @@
-"""One model on several OpenAI-compatible servers. If one server fails, its calls go to the others."""
+"""A model on several OpenAI-compatible servers. If one server fails, its calls go to the others."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ class _Server:
 
 
 class OpenAIServers:
-    """One model on several servers. Each call goes to the server with the fewest running calls for its weight.
+    """A model on several servers. Each call goes to the server that has the fewest running calls in relation to
+    its weight.
 
     If a call fails on one server, it goes to another server.
 
-    After a failure, pyfast sends no calls to a server for some time, which grows with each failure. Then it tries
-    the server with one call. If no server answers a call, pyfast waits and tries all servers again, up to
-    `attempts` times in total. Then the call fails. The options are those of `OpenAI`, which apply to each server,
-    and `weights`, a list with one number for each server.
+    A server that failed gets no calls for some time, which grows with each failure. Then pyfast tries the
+    server with one call. If no server answers a call, pyfast waits and tries all servers again, up to
+    `attempts` times in total. Then the call fails. The options are the same as for `OpenAI`, for each server.
+    In addition, `weights` is a list with one number for each server.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The protocol of language models: requests, completions, and the members of an LLM."""
+"""The interface of language models: requests, completions, and the members of an LLM."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ AT_ONCE = 2047
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation with the LLM."""
+    """One message of a conversation with the LLM."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
 def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
-    """Make the messages with which a conversation starts.
+    """Make the first messages of a conversation with the LLM.
 
     Args:
         user: The user's message.
@@ -51,7 +51,7 @@ def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One call of the LLM. An LLM uses only these fields.
+    """One call of the LLM. An LLM must not use anything except these fields.
 
     Example:
         >>> from pyfast.llm import Request, dialogue
@@ -103,7 +103,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to one request. Counts are in tokens. A count is 0 if the LLM does not report it.
+    """The reply to one request, with counts of tokens. A count is 0 if the LLM does not report it.
 
     Example:
         >>> from pyfast.llm import Completion
@@ -124,7 +124,7 @@ class Completion:
 
 
 class LLM(Protocol):
-    """One language model. Every LLM has at least the two members `fingerprint` and `complete`.
+    """The interface of a language model. Every LLM has at least the two members `fingerprint` and `complete`.
 
     Optional members and their defaults:
 
@@ -132,10 +132,11 @@ class LLM(Protocol):
     - `context_window`: how many tokens the prompt and the completion may have together. The value must not change
       after `start` has returned. Default: 8192.
     - `slots`: how many requests the LLM can work on at once. Default: 64.
-    - `async start()`: load or probe the model. Raise `LLMUnavailableError` or `ModelNotFoundError` if that fails.
-    - `async close()`: release everything. It may be called twice, or never.
-    - `weights`: a digest of the folder that the model was loaded from. Only systems that pass embeddings need it.
-      Default: empty (not known).
+    - `async start()`: load the model, or check that it answers. Raise `LLMUnavailableError` or
+      `ModelNotFoundError` if that fails.
+    - `async close()`: release everything. pyfast may call it twice, or never.
+    - `weights`: a checksum of the folder from which the model was loaded. Only systems that pass embeddings
+      need it. Default: empty (not known).
     - `device`: `cuda` or `cpu`. Only systems that pass embeddings need it. Default: `cpu`.
 
     Example:
@@ -151,15 +152,16 @@ class LLM(Protocol):
     def fingerprint(self) -> str:
         """A text that identifies the model: the same model has the same fingerprint on every machine.
 
-        It is quick to compute, and known before `start`. A run resumes only with a model of the same fingerprint.
+        It must be quick to compute, and known before `start`. A run resumes only with a model of the same
+        fingerprint.
         """
         ...
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. pyfast makes many calls at once, and the model forms its own batches.
+        """Answer one request. pyfast makes many calls at once. The model itself forms batches of them.
 
-        Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model is gone. If a call is
-        cancelled, its slot must become free, and other calls must continue.
+        Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model is gone. A cancelled
+        call must release its slot, and must not disturb other calls.
         """
         ...
 
@@ -177,13 +179,14 @@ class FullLLM(LLM, Protocol):
     def slots(self) -> int: ...
 
     async def start(self) -> None:
-        """Load or probe the model. Raises `LLMUnavailableError` or `ModelNotFoundError` with a message of one
-        line.
+        """Load the model, or check that it answers. Raises `LLMUnavailableError` or `ModelNotFoundError` with a
+        message of one line.
         """
         ...
 
     async def close(self) -> None:
-        """Release everything. Running calls fail with `LLMUnavailableError`. It may be called twice, or never."""
+        """Release everything. Running calls fail with `LLMUnavailableError`. pyfast may call `close` twice, or
+        never."""
         ...
 
 
@@ -193,13 +196,13 @@ _MEMBERS = ("fingerprint", "spec", "context_window", "slots", "start", "close")
 
 
 def with_defaults(llm: LLM) -> FullLLM:
-    """Add the defaults of the optional members.
+    """Add the optional members that an LLM does not have, with their defaults.
 
     Args:
         llm: An LLM with `fingerprint` and `complete`, and optionally more.
 
     Returns:
-        The LLM itself if it has every member of `FullLLM`; otherwise a wrapper that adds the missing ones.
+        The LLM itself if it has every member of `FullLLM`. Otherwise a wrapper that adds the missing members.
 
     Example:
         >>> from pyfast.llm import Completion, with_defaults
@@ -219,25 +222,25 @@ def with_defaults(llm: LLM) -> FullLLM:
 
 
 def weights_of(llm: LLM) -> str:
-    """A digest of the folder from which an LLM was loaded. Empty for an LLM on a server."""
+    """Return a checksum of the folder from which an LLM was loaded. Empty for an LLM on a server."""
     weights: str = getattr(llm, "weights", "")
     return weights
 
 
 def device_of(llm: LLM) -> str:
-    """The device on which this process makes embeddings for an LLM: `cuda` or `cpu`."""
+    """Return the device on which this process makes embeddings for an LLM: `cuda` or `cpu`."""
     device: str = getattr(llm, "device", "cpu")
     return device
 
 
 class InFront:
-    """Base class of an LLM that wraps another one."""
+    """Base class of an LLM that wraps another LLM."""
 
     _llm: Any
 
     @property
     def weights(self) -> str:
-        """The digest of the wrapped model's weights."""
+        """The checksum of the wrapped model's weights."""
         return weights_of(self._llm)
 
     @property
@@ -294,8 +297,8 @@ class _WithDefaults(InFront):
 def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
     """Call `build(schema)` once for each schema object, and cache the result.
 
-    The key of the cache is `id(schema)`: a dict cannot be hashed, and prompts always pass the same object. The
-    cache also keeps the schema itself, so that no other object can get the same id.
+    The key of the cache is `id(schema)`, because a dict cannot be hashed. This works, because prompts always
+    pass the same object. The cache also keeps the schema itself, so that no other object can get the same id.
     """
     known: dict[int, tuple[Schema, T]] = {}
 

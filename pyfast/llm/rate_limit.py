@@ -10,7 +10,8 @@ _limits: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, R
 
 
 class RateLimit:
-    """Limits how often one event loop sends requests to one server. They start in the order of their arrival."""
+    """Limits how often one event loop sends requests to one server. Requests start in the order in which they
+    arrive."""
 
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
@@ -20,20 +21,20 @@ class RateLimit:
         self._requests = self._tokens = self._opens = 0.0
 
     def limit(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
-        """Set limits for requests and tokens, which are spread evenly over time. If a limit is set several times,
-        the lowest one counts.
+        """Set limits for requests and tokens. Requests are spread evenly over time. Of several values for a
+        limit, the lowest counts.
         """
         self._request_s = max(self._request_s, 60 / requests_per_minute if requests_per_minute else 0.0)
         self._token_s = max(self._token_s, 60 / tokens_per_minute if tokens_per_minute else 0.0)
 
     def pause(self, seconds: float) -> None:
-        """Start no request for this number of seconds."""
+        """Do not start any request for this number of seconds."""
         self._opens = max(self._opens, asyncio.get_running_loop().time() + seconds)
 
     async def turn(self, tokens: int, check: Callable[[], object]) -> float:
         """Wait until a request of about `tokens` tokens may start. Returns the seconds of the wait.
 
-        `check` is called before each wait; if it raises, the waiting ends.
+        `check` is called before each wait. If it raises an error, the wait ends with this error.
         """
         clock = asyncio.get_running_loop().time
         came = clock()
@@ -49,11 +50,11 @@ class RateLimit:
         return clock() - came
 
     def correct(self, tokens: int) -> None:
-        """Correct the count of tokens when the real number of a request is known."""
+        """Correct the counted tokens of a request when their real number is known."""
         self._tokens += self._token_s * tokens
 
 
 def limit_of(server: str) -> RateLimit:
-    """The `RateLimit` for a server, which everything on this event loop shares."""
+    """Return the `RateLimit` for a server. All models on this event loop share it."""
     limits = _limits.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     return limits.setdefault(server, RateLimit())

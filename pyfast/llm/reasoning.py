@@ -14,12 +14,13 @@ _CLOSED = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 def without_reasoning(completion: Completion) -> Completion:
     """Remove the block `<think>...</think>` at the beginning of a completion.
 
-    If the block has no end, the whole text is reasoning. If the opening tag is missing because the chat template
-    contains it, everything before the last `</think>` is reasoning. Text that begins like JSON does not change.
+    If the block has no end, the whole text is reasoning. Some chat templates contain the opening tag, so that
+    it is missing in the completion. Then everything before the last `</think>` is reasoning. Text that begins
+    like JSON does not change.
 
     Returns:
-        The completion without the block. If the server did not count `reasoning_tokens`, they are estimated: the
-        share of the characters that are in the block, times the number of tokens.
+        The completion without the block. If the server did not count `reasoning_tokens`, they are estimated
+        from the share of characters in the block.
     """
     text = completion.text
     if "<" not in text or text.lstrip()[:1] in ("{", "["):

@@ -40,11 +40,11 @@ _SECRET_NAME = re.compile(
 
 
 def hider(*secrets: str) -> Callable[[str], str]:
-    """Make a function that replaces these secrets with `***`, in every encoding that servers use.
+    """Make a function that replaces secrets in a text with `***`, in every encoding that servers use.
 
     The function finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in nested
-    encodings. It also finds them in hexadecimal digits and in base64, even if the base64 text is that of a whole
-    header with the secret. It ignores case, white space and invisible characters inside a secret.
+    encodings. It also finds them in hexadecimal digits and in base64, even if a whole header with the secret
+    was encoded. It ignores case, white space and invisible characters inside a secret.
 
     Args:
         *secrets: The secrets. The function ignores secrets of fewer than 8 characters.
@@ -145,20 +145,21 @@ def api_key() -> str:
 
 
 def keys_in(path: str) -> list[str]:
-    """The parts of a URL's path that look like keys."""
+    """Find the parts of a URL's path that look like keys."""
     return [part for part in path.split("/") if _KEY_IN_PATH.fullmatch(part)]
 
 
 def proxy_passwords() -> list[str]:
-    """The passwords in the environment variables for proxies. Errors of aiohttp can contain the URL of a proxy,
-    and so a password.
+    """Return the passwords in the environment variables for proxies. Errors of aiohttp can contain the URL of a
+    proxy with its password.
     """
     matches = (re.search(r"//[^/@:]*:([^@]+)@", url) for url in getproxies().values())
     return [match[1] for match in matches if match]
 
 
 def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> None:
-    """Raise `InputError` if a field is named like a secret or contains the key. pyfast records all fields.
+    """Raise `InputError` if a field has a name for secrets or contains the key, because pyfast stores all
+    fields.
 
     `variable` is the environment variable for the key.
     """

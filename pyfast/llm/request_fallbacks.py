@@ -1,9 +1,9 @@
 """Fallbacks for servers that refuse parts of a request.
 
-vLLM and llama.cpp accept the whole request, and the whole schema improves their answers. OpenAI's newer models
-refuse `max_tokens` and `temperature`, and its strict mode refuses `maxLength`. Other servers do not know `seed`,
-or have no `response_format`. pyfast cannot find this out in advance. So it first sends the whole request. If the
-server's error names a field, pyfast drops this field from all later requests.
+vLLM and llama.cpp accept every field of a request, and the whole schema improves their answers. OpenAI's newer
+models refuse `max_tokens` and `temperature`, and OpenAI's strict mode refuses `maxLength`. Other servers do not
+know `seed`, or have no `response_format`. pyfast cannot find this out in advance. So it first sends the whole
+request. If the server's error names a field, pyfast leaves this field out of all later requests.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties
 def strict(schema: Any) -> Any:
     """Reduce a schema to what OpenAI's strict mode supports: no additional fields, and all fields required.
 
-    The reduced schema allows answers that the whole schema forbids. So check answers against the whole schema.
+    The reduced schema allows answers that the whole schema forbids. So check the answers by the whole schema.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -128,7 +128,7 @@ def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> 
 
 
 def fallback_for(complaint: str, body: Body, fallbacks: Fallbacks) -> Fallback | None:
-    """Find the next fallback to try when a server refuses this body. None if there is none."""
+    """Find the next fallback to try when a server refuses this body. Returns None if no fallback is left."""
     for fallback in FALLBACKS:
         if fallback.field in body and fallback not in fallbacks:
             patterns = (fallback.named, fallback.fault)

@@ -1,4 +1,4 @@
-"""A cache for the completions of an LLM, which later runs can use again."""
+"""A cache of an LLM's completions, for later runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _FORMAT = 1
 
 
 class CachedLLM(InFront):
-    """An LLM with a cache in a folder. It answers a `reusable` request that the same model has answered before.
+    """An LLM with a cache in a folder. A `reusable` request that the model has answered before gets the stored
+    answer.
 
-    Each model has its own folder, with one file for each request. The name of a file is a digest of everything on
-    which the answer depends (`Request.digest`). A run treats a cached completion like a new one and counts its
-    tokens. pyfast ignores damaged or unreadable files and asks the model.
+    Each model has its own folder, with one file for each request. The name of a file is a checksum of
+    everything on which the answer depends (`Request.digest`). A run treats a cached completion like a new
+    completion and counts its tokens. If a file is damaged or unreadable, pyfast asks the model.
     """
 
     _llm: FullLLM

@@ -1,4 +1,5 @@
-"""Roles. The role of a prompt is its purpose. It decides which of several language models answers."""
+"""Roles. The role of a prompt is its purpose, such as `plan` or `answer`. A run can have a different language
+model for each role."""
 
 from __future__ import annotations
 
@@ -48,14 +49,14 @@ def read_role(name: str) -> Role:
 
 
 def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` if `who` needs a role that has no model, and there is no `default` model."""
+    """Raise `InputError` if a role of `who` has no model and there is no `default` model."""
     missing = [role for role in asked if role not in given]
     if missing and DEFAULT_ROLE not in given:
         raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; give one for each, or a default")
 
 
 def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` in the cases of `check_given`, and also if `who` would never use one of the models."""
+    """Raise `InputError` as `check_given` does, and also if a model is given that `who` would never use."""
     check_given(who, asked, given)
     asked_default = any(role not in given for role in asked)
     for role in given:

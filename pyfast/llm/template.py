@@ -1,4 +1,4 @@
-"""Write messages as one text, by a model's chat template. LLMs in this process and trainings use it."""
+"""Write messages as one text, by the chat template of a model. For models in this process, and for training."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pyfast.llm.protocol import Message
 
 
 def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
-    """Write messages by the model's chat template, up to the start of the reply. `options` are its variables.
+    """Write messages by the model's chat template, up to the start of the reply. `options` are variables of the
+    template.
 
-    If a message contains a control token of the tokenizer, the token gets a space inside
-    (`control_tokens.breaker`). If the template has no system role, the system message comes before the user's
-    text. Raises `InputError` if there is no template, or if it does not accept the messages.
+    A control token in a message gets a space inside, so that it is plain text (`control_tokens.breaker`). If
+    the template has no system role, the system message is put before the user's text. Raises `InputError` if
+    there is no template, or if it does not accept the messages.
     """
     if not getattr(tokenizer, "chat_template", True):  # Some tokenizers have their template in code.
         raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")

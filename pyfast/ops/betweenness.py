@@ -23,25 +23,25 @@ def betweenness(
     k: int | None = None,
     seed: int = 0,
 ) -> Float32:
-    """Compute the betweenness centrality of each node: the share of shortest paths that go through it.
+    """Compute the betweenness centrality of each node: the share of shortest paths that go through the node.
 
     For a node v of a pool of n nodes, the result is the mean over ordered pairs (s, t) of other nodes of
 
         (number of shortest paths from s to t through v) / (number of shortest paths from s to t)
 
-    A pair without a path counts as 0. So this is the sum divided by (n - 1) * (n - 2), or 0 if n <= 2. Edges of
-    weight 0 and self-loops do not count. Paths whose lengths differ by at most a factor of 1 + 1e-10 count as
-    equally long. Ctrl-C takes effect between two source nodes.
+    A pair without a path counts as 0. The mean is the sum divided by (n - 1) * (n - 2), or 0 if n <= 2. Edges
+    of weight 0 and self-loops do not count. Two paths count as equally long if their lengths differ by at most
+    a factor of 1 + 1e-10. Ctrl-C takes effect between two source nodes.
 
     Args:
         g: The graphs of P pools with N nodes and E edges.
-        length: The length of an edge. "inverse": 1 / weight, because a weight is a strength. "hops": each edge has
-            length 1. You can also give float64[E], one number for each of `g.indices`, finite and above 0.
+        length: The length of an edge. "inverse": 1 / weight, because a weight is a strength. "hops": each edge
+            has length 1. You can also give float64[E], a finite number above 0 for each edge in `g.indices`.
         threads: See `pyfast.ops`.
-        k: Use only k nodes of each pool as sources s, drawn without replacement (Brandes and Pich 2007). The mean
-            is then over the pairs with these sources, as in networkx: k * (n - 2) pairs, or (k - 1) * (n - 2) for
-            a node that is a source itself. If k is 1, the source itself gets NaN. If a pool has at most k nodes,
-            its result is exact. None: use all nodes.
+        k: Use only k nodes of each pool as sources s, drawn without replacement (Brandes and Pich 2007). The
+            mean is then over the pairs with these sources, as in networkx: k * (n - 2) pairs, or (k - 1) * (n -
+            2) pairs for a node that is a source. If k is 1, the source gets NaN. A pool of at most k nodes gets
+            exact results. None: use all nodes.
         seed: The seed of the draw, from 0 to 2**64 - 1. Pools of the same size draw the same positions.
 
     Returns:

@@ -21,7 +21,7 @@ _NONE = np.empty(0, np.int32)
 class TermCounts:
     """How often each term occurs in the documents of one part of a corpus, as a sparse matrix in CSC form.
 
-    The counts do not depend on the rest of the corpus. So a part never changes, and parts can be joined. Arrays
+    The counts do not depend on the rest of the corpus, so a part never changes, and parts can be joined. Arrays
     can be memory-mapped, because a query reads only the columns of its terms.
 
     Example:
@@ -69,7 +69,8 @@ class TermCounts:
         object.__setattr__(self, "total_length", int(lengths.sum(dtype=np.int64)))
 
     def at(self, columns: npt.ArrayLike) -> TermCounts:
-        """The same counts with other term ids. `columns`, int32[terms], has the column of each term, or -1."""
+        """Return the same counts with other term ids. `columns`, int32[terms], has the column of each new term,
+        or -1."""
         other = copy(self)
         object.__setattr__(other, "columns", array("columns", columns, np.int32))
         return other

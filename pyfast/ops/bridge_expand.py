@@ -20,25 +20,26 @@ def bridge_expand(
     max_entries: int | None = None,
     threads: int | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """For each seed document, find the `k` nearest documents of the corpus, without the question's words.
+    """For each seed (a document of a pool), find the `k` most similar documents of the corpus. Words of the
+    question do not count.
 
-    A question rarely contains the words that link a document of the first hop to a document of the second. So the
-    similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
-    question. x_st is the weight of term t in document s. The result leaves out the seed itself, and documents that
-    share no such term with it.
+    A question rarely contains the words that link a document of the first hop to a document of the second hop.
+    So the similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in
+    the question. x_st is the weight of term t in document s. The result leaves out the seed itself, and
+    documents that share no such term with the seed.
 
     Args:
         X: The forward index, documents x terms.
-        XT: X transposed, as CSR, terms x documents. `X.T.tocsr()` sometimes has 64-bit ids. If so, each call
-            converts the rows that it reads to 32 bits.
+        XT: X transposed, as CSR, terms x documents. `X.T.tocsr()` sometimes has 64-bit ids. Then each call
+            converts the ids of the rows that it reads.
         seed_offsets: int64[Q + 1]. Question q has the seeds `seed_ids[seed_offsets[q]:seed_offsets[q + 1]]`.
         seed_ids: int32[S], documents of X.
         question_terms: (offsets int64[Q + 1], term ids), the words of each question.
-        k: Maximum number of documents for a seed.
-        largest_norm: A number at least as large as the Euclidean norm of any row of X; 1 if the rows are
-            l2-normalised. None: the op reads all of X to find it.
-        max_entries: Maximum number of entries of XT to read for a seed. With a limit, the op can miss some of the
-            nearest documents. None: no limit, and the result is exact.
+        k: The maximum number of documents for a seed.
+        largest_norm: The largest Euclidean norm of a row of X, or a larger number: 1 if the rows are
+            l2-normalised. None: the op reads all of X to compute it.
+        max_entries: The maximum number of entries of XT to read for a seed. With a limit, the op can miss some
+            of the most similar documents. None: no limit, and the result is exact.
         threads: See `pyfast.ops`.
 
     Returns:

@@ -1,4 +1,5 @@
-"""bridge_rank, pyfast's own op: rank a pool by terms that its documents share and that are not in the question."""
+"""bridge_rank, pyfast's own op: rank a pool by the terms that its documents share, except terms of the
+question."""
 
 from __future__ import annotations
 
@@ -26,13 +27,14 @@ def bridge_rank(
 ) -> Float32:
     """Rank each pool. Documents that share terms with the pool's best documents rank higher.
 
-    Two documents of a multi-hop question often share terms that are not in the question. These terms are the
-    bridge between them. The op does this for each pool:
+    The documents that answer a multi-hop question often share terms that are not in the question. These terms
+    are the bridge between the documents. The op does this for each pool:
 
-    1. It weighs each edge between two documents by the square of the `dot` weight (see `evidence_graph`) without
-       the question's terms. It keeps an edge that is among the `edges` strongest of one of its two documents.
-    2. It computes personalised PageRank with `damping`. The random walk restarts in proportion to sem **
-       `sharpness`, where sem is the semantic score, min-max normalised over the pool.
+    1. It weighs each edge between two documents by the square of the `dot` weight (see `evidence_graph`), in
+       which terms of the question do not count. It keeps each edge that is one of the `edges` strongest edges
+       of at least one of its two documents.
+    2. It computes personalised PageRank with `damping`. The random walk restarts at a document in proportion to
+       sem ** `sharpness`. sem is the document's score in `semantic`, min-max normalised over the pool.
     3. The score of a document is `mix` * (PageRank / the pool's maximum) + (1 - `mix`) * sem.
 
     Args:
@@ -41,9 +43,9 @@ def bridge_rank(
         doc_ids: int32[N], documents of X.
         semantic: float32[N], the retrieval scores.
         question_terms: (offsets int64[P + 1], term ids), the words of each question.
-        edges: Number of strongest edges that a node keeps.
+        edges: The number of strongest edges that each document keeps.
         damping: The damping of the PageRank, in [0, 1).
-        sharpness: The power of sem in the restart. A higher value gives the best documents more weight.
+        sharpness: The exponent of sem in the restart. A higher value gives the best documents more weight.
         mix: The share of the PageRank in the score, in [0, 1].
         threads: See `pyfast.ops`.
 

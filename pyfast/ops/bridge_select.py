@@ -16,7 +16,8 @@ from pyfast.ops.arrays import Csr, Float32, Int32, Int64, array, call, forward, 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The values of table cells as term ids. A row has values, and a value has terms. Passages have no values."""
+    """The cell values of table rows, as term ids. A row has several values, and a value has several terms.
+    Passages of text have no values."""
 
     value_offsets: Int32 | Int64
     """[documents + 1] document d has the values value_offsets[d] to value_offsets[d + 1]"""
@@ -36,9 +37,9 @@ def bridge_select(
 ) -> Float32:
     """Boost the top table row and the top passage of each pool (algorithm 1 of N2N-GQA).
 
-    The table row with the highest score gets the boost `beta`. The passage with the highest score also gets it,
-    unless row and passage are linked (phi = 1 in the paper). They are linked if the passage contains all terms of
-    one of the row's cell values.
+    The boost `beta` is added to the highest score of a table row. It is also added to the highest score of a
+    passage, unless this row and this passage are linked (phi = 1 in the paper). They are linked if the passage
+    contains all terms of one of the row's cell values.
 
     Args:
         X: The forward index, documents x terms.

@@ -18,7 +18,8 @@ from pyfast.ops.arrays import Int32, Int64, array, call, integers
 class Segments:
     """The columns of a corpus, as `pyfast.corpus.Corpus` explains them. Its segments are in depth-first order.
 
-    Content and uris are UTF-8. The content of a triplet is its head, relation and tail, without a gap.
+    Content and uris are UTF-8. The content of a triplet is its head, relation and tail, without spaces between
+    them.
     """
 
     level: npt.NDArray[np.uint8]
@@ -95,8 +96,8 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
     the document.
 
     Args:
-        segments: The columns of the corpus. The op does not read `uris`, `content`, and the columns that point
-            into them.
+        segments: The columns of the corpus. The op does not read `uris`, `content`, or the columns with
+            positions in these two.
         which: int64[n], the numbers of segments.
 
     Returns:

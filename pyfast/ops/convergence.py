@@ -1,4 +1,4 @@
-"""The warning of iterative ops, for pools that did not converge."""
+"""The warning of iterative ops when pools did not converge."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pyfast.errors import ConvergenceWarning
 
 
 def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
-    """Show the caller of the op a `ConvergenceWarning` if a pool has not converged.
+    """Show a `ConvergenceWarning` to the caller of the op if a pool has not converged.
 
-    The text does not name the pools. So Python shows it only once for each line of code that calls the op.
+    The text is always the same and does not name the pools, so that Python shows it only once for each line of
+    code that calls the op.
     """
     pools = np.flatnonzero(~converged.astype(bool))
     if len(pools):

@@ -21,12 +21,13 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
 
     Args:
         texts: (offsets int64[T + 1], uint8): texts in UTF-8.
-        separated: Whether the words of the texts are already known, and separated by blanks. Then a word is a run
-            of any characters but blanks.
+        separated: True: the words of the texts are already separated by blanks, and a word is a run of any
+            characters except blanks.
 
     Returns:
-        (offsets int64[T + 1], words int32[N], counts int32[N], vocabulary). The words of text t are those from
-        `offsets[t]` to `offsets[t + 1]`, each once, as ascending places in `vocabulary`. The vocabulary is sorted.
+        (offsets int64[T + 1], words int32[N], counts int32[N], vocabulary). Text t has the words from
+        `offsets[t]` to `offsets[t + 1]`, each word once. A word is its position in `vocabulary`, ascending. The
+        vocabulary is sorted.
 
     Raises:
         ArrayError: An array is malformed.
@@ -44,7 +45,7 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
 
 
 def count_words_reference(texts: Iterable[str], separated: bool = False) -> list[Counter[str]]:
-    """The words of each text."""
+    """Return the words of each text."""
     return [
         Counter(text.split(" ") if separated else re.findall(r"\w\w+", text)) - Counter([""]) for text in texts
     ]

@@ -22,20 +22,22 @@ def eigenvector(
     eigenvalue.
 
     The values of each pool have Euclidean norm 1. If the edges of a pool have no cycle, all its values are 1 /
-    sqrt(n). If components are equally strong, the largest eigenvalue has several eigenvectors. Then x is the
+    sqrt(n). If two components are equally strong, the largest eigenvalue has several eigenvectors, and x is the
     eigenvector nearest to a vector of equal values. A self-loop counts as an edge.
 
-    The op uses power iteration in float64 on A + s * I, where s is a quarter of the current estimate of lambda. A
-    is the pool's adjacency matrix. The shift s makes bipartite graphs converge. Few pools need more than 50 steps.
-    For these, the op continues with the restarted Arnoldi method. Ctrl-C takes effect between two products with A.
+    A is the pool's adjacency matrix. The op uses power iteration in float64 on A + s * I, where s is a quarter
+    of the current estimate of lambda. The shift s makes bipartite graphs converge. If a pool needs more than 50
+    steps, which is rare, the op continues with the restarted Arnoldi method. Ctrl-C takes effect between two
+    products with A.
 
     Args:
         g: The graphs of P pools with N nodes.
         tolerance: A pool has converged if ||A x - mu x|| <= tolerance * mu, where mu = ||A x||. x is then the
-            exact eigenvector of a matrix that differs from A by at most this much. If the two largest eigenvalues
-            differ only by a share d, the error of x is about tolerance / d. 0: iterate as far as rounding allows.
-        max_iterations: Maximum number of products with A for a pool. If a pool needs more, the op returns its last
-            iterate.
+            exact eigenvector of a matrix that differs from A by at most tolerance * mu. If the two largest
+            eigenvalues differ only by a share d, the error of x is about tolerance / d. 0: iterate as far as
+            rounding allows.
+        max_iterations: The maximum number of products with A for a pool. If a pool needs more products, its
+            result is the last iterate.
         threads: See `pyfast.ops`.
 
     Returns:
@@ -45,8 +47,8 @@ def eigenvector(
         ArrayError: The graph or a number is malformed.
 
     Warns:
-        ConvergenceWarning: Some pools needed more than `max_iterations`, or their edges have no cycle, so that no
-        such x exists. The warning names these pools.
+        ConvergenceWarning: Some pools needed more than `max_iterations`, or the edges of a pool have no cycle,
+            so that no such x exists. The warning names these pools.
 
     Example:
         >>> from scipy.sparse import csr_array

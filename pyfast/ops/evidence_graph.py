@@ -41,9 +41,9 @@ Idf = Literal["corpus", "pool"]
 class EvidenceGraph:
     """The graphs of P pools, which have N nodes and E edges together.
 
-    One sparse CSR matrix contains all graphs, and each pool is a block of the matrix. The edges of a node (a row)
-    lead to the nodes in `indices`. The arrays belong to NumPy, or to CuPy or torch if an op made them on a GPU.
-    Two graphs are equal if all four arrays have the same numbers. Graphs have no hash.
+    One sparse CSR matrix contains all graphs, and each pool is a block of the matrix. The edges of a node (a
+    row) lead to the nodes in `indices`. The arrays are NumPy arrays, or arrays of CuPy or torch if an op made
+    them on a GPU. Two graphs are equal if all four arrays have the same numbers. Graphs cannot be hashed.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -66,7 +66,7 @@ class EvidenceGraph:
         """Return the adjacency matrix of one pool, documents x documents.
 
         Args:
-            p: The number of the pool, from 0. The graph's arrays must be on the CPU.
+            p: The number of the pool, from 0. The arrays of the graph must be on the CPU.
         """
         first, last = int(self.pool_offsets[p]), int(self.pool_offsets[p + 1])
         begin, end = int(self.indptr[first]), int(self.indptr[last])
@@ -80,12 +80,13 @@ class EvidenceGraph:
 
     @classmethod
     def from_scipy(cls, *adjacency: Any) -> EvidenceGraph:
-        """Make a graph from SciPy's sparse arrays or matrices. Each becomes one pool. `pool(p)` does the reverse.
+        """Make a graph from SciPy's sparse arrays or matrices. Each matrix becomes one pool. `pool(p)` is the
+        reverse.
 
         Args:
-            *adjacency: Square and real matrices. Entry (u, v) is the edge from u to v, so an undirected graph is a
-                symmetric matrix. Entries are converted to float32. Duplicate entries are added up. A stored 0
-                stays stored, but it is not an edge for the ops. The matrices do not change.
+            *adjacency: Square and real matrices. Entry (u, v) is the edge from u to v, so an undirected graph
+                is a symmetric matrix. Entries are converted to float32. Duplicate entries are added up. A
+                stored 0 stays stored, but ops do not treat it as an edge. The matrices do not change.
 
         Raises:
             ArrayError: A matrix is not square, sparse and real.
@@ -102,10 +103,11 @@ class EvidenceGraph:
 
     @classmethod
     def from_networkx(cls, *graphs: Any, weight: str | None = "weight") -> EvidenceGraph:
-        """Make a graph from networkx graphs. Each becomes one pool. Node i is the i-th of `graph.nodes`.
+        """Make a graph from networkx graphs. Each networkx graph becomes one pool. Node i is the i-th node of
+        `graph.nodes`.
 
-        An edge (u, v) of a `Graph` leads both ways. An edge (u, v) of a `DiGraph` leads from u to v. Parallel
-        edges of a multigraph are added up.
+        An edge (u, v) of a `Graph` leads in both directions, and of a `DiGraph` from u to v. Weights of
+        parallel edges in a multigraph are added up.
 
         Args:
             *graphs: Graphs of networkx.
@@ -154,7 +156,7 @@ def _adjacency(name: str, given: Any) -> csr_array:
 
 
 def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
-    """Check a graph, and return it as the core reads it: (pool_offsets, indptr, indices, weights), or raise
+    """Check a graph, and return its arrays for the core: (pool_offsets, indptr, indices, weights). Raises
     `ArrayError`.
     """
     try:
@@ -195,12 +197,12 @@ def evidence_graph(
             float32(float32, float32), which is called with (x_it, x_jt) and summed over T. C++ calls it directly,
             without Python. If it raises an exception, numba prints it, and the term counts as 0.
         threshold: Only edges with a weight above this number stay.
-        top_k: Number of strongest edges that each node keeps. If weights are equal, the edge to the earlier
-            document stays. The graph is then not symmetric.
-        mask_terms: (offsets int64[P + 1], term ids), for each pool the terms that do not count as shared.
-        idf: "corpus": X has the weights. "pool": X has term frequencies, and the op computes the weights of each
-            pool as if the pool were the whole corpus, with smoothed idf and l2 norm. scikit-learn's
-            `TfidfTransformer` computes the same if it is fitted on the pool.
+        top_k: The number of strongest edges that each node keeps. Of edges with equal weights, the edge to the
+            earlier document stays. With `top_k`, the graph is not symmetric.
+        mask_terms: (offsets int64[P + 1], term ids): for each pool, the terms that do not count as shared.
+        idf: "corpus": X has the weights. "pool": X has term frequencies, and the op computes the weights of
+            each pool as if the pool were the whole corpus, with smoothed idf and l2 norm, like scikit-learn's
+            `TfidfTransformer` fitted on the pool.
         threads: See `pyfast.ops`.
         backend: "auto": the op runs where the arrays are. "cpu" or "cuda": the op must run there.
 
@@ -256,7 +258,7 @@ def shared_terms(
 
     Returns:
         (term ids int32, shares float32), the largest share first. If shares are equal, the lower term id comes
-        first. The shares add up to the weight of the edge in `evidence_graph`.
+        first. The sum of all shares is the weight of the edge in `evidence_graph`.
 
     Raises:
         ArrayError: An array is malformed, or X has no such document.
@@ -292,7 +294,7 @@ def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
     """Convert `weight` to the form that the core takes: a name, or the address of a compiled function.
 
-    Raises `ArrayError` if it is neither a known name nor such a function.
+    Raises `ArrayError` for anything else.
     """
     if isinstance(weight, str):
         if weight not in get_args(EdgeWeight):
@@ -308,7 +310,7 @@ def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
 
 
 def term_weights(weight: EdgeWeight | CFunc, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Compute how much each shared term adds to the weight of an edge. Arguments: its weights in the two
+    """Compute how much each shared term adds to the weight of an edge, from the term's weights in the two
     documents.
     """
     if not isinstance(weight, str):
@@ -317,7 +319,7 @@ def term_weights(weight: EdgeWeight | CFunc, a: npt.NDArray[Any], b: npt.NDArray
 
 
 def weigh_reference(X: Csr, pool: npt.ArrayLike) -> csr_array:
-    """Compute the weights of one pool's documents with the pool's own idf (`idf="pool"`), in float64."""
+    """Compute the term weights of one pool's documents with the pool's own idf (`idf="pool"`), in float64."""
     rows = csr_array(X)[np.asarray(pool, dtype=np.int64)].astype(np.float64)
     df = np.bincount(rows.indices, minlength=rows.shape[1])
     rows.data *= (np.log((1 + rows.shape[0]) / (1 + df)) + 1)[rows.indices]

@@ -20,16 +20,16 @@ def fuse(
 ) -> tuple[Int64, Int32, Float32]:
     """Join the pools of each group into one ranked list of the `k` best documents, without duplicates.
 
-    Scores of different queries are not comparable. So the op first min-max normalises the scores of each pool. If
-    all scores of a pool are equal, they become 1. A document that is in several pools keeps its best score. If
-    scores are equal, the document of the earlier pool comes first. Within a pool, the earlier document does.
+    Scores of different queries are not comparable. So the op first min-max normalises the scores of each pool.
+    If all scores of a pool are equal, they become 1. A document that is in several pools keeps its best score.
+    Documents with equal scores are in the order of the pools, and within a pool in its order.
 
     Args:
         list_offsets: int64[G + 1]. Group g has the pools list_offsets[g] to list_offsets[g + 1].
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents.
         semantic: float32[N], the retrieval scores.
-        k: Maximum number of documents in a fused list.
+        k: The maximum number of documents in a fused list.
 
     Returns:
         (offsets int64[G + 1], documents int32, scores float32). The documents of each group are best first.

@@ -93,22 +93,23 @@ def gatv2(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Any:
-    """Apply GATv2 (Brody et al. 2022): compute new features for each destination, as a mean of its sources
-    weighted by attention.
+    """Apply GATv2 (Brody et al. 2022): compute new features for each destination node, as a mean of its source
+    nodes weighted by attention.
 
     For destination i, its sources j and each of the H heads, as in `torch_geometric.nn.GATv2Conv`:
 
         e_ij = att . LeakyReLU(x_src_j + x_dst_i)    a_ij = exp(e_ij) / Σ_k exp(e_ik)    y_i = Σ_j a_ij x_src_j
 
-    The features of a destination without sources are 0. NaN and infinities spread as the equations say.
+    The features of a destination without sources are 0. NaN and infinities in features follow from the
+    equations.
 
-    NumPy arrays (float32, float64) give NumPy arrays. torch tensors (float32, float64, bfloat16) give tensors,
-    which are differentiable by x_src, x_dst and att. Sums of bfloat16 are in float32. Under autocast the result is
-    float32. `torch.compile` can compile the op. On a GPU (float32 and bfloat16, up to 1,024 channels) it returns
-    tensors or CuPy arrays on that GPU.
+    The op accepts NumPy arrays (float32, float64) and torch tensors (float32, float64, bfloat16), and returns
+    the same kind. Tensors are differentiable by x_src, x_dst and att. Sums of bfloat16 are in float32. Under
+    autocast the result is float32. `torch.compile` can compile the op. On a GPU (float32 and bfloat16, up to
+    1,024 channels) the op returns tensors or CuPy arrays on that GPU.
 
-    The op allocates no array of edges x heads x channels elements. Only second derivatives, and derivatives of the
-    attention, need such an array: torch computes these.
+    The op allocates no array of edges x heads x channels elements. But torch computes second derivatives, and
+    derivatives of the attention, and needs such an array for them.
 
     Args:
         x_src: [N_src, H, C], the projected features of the sources.
@@ -118,14 +119,14 @@ def gatv2(
         indices: int32 or int64[E], the source of each edge.
         att: [H, C], the attention vector of each head.
         negative_slope: The negative slope of LeakyReLU.
-        self_loops: Give each destination one edge from the source with the same number, if there is one. These
-            edges replace loops that the graph already has. The loop of destination i is edge E + i.
-        dropout: The probability that an attention a_ij becomes 0. The others are divided by 1 - dropout. The
-            random numbers depend only on (`seed`, edge, head).
+        self_loops: Add an edge from each source to the destination with the same number. These edges replace
+            existing loops of the graph. The loop of destination i is edge E + i.
+        dropout: The probability that an attention a_ij becomes 0. All other a_ij are divided by 1 - dropout.
+            The random numbers depend only on (`seed`, edge, head).
         seed: The seed of dropout. NumPy and CuPy arrays need a seed. With torch tensors, None draws a seed from
             torch's random generator.
-        mask: bool[E, H], or with `self_loops` bool[E + N_dst, H]. True for each a_ij that dropout keeps. It
-            replaces the random numbers.
+        mask: bool[E, H], or with `self_loops` bool[E + N_dst, H]: True for each a_ij that dropout keeps. The
+            mask is used in place of random numbers.
         return_attention: Also return the attention.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.

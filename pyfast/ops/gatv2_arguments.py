@@ -1,4 +1,4 @@
-"""The arguments of gatv2 in one dataclass, which its NumPy, torch and GPU code shares."""
+"""The arguments of gatv2 as a dataclass. The code for NumPy, torch and GPUs shares it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Gatv2Arguments:
         return bool(self.dropout) and self.seed is None and self.mask is None
 
     def mapped(self, use: Callable[[Any], Any]) -> Gatv2Arguments:
-        """A copy with `use` applied to each array."""
+        """Return a copy in which `use` was applied to each array."""
         arrays = {name: use(getattr(self, name)) for name in ("x_src", "x_dst", "indptr", "indices", "att")}
         return replace(self, mask=None if self.mask is None else use(self.mask), **arrays)
 

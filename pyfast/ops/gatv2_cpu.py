@@ -17,7 +17,8 @@ Array = npt.NDArray[Any]
 
 
 def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
-    """Compute gatv2 of NumPy arrays. Returns (y, flat attention, negative where dropped)."""
+    """Compute gatv2 of NumPy arrays. Returns y and the flat attention, with a minus sign where dropout dropped
+    it."""
     arrays = []
     for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
         try:
@@ -37,14 +38,15 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
 
 
 def with_graph(given: Gatv2Arguments) -> Gatv2Arguments:
-    """Return the same arguments, with the graph's arrays in the form that the core reads."""
+    """Return the same arguments, with the arrays of the graph in the form that the core reads."""
     narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
     indptr = array("indptr", given.indptr, np.int64)
     return replace(given, indptr=indptr, indices=array("indices", given.indices, np.int32 if narrow else np.int64))
 
 
 def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
-    """Return y, and the attention for the backward pass: flat, and negative where dropout dropped it."""
+    """Return y, and the attention for the backward pass: a flat array, with a minus sign where dropout dropped
+    it."""
     heads, channels = layer.heads_and_channels()
     seed = layer.seed or 0
     if not isinstance(seed, int | np.integer):
@@ -77,8 +79,8 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
 def backward(
     layer: Gatv2Arguments, attention: Array, grad: Array, wanted: tuple[bool, bool, bool]
 ) -> tuple[Array, Array, Array]:
-    """Return the flat gradients by x_src, x_dst and att. Those that are not `wanted` are empty. `attention` is
-    what `forward` returned.
+    """Return the flat gradients by x_src, x_dst and att. Gradients that are not `wanted` are empty. Pass the
+    `attention` that `forward` returned.
     """
     heads, channels = layer.heads_and_channels()
     return call(
@@ -101,7 +103,7 @@ def backward(
 
 
 def applied(attention: Array, heads: int, dropout: float) -> Array:
-    """Return the attention after dropout, [edges, heads]. `forward` gives dropped entries a minus sign."""
+    """Return the attention after dropout, [edges, heads], from the attention of `forward`."""
     keep = np.where(np.signbit(attention), 0.0, 1.0 / (1.0 - dropout))
     weights: Array = np.abs(attention) * keep.astype(attention.dtype)
     return weights.reshape(-1, heads)

@@ -25,7 +25,7 @@ def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
 
 
 def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
-    """Return the same arguments, with the graph's arrays on the GPU in the form that the core reads."""
+    """Return the same arguments, with the arrays of the graph on the GPU in the form that the core reads."""
     narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
     indptr = gpu.array("indptr", given.indptr, "int64")
     indices = gpu.array("indices", given.indices, "int32" if narrow else "int64")
@@ -33,7 +33,8 @@ def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
 
 
 def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
-    """Return y, and the attention for the backward pass: flat, and negative where dropout dropped it."""
+    """Return y, and the attention for the backward pass: a flat array, with a minus sign where dropout dropped
+    it."""
     heads, channels = layer.heads_and_channels()
     with gpu.current():
         kept = _mask(gpu, layer.mask, (layer.edges, heads))
@@ -55,8 +56,8 @@ def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
 def backward(
     gpu: Gpu, layer: Gatv2Arguments, attention: Any, grad: Any, wanted: tuple[bool, bool, bool]
 ) -> list[Any]:
-    """Return the flat gradients by x_src, x_dst and att. Those that are not `wanted` are empty. `attention` is
-    what `forward` returned.
+    """Return the flat gradients by x_src, x_dst and att. Gradients that are not `wanted` are empty. Pass the
+    `attention` that `forward` returned.
     """
     kind = _kind(layer.x_src)
     features = layer.x_src, layer.x_dst, layer.att
@@ -87,7 +88,7 @@ def backward(
 
 
 def applied(gpu: Gpu, attention: Any, heads: int, dropout: float) -> Any:
-    """Return the attention after dropout, [edges, heads]. `forward` gives dropped entries a minus sign."""
+    """Return the attention after dropout, [edges, heads], from the attention of `forward`."""
     keep = (~gpu.library.signbit(attention)) / (1.0 - dropout)
     return (abs(attention) * gpu.cast("attention", keep, "float32")).reshape(-1, heads)
 

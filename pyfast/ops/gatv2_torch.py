@@ -1,7 +1,7 @@
 """gatv2 for torch tensors, with its derivatives. pyfast imports this file only if torch is imported.
 
-`torch.ops.pyfast.gatv2` and `gatv2_backward` are custom ops, for `torch.compile`, autograd and autocast. The
-second derivative, and the derivative of the attention, are computed by torch's own operations.
+`torch.ops.pyfast.gatv2` and `gatv2_backward` are custom ops, for `torch.compile`, autograd and autocast.
+torch's own operations compute the second derivative, and the derivative of the attention.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def gatv2_torch(
     threads: int | None,
     backend: Backend,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return y, and the attention [edges, H], negative where dropout dropped it. `torch.compile` traces it."""
+    """Return y, and the attention [edges, H] with a minus sign where dropout dropped it. `torch.compile` can
+    trace this function."""
     device = "cuda" if meant_for_gpu(backend, x_src) else "cpu"
     for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
         if not isinstance(value, torch.Tensor):

@@ -18,7 +18,7 @@ Bounds = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The arrays of the forward index X, as the native ops take them."""
+    """The arrays of the forward index X, in the form for native ops."""
 
     indptr: Any
     indices: Any
@@ -27,8 +27,8 @@ class Forward:
 
 
 def forward(gpu: Gpu, x: Any) -> Forward:
-    """Convert X, which is a csr_matrix of CuPy or a sparse CSR tensor of torch. Term ids that are not int32 are
-    copied in each call.
+    """Convert X, a csr_matrix of CuPy or a sparse CSR tensor of torch. Term ids that are not int32 are copied
+    in each call.
     """
     if hasattr(x, "crow_indices"):
         parts = x.crow_indices(), x.col_indices(), x.values()
@@ -44,9 +44,10 @@ def forward(gpu: Gpu, x: Any) -> Forward:
 
 
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
-    """Compute the sizes of pools with which the CPU allocates a workspace. Waits for the stream.
+    """Compute sizes of the pools, from which the CPU allocates a workspace. Waits until the stream has
+    finished.
 
-    If a document is outside of X, or X is malformed, the number of entries is arbitrary.
+    If X does not have a document, or X is malformed, the number of entries is arbitrary.
 
     Raises:
         ArrayError: The offsets are malformed.
@@ -201,8 +202,8 @@ def pagerank(
 ) -> tuple[Any, Any]:
     """Compute the rank of each node (on the GPU), and whether each pool converged (on the CPU).
 
-    To know whether pools converged, the function waits for the stream. It does not wait if `tolerance` and
-    `max_iterations` already decide this.
+    To find out whether pools converged, the function waits until the stream has finished. It does not wait if
+    `tolerance` and `max_iterations` alone decide whether they converge.
     """
     gpu = Gpu(*graph)
     with gpu.current():
@@ -239,8 +240,8 @@ Lists = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The addresses of the arrays of an `ops.Stream` and its cursors, on the GPU. `held` has the arrays
-    themselves, so that their memory is not freed.
+    """The addresses of the arrays of an `ops.Stream` and its cursors, on the GPU. `held` has the arrays, so
+    that their memory is not freed.
     """
 
     stream: tuple[int, Memory, Memory, Memory]

@@ -1,5 +1,5 @@
-"""hseq_stream: show the segments of a corpus, window by window, to many questions. A cursor is the place of
-one.
+"""hseq_stream: show the segments of a corpus, window by window, to many questions. The cursor of a question is
+its place in the stream.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cursors:
-    """The places of n questions in a stream. Cursors never change: `Stream.refresh` returns new ones."""
+    """The places of n questions in a stream. Cursors never change: `Stream.refresh` returns new cursors."""
 
     place: Int64
     """[n]: the position at which each window begins. Positions count first the segments of the question's prior,
@@ -52,7 +52,8 @@ class Cursors:
 
     @staticmethod
     def join(cursors: Sequence[Cursors]) -> Cursors:
-        """Join several `Cursors` into one batch. Each of them has the cursors of one or more questions."""
+        """Join several `Cursors` objects into one batch. Each object has the cursors of one or more
+        questions."""
         return Cursors(
             np.concatenate([np.empty(0, np.int64), *[each.place for each in cursors]]),
             _join([each.selected for each in cursors]),
@@ -100,8 +101,9 @@ class Stream:
 
         Args:
             count: The number of cursors.
-            priors: (offsets int64[n + 1], segments), one list for each cursor. Give it in place of `count`. A
-                cursor shows first the segments of its list, without duplicates, and then the rest of the stream.
+            priors: (offsets int64[n + 1], segments), one list for each cursor. Give either `priors` or `count`.
+                A cursor shows first the segments of its list, without duplicates, and then the rest of the
+                stream.
 
         Raises:
             ArrayError: `count` or `priors` is malformed.
@@ -191,8 +193,8 @@ class Stream:
     ) -> Lists:
         """Return the structural neighbours of segments. Deleted and selected segments are left out.
 
-        The kinds of neighbours are listed below. If a kind is for one level only, such as table cells, segments of
-        other levels have no neighbours of this kind.
+        Some kinds of neighbours exist for one level only, such as table cells. Segments of other levels then
+        have no neighbours of this kind. The kinds are:
 
         - `children`: the segments directly below the segment.
         - `parent`: the segment directly above the segment.
@@ -202,8 +204,8 @@ class Stream:
           same head.
 
         Args:
-            segments: int64[n]: single segments. Or a ragged (offsets, segments): lists of segments. The neighbours
-                of a list are the neighbours of all segments in it.
+            segments: Single segments (int64[n]), or lists of segments as (offsets, segments). The neighbours of
+                a list are the neighbours of all its segments.
             kind: The kind of neighbours.
             cursors: The cursors of n questions. None: nothing is selected.
             limit: The maximum number of neighbours for a list.
@@ -211,7 +213,7 @@ class Stream:
 
         Returns:
             (offsets int64[n + 1], segments int64). The neighbours of a single segment are in ascending order.
-            Those of a list are in the order of the list, without duplicates.
+            The neighbours of a list are in the order of the list, without duplicates.
 
         Raises:
             ArrayError: An argument is malformed, or the stream is on a GPU.
@@ -251,7 +253,7 @@ class Stream:
         return replace(self, tombstones=tombstones, live=live)
 
     def on_gpu(self, library: Literal["cupy", "torch"] = "torch") -> Stream:
-        """Return a stream whose `window` and `refresh` run on the current GPU. Their arrays are copied.
+        """Return a stream whose `window` and `refresh` run on the current GPU. The arrays for both are copied.
 
         The cursors can be on the CPU or on the GPU. `neighbors` and `delete` need a stream on the CPU.
 
@@ -287,9 +289,9 @@ def hseq_stream(
 ) -> Stream:
     """Make the stream of a corpus: its segments in the order in which questions see them (HSEQ).
 
-    The order has the segments whose level is in `priority`: first the segments of the first level, then the
-    segments of the next level. Within a level they are in the order of the sequence. Segments of other levels are
-    in no window, unless a cursor's prior has them.
+    The stream has the segments whose level is in `priority`: first the segments of the first level, then the
+    segments of the next level, and so on. Within a level, segments are in the order of the corpus. Segments of
+    other levels are in no window, except for a cursor whose prior has them.
 
     `hseq_stream` itself takes O(segments) time. After that, the time of a call of the stream does not depend on
     the size of the corpus.
@@ -297,12 +299,12 @@ def hseq_stream(
     Args:
         level: uint8[segments], the level of each segment (`pyfast.corpus.Level`), in depth-first order.
         parent: int32 or int64 [segments], the segment directly above each segment, or -1.
-        subtree_end: int32 or int64 [segments], for each segment the number after the last segment inside it. None:
-            computed from `parent`.
+        subtree_end: int32 or int64 [segments], for each segment, the number after the last segment inside it.
+            None: the op computes it from `parent`.
         priority: The levels of segments that questions see, the first level first.
         tombstones: [segments], 1 for deleted segments. None: nothing is deleted.
-        order: (order, starts) of an earlier stream over the same columns, to save time. Columns can be
-            memory-mapped files, even larger than memory. The op checks only the parts that it reads.
+        order: (order, starts) of an earlier stream over the same columns, to save time. The columns can then be
+            memory-mapped files that are larger than memory, because the op checks only the parts that it reads.
 
     Returns:
         The stream. It makes cursors and their windows.
@@ -344,7 +346,7 @@ def hseq_stream(
 
 
 def subtree_ends(parent: npt.ArrayLike) -> Int64:
-    """Compute from `parent`, for each segment, the number after the last segment inside it: int64[segments].
+    """Compute for each segment the number after the last segment inside it, from `parent`: int64[segments].
 
     Raises `ArrayError` if the segments are not in depth-first order.
     """

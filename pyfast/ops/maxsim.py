@@ -23,8 +23,8 @@ def maxsim(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Float32:
-    """Compute the late-interaction score of each pair (query, document). Each token of the query adds its largest
-    product with a token of the document.
+    """Compute the late-interaction score of each pair (query, document): a sum over the query's tokens. Each
+    token adds its largest product with a token of the document.
 
     The score of query i and document j is Σ_q max_d ⟨q, d⟩ over the tokens q of i and d of j (ColBERT, equation
     3). The vectors of tokens are float32, or int8 with one scale for each token. With int8, the op first finds the

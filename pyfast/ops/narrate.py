@@ -13,7 +13,7 @@ from pyfast.ops.arrays import Ragged, array, call, pools
 
 
 def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, characters: int) -> list[str]:
-    """Write each pool as numbered lines, as many whole lines as fit.
+    """Write each pool as numbered lines. Lines that do not fit are left out.
 
     Args:
         lines: (offsets int64[documents + 1], uint8): the line of each document, in UTF-8.

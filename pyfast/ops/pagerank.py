@@ -29,8 +29,8 @@ def pagerank(
         rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u
                  + (1 - damping + damping * stuck) * restart_v
 
-    total_u is the sum of the weights of u's edges. stuck is the sum of the ranks of all nodes with a total of 0,
-    where the walk restarts. Edges lead from a row to its indices. A self-loop is an edge like any other.
+    total_u is the sum of the weights of u's edges. stuck is the sum of the ranks of all nodes with a total of
+    0: at such a node, the walk restarts. Edges lead from a row to its indices. A self-loop counts as an edge.
 
     The op uses power iteration in float64. Ctrl-C takes effect between two steps.
 
@@ -39,11 +39,11 @@ def pagerank(
         damping: The probability that the walk follows an edge and does not restart, in [0, 1).
         personalization: N numbers of at least 0. `restart` is in proportion to them. If it is None, or all numbers
             of a pool are 0, `restart` is uniform over the pool.
-        tolerance: A pool has converged if a step changes its ranks by at most this number, added up over the pool.
-            The remaining error is at most tolerance * damping / (1 - damping).
-        max_iterations: Maximum number of steps for a pool. If a pool needs more, the op returns the ranks of its
-            last step. Each step multiplies the error by at most `damping`. So with the defaults, 118 steps are
-            enough for any graph.
+        tolerance: A pool has converged if the changes of its ranks in a step add up to at most this number. The
+            remaining error is at most tolerance * damping / (1 - damping).
+        max_iterations: The maximum number of steps for a pool. If a pool needs more steps, the op returns the
+            ranks of the last step. Each step multiplies the error by at most `damping`. With the defaults, 118
+            steps are enough for any graph.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.
 

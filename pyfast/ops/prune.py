@@ -31,9 +31,9 @@ def prune(
         score: float32[N], such as the result of `graph_rank`.
         is_table: [N], 1 for table rows, 0 for passages.
         pool_offsets: int64[P + 1], where each pool begins.
-        min_nodes: Minimum number of nodes to keep, if the pool has enough.
-        max_nodes: Maximum number of nodes to keep.
-        per_kind: Minimum number of passages, and minimum number of table rows, to keep if the pool has enough.
+        min_nodes: The minimum number of nodes to keep, if the pool has enough nodes.
+        max_nodes: The maximum number of nodes to keep.
+        per_kind: The minimum number of passages to keep, and of table rows, if the pool has enough.
 
     Returns:
         (offsets int64[P + 1], nodes int32). A node is its position in the pool. The nodes of each pool are best

@@ -1,4 +1,4 @@
-"""Weighted degree centrality of the evidence graph, computed by a formula without building the edges."""
+"""Weighted degree centrality of the evidence graph, by a formula that does not need the edges."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def weighted_degree(
 ) -> Float32:
     """Compute the weighted degree of each node: the sum of its edges' weights in the evidence graph of its pool.
 
-    The graph has all edges: no `threshold` and no `top_k`. df_t is how many documents of the pool have term t, and
-    S_t is the sum of the weights of t in them. The degree of document i is:
+    All edges of the graph count: there is no `threshold` and no `top_k`. df_t is the number of documents of the
+    pool with term t, and S_t is the sum of the weights of t in these documents. The degree of document i is:
 
     - "sum": the sum over t in i of (df_t - 2) * x_it + S_t
     - "dot": the sum over t in i of x_it * (S_t - x_it). The op computes S_t - x_it as a sum, without subtraction

@@ -29,8 +29,8 @@ def show(
 ) -> str:
     """Write one question of a run as text: its answer, its trace, its gold passages, its LLM calls.
 
-    The trace of a system of your own is shown too. Its lists of segments (ids, or objects with `segment`) become
-    lists of passages, and its lists of other objects become steps.
+    This works for your own systems too. Each list of segments in the trace (ids, or objects with `segment`) is
+    shown as a list of passages. Each list of other objects is shown as steps.
 
     Args:
         run: The run, or its folder.
@@ -41,11 +41,11 @@ def show(
         whole: Whether to show all passages of each list, and complete texts.
 
     Returns:
-        Lines for a terminal, with the original texts, including control characters of documents.
+        Lines for a terminal. Texts are unchanged and can contain control characters of documents.
 
     Raises:
-        InputError: The run is in memory or damaged, no question with this id has ended, or the gold has none of
-            its questions.
+        InputError: The run is in memory or damaged, no question with this id has ended, or the gold file has
+            none of the run's questions.
 
     Example:
         >>> import pyfast
@@ -61,7 +61,7 @@ def show(
 def wrong_questions(
     run: Run | str | Path, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
 ) -> list[str]:
-    """The ids of a run's wrong answers, the most wrong first, by the first figure that a question has.
+    """Find the wrong answers of a run, the most wrong first. The first metric of a question decides.
 
     Args:
         run: The run, or its folder.
@@ -69,10 +69,10 @@ def wrong_questions(
         metrics: As in `pyfast.evaluate`.
 
     Returns:
-        Ids of questions whose first figure is below 1.
+        The ids of the questions whose first metric is below 1.
 
     Raises:
-        InputError: The run is in memory or damaged, or the gold has none of its questions.
+        InputError: The run is in memory or damaged, or the gold file has none of the run's questions.
 
     Example:
         >>> from pyfast.reports import wrong_questions

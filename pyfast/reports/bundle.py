@@ -1,8 +1,8 @@
 """The data of a report: a list of all questions, and the details of each, in compressed chunks.
 
-A chunk is a file that has a gzip member for each question, so that a page can unpack a single question. The list
-of questions has a column for each field. Its columns `chunk`, `start` and `size` say where the details of a
-question are. Documents are in chunks of their own, because several questions can show the same document.
+A chunk is a file that has a gzip member for each question, so that a page can unpack a single question. The
+list of questions has a column for each field. Its columns `chunk`, `start` and `size` say where the details of
+a question are. Documents are in separate chunks, because several questions can show the same document.
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ class RunData:
         return self._done
 
     def update(self) -> dict[str, Any]:
-        """Write the questions that have ended since the last call, and return the run's part of the manifest.
+        """Write the questions that have ended since the last call. Returns the entry of the run in the report's
+        manifest.
 
-        Raises `InputError` if the run is damaged, or the gold has none of its questions.
+        Raises `InputError` if the run is damaged, or if the gold file has none of its questions.
         """
         status = self.reader.run.status
         scores = self._scores() if status.ended else Scores()

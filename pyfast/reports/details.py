@@ -32,9 +32,9 @@ PlaceOf = Callable[[Part], Any]
 def details_of(
     entries: Sequence[Entry], reader: RunReader, scores: Scores, finder: PassageFinder, parts: PlaceOf
 ) -> list[dict[str, Any]]:
-    """Collect everything about each question: its record, gold, path, passages, calls and stages.
+    """Collect everything about each question: record, gold answers, path, passages, LLM calls and stages.
 
-    `parts` is a function that says where a page finds a part of a document.
+    `parts` is a function that returns where a page finds a part of a document.
     """
     evidence = [[(one.segment, one.score) for one in entry.record.evidence] for entry in entries]
     traces = [entry.record.trace for entry in entries]
@@ -221,7 +221,7 @@ def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stage_of(name: str, stage: list[Any]) -> dict[str, Any]:
-    """One stage of a ledger's row, with named fields."""
+    """Give names to the fields of one stage in a ledger's row."""
     calls, queued, running, batches, *of_prompt = stage
     role, tokens_in, tokens_out = of_prompt if len(of_prompt) == 3 else ("", 0, 0)
     return {

@@ -1,4 +1,4 @@
-"""The documents from which passages come. A page loads a part of a document when its reader asks for it."""
+"""The documents from which passages come. A page loads a part of a document when the user asks for it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Part(NamedTuple):
 
 
 def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
-    """Find the part that contains a segment, and which characters, rows or triples belong to the segment (a
-    half-open range).
+    """Find the part that contains a segment. Returns the part, and the range (first, after the last) of the
+    segment's characters, rows or triples.
     """
     source = int(corpus.source[segment])
     start, end = int(corpus.start[segment]), int(corpus.end[segment])
@@ -50,7 +50,8 @@ def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
 def content_of(corpus: Corpus, part: Part) -> dict[str, Any]:
     """The part in JSON types.
 
-    `from` is the number of its first character, row or triple. `of` is how many the whole document has.
+    `from` is the number of the part's first character, row or triple. `of` is the number of characters, rows or
+    triples of the whole document.
     """
     source, number = part
     root = int(corpus.roots[source])

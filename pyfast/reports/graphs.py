@@ -24,7 +24,7 @@ Graph = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The nodes of one evidence graph before pruning, in the order of retrieval."""
+    """The passages (nodes) of one evidence graph before pruning, in the order of retrieval."""
 
     step: str
     query: str
@@ -33,7 +33,7 @@ class Pool:
 
 
 def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
-    """Find the pools of n2n's steps: one for each hop whose pool was pruned, and one for the final graph."""
+    """Find the pools that n2n ranked: one for each hop with a pruned pool, and one for the final graph."""
     evidence = steps[-1].lists[-1].segments
     pools = []
     for step in steps:
@@ -48,12 +48,13 @@ def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
 def graphs_of(
     asked: Sequence[Sequence[Pool]], index: Index, segments: Mapping[str, int], settings: Mapping[str, Any]
 ) -> tuple[list[list[Graph]], dict[str, int]]:
-    """Compute the graph of each pool of some questions: its nodes, and the strongest edges with shared terms.
+    """Compute the graph of each pool of some questions: its passages, and the strongest edges with their shared
+    terms.
 
-    It is the same graph that the run used for its ranking. `bridge_rank` uses a graph without the terms of the
-    question, and `graph_rank` a graph with all terms. The nodes are first what was retrieved, then what expansion
-    joined, then the rest of what was kept. `segments` has the segments of the pools. The second result has those
-    that expansion joined, by id.
+    The run used the same graph for its ranking. The ranking `bridge_rank` uses a graph without the terms of the
+    question, and `graph_rank` a graph with all terms. Nodes are in this order: retrieved passages, passages
+    that expansion added, all other kept passages. `segments` has the segments of the pools. The second result
+    has the segments that expansion added, by id.
     """
     graphs: list[list[Graph]] = [[] for _ in asked]
     rows = _rows(index, segments)

@@ -1,4 +1,4 @@
-"""The files of the page: HTML, script and style from the package. The HTML has a Content-Security-Policy."""
+"""The files of the report's page: HTML, script and style. The HTML has a Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def single_page(title: str, details: dict[str, Any]) -> str:
 
 
 def is_single_page(path: Path) -> bool:
-    """Whether a file is the page of one question, as `single_page` writes it."""
+    """Return whether a file is a page that `single_page` wrote."""
     with path.open("rb") as file:
         return _GENERATOR.encode() in file.read(1 << 12)
 

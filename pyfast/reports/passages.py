@@ -1,4 +1,4 @@
-"""Find the passages that a trace names by their ids, in the run's index and in the record itself."""
+"""Find the passages whose ids a trace has, in the run's index and in the record itself."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _LOG = logging.getLogger("pyfast")
 def index_of(run: Path) -> Index | None:
     """Open the index that a run searched, if it still exists.
 
-    The index is opened at the run's commit, if it still has this commit. If the index is missing or cannot be
-    opened, the function logs a warning.
+    The index is opened in the version (commit) that the run used, if this version still exists. If the index is
+    missing or cannot be opened, the function logs a warning.
     """
     if not recorded_value(run, "places", "index"):
         return None
@@ -51,7 +51,7 @@ def index_of(run: Path) -> Index | None:
 
 
 class PassageFinder:
-    """Finds segments by id. It holds the sorted ids of the index's corpus."""
+    """Finds segments by their ids. It keeps the sorted ids of all segments of the index."""
 
     def __init__(self, index: Index | None) -> None:
         self._index = index
@@ -70,9 +70,11 @@ class PassageFinder:
     def find(
         self, ids: Iterable[str], whole: Iterable[str], segments: Mapping[str, int], record: Record
     ) -> dict[str, Passage]:
-        """Find the passages with these ids and those of the evidence. Ids that `segments` lacks are left out.
+        """Find the passages with these ids, and the passages of the evidence. Ids that are not in `segments`
+        are left out.
 
-        Passages in `whole` get their complete text. Several questions share the passages that are no evidence.
+        Passages in `whole` get their complete text. The texts of passages that are not evidence are shared by
+        several questions.
         """
         shown = _of_evidence(record)
         all_text = set(whole)
@@ -86,7 +88,8 @@ class PassageFinder:
         return shown
 
     def look_for(self, uris: Iterable[str]) -> None:
-        """Find all these documents in one pass over the index. Then `source` knows them."""
+        """Find all these documents in one pass over the index. After this call, `source` can return their
+        numbers."""
         wanted = [uri for uri in dict.fromkeys(uris) if uri not in self._sources]
         if self._index is None or not wanted:
             return
@@ -96,11 +99,12 @@ class PassageFinder:
         self._sources |= {wanted[places[source]]: source for source in reversed(found)}
 
     def source(self, uri: str) -> int | None:
-        """The number of a document that `look_for` has found. None if the index does not have the document."""
+        """Return the number of a document that `look_for` has found. None if the index does not have the
+        document."""
         return self._sources.get(uri)
 
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
-        """The positions of segments in the corpus, by their ids. Unknown ids are left out."""
+        """Return the positions of segments in the corpus, by their ids. Unknown ids are left out."""
         numbers = {id: int(id, 16) for id in ids if SEGMENT.fullmatch(id)}
         if self._index is None or not numbers or not len(self._sorted):
             return {}

@@ -13,7 +13,7 @@ SEGMENT = re.compile("[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of segments that a step had at one point, best first."""
+    """A list of segments that a step produced, best first."""
 
     name: str
     segments: tuple[str, ...]
@@ -40,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class GoldPath:
-    """Where one gold document was found or lost."""
+    """In which steps a gold document was found, and where it was lost."""
 
     uri: str
     ranks: tuple[tuple[str, str, int | None, int], ...]
@@ -59,9 +59,10 @@ Trace = Mapping[str, Any]
 
 
 def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | None]]) -> list[Step]:
-    """The steps of a question, in order. The last one is the evidence of the answer: segments and their scores.
+    """Return the steps of a question, in order. The last step is the evidence of the answer: segments and their
+    scores.
 
-    What the trace has of the whole question is the first step, `trace`. For a conversation it is `turn`.
+    The lists of the trace that belong to no step become the first step, `trace` (`turn` in a conversation).
     """
     first = "turn" if system == "graph_convqa" else "trace"
     if system in _STEPS:
@@ -80,7 +81,8 @@ def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | No
 
 
 def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, str]) -> list[GoldPath]:
-    """Say where each gold document was found or lost. `uri_of` has the uris of the segments in the steps."""
+    """Find out in which step each gold document was found or lost. `uri_of` has the uris of the segments in the
+    steps."""
     lists = [
         (step.name, each, [uri_of.get(one) for one in each.segments]) for step in steps for each in step.lists
     ]

@@ -1,4 +1,5 @@
-"""Read a run's folder as a stream of questions, each with its record, ledger and calls."""
+"""Read the questions in a run's folder one by one, each with its record, its usage (ledger) and its LLM
+calls."""
 
 from __future__ import annotations
 
@@ -49,13 +50,13 @@ class RunReader:
         self._turns = _by_conversation(self.questions.values())
 
     def turns(self, question: Question | None) -> list[Question]:
-        """The turns of a question's conversation, in order. Empty for a single question."""
+        """Return the turns of a question's conversation, in order. Empty for a single question."""
         if question is None or question.conversation is None:
             return []
         return self._turns[question.conversation]
 
     def entries(self, first: int = 0) -> Iterator[Entry]:
-        """Yield the questions whose answers are written, from this position on.
+        """Yield the questions whose answers are already written, from this position on.
 
         Raises `InputError` for a damaged run.
         """

@@ -1,4 +1,4 @@
-"""The scores of a run's questions, and their gold."""
+"""The scores of a run's questions, and their gold answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The figures of all questions together and of each one. Empty if there is no gold."""
+    """The figures of all questions together and of each question. Empty if there are no gold answers."""
 
     report: Report | None = None
     by_id: Mapping[str, Scored] = field(default_factory=dict)
@@ -31,19 +31,20 @@ class Scores:
         return [] if self.report is None else list(self.report.rows[0].figures)
 
     def figures(self, id: str) -> dict[str, float | None]:
-        """The figures of one question. Empty if it has no gold."""
+        """Return the figures of one question. Empty if the question has no gold answer."""
         return self.by_id[id].figures if id in self.by_id else {}
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the report: figures with intervals, by group."""
+        """The rows of the report: figures with intervals, for each group of questions."""
         return [] if self.report is None else self.report.as_json()["rows"]
 
 
 def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None) -> Scores:
-    """Score a run. Without `gold`, the gold comes from the run's questions, or from gold.jsonl in their folder.
+    """Score a run. Without `gold`, the gold answers come from the run's questions, or from gold.jsonl in the
+    questions' folder.
 
-    If there is no gold, the function logs a warning. Raises `InputError` if you give gold that has none of the
-    run's questions.
+    If there are no gold answers, the function logs a warning. Raises `InputError` if the given `gold` has none
+    of the run's questions.
     """
     try:
         lines = gold_of(run, gold)
@@ -58,6 +59,6 @@ def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] 
 
 
 def wrongness(figures: Mapping[str, float | None]) -> float:
-    """How wrong an answer is, from 0 to 1: 1 minus the first figure that the question has."""
+    """Return how wrong an answer is, from 0 to 1: 1 minus the question's first figure."""
     value = next((one for one in figures.values() if one is not None), None)
     return 0.0 if value is None else 1.0 - min(max(value, 0.0), 1.0)

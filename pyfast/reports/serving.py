@@ -51,12 +51,12 @@ def view(
         metrics: As in `pyfast.evaluate`.
         prices: As in `pyfast.report`.
         port: The port on 127.0.0.1. 0: a free port.
-        on_start: A function that is called with the address of the page, when it can be opened.
+        on_start: A function that is called with the address of the page when the server is ready.
         stop: After you set this event, the server ends.
 
     Raises:
-        InputError: A run is in memory or damaged, the gold has none of its questions, or the price list does not
-            have a model.
+        InputError: A run is in memory or damaged, the gold file has none of its questions, or a model is
+            missing in the price list.
         OSError: Another program uses the port.
 
     Example:

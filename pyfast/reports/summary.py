@@ -20,7 +20,7 @@ HIDDEN = ("prompts", "code", "format")  # digests tell a reader nothing
 
 @dataclass
 class Series:
-    """Numbers about each ended question, collected while the run is read."""
+    """Numbers about each finished question. They are collected while the run is read."""
 
     ids: list[str] = field(default_factory=list)
     texts: list[str | None] = field(default_factory=list)
@@ -43,8 +43,8 @@ class Series:
     def add(
         self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float, money: Mapping[str, float]
     ) -> None:
-        """Add one question: its row in the list, its ledger, how wrong its answer is, and the money of its
-        stages.
+        """Add one question: its row in the list, its usage (ledger), how wrong its answer is, and the cost of
+        its stages.
         """
         self.ids.append(row["id"])
         self.texts.append(row["question"])
@@ -64,7 +64,7 @@ class Series:
             self.reasons[row["state"], row["reason"] or "the evidence has no answer"] += 1
 
     def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
-        """The slowest, most expensive and most wrong questions: id, number, text."""
+        """Return the slowest, most expensive and most wrong questions: id, number, text."""
         ranked: dict[str, Sequence[float]] = {"wrong": self.wrong, "slowest": self.seconds}
         ranked |= {"money": self.paid} if any(self.paid) else {"tokens": self.tokens}
         return {
@@ -77,7 +77,7 @@ class Series:
         }
 
     def over_time(self) -> list[dict[str, float]]:
-        """Throughput and batch sizes over the run's time. Empty if the ledgers have no times."""
+        """Return throughput and batch sizes over the time of the run. Empty if the run has stored no times."""
         ends = np.asarray(self.ends)
         timed = ends > 1
         if not timed.any():
@@ -95,7 +95,7 @@ class Series:
         return [dict(zip(bins, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def latencies(self) -> list[dict[str, float]]:
-        """A histogram of how many seconds questions took."""
+        """Return a histogram of the seconds that questions took."""
         seconds = np.asarray([one for one in self.seconds if one > 0])
         if not len(seconds):
             return []
@@ -109,8 +109,8 @@ class Series:
 def summary_of(
     status: Status, scores: Scores, series: Series, configuration: Mapping[str, Any], currency: str | None
 ) -> dict[str, Any]:
-    """Make the first screen of one run, in JSON types. `currency` is the currency of the prices, if there are
-    any.
+    """Make the data of one run's first screen, in JSON types. `currency` is the currency of the prices, if
+    prices are given.
     """
     return {
         "configuration": {name: table for name, table in configuration.items() if name not in HIDDEN},

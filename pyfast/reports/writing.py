@@ -35,26 +35,26 @@ def report(
     """Write runs as web pages into a static folder. The pages need no network.
 
     The folder has the page (`index.html`, `app.js`, `style.css`, `vendor/`), a manifest, and the data in
-    compressed chunks. The page loads a chunk when it needs it. Any web server can serve the folder. If you open it
-    from the disk, a browser loads no data: use `pyfast view` for a run on this machine.
+    compressed chunks. The page loads a chunk when it needs it. Any web server can serve the folder. A browser
+    loads no data if you open the page from the disk: use `pyfast view` for runs on this machine.
 
     Args:
-        runs: A run, or several runs over the same questions, which are then compared. You can also give their
-            folders.
-        out: The folder to write. If it has a report already, the new report replaces it.
+        runs: A run, or several runs over the same questions, which the report compares. You can also give
+            folders of runs.
+        out: The folder to write. An existing report in this folder is replaced.
         gold: As in `pyfast.evaluate`. None: the gold in the questions, or in gold.jsonl in their folder, if there
             is any.
         metrics: As in `pyfast.evaluate`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`), for the money of each stage.
-        single: The id of a question. Then `out` is one HTML file with only this question, which you can open from
-            the disk. There must be one run.
+        single: The id of a question. `out` is then one HTML file with only this question, which you can open
+            from the disk. Give only one run.
 
     Returns:
         The folder, or the file.
 
     Raises:
-        InputError: A run is in memory or damaged, the gold has none of its questions, the price list does not have
-            a model, or `out` has files that are not a report.
+        InputError: A run is in memory or damaged, the gold file has none of its questions, a model is missing
+            in the price list, or `out` has files that are not a report.
 
     Example:
         >>> import pyfast
@@ -96,7 +96,7 @@ def _write_single(
 
 
 def folders_of(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Path]:
-    """Return the folders of runs. Raises `InputError` if there is none, one is in memory, or one is given
+    """Return the folders of runs. Raises `InputError` if there is no run, a run is in memory, or a run is given
     twice.
     """
     given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
@@ -120,8 +120,8 @@ def differences(
     metrics: Sequence[str | Metric] | None,
     parts: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The differences between runs, as `pyfast.compare` finds them. Empty if there are no scores, or only one
-    run.
+    """Return the differences between runs, as `pyfast.compare` finds them. Empty if there are no scores, or
+    only one run.
     """
     if len(folders) < 2 or not all(part["scores"] for part in parts):
         return []
@@ -133,8 +133,8 @@ def differences(
 def write_manifest(
     out: Path, runs: Sequence[dict[str, Any]], differences: Sequence[dict[str, Any]], live: bool = False
 ) -> None:
-    """Write the manifest: the first screen, and where all other data is. `live` says that the data will still
-    change.
+    """Write the manifest of a report: the data of the first screen, and where all other data is. `live`: the
+    run is still in progress.
     """
     manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": runs, "differences": differences}
     write_atomically(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))

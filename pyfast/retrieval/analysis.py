@@ -22,8 +22,8 @@ _of_this_thread = local()
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """How texts and queries are divided into terms. Documents that are added to an index later use the index's
-    analysis.
+    """How texts and queries are divided into terms. All documents of an index have the same analysis, also those
+    added later.
     """
 
     tokenizer: Tokenizer = "words"
@@ -45,12 +45,12 @@ class Analysis:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Analysis:
-        """The analysis of an index, from its parameters. Older indexes have the default."""
+        """Return the analysis of an index from its parameters. Older indexes have the default analysis."""
         return cls(**parameters.get("analysis", {}))
 
     @property
     def is_default(self) -> bool:
-        """Whether the analysis is only `tokenize`, without stemmer or other options."""
+        """Whether the analysis is the default: `tokenize`, without a stemmer or other options."""
         return self == Analysis()
 
     def tokens(self, text: str) -> list[str]:

@@ -22,7 +22,7 @@ _SINCE = {"hidden_act": "gelu", "position_embedding_type": "absolute", "model_ty
 
 
 def can_read(folder: Path) -> bool:
-    """Whether `Bert` can load the model in a folder, and gives the same results as sentence-transformers."""
+    """Whether `Bert` can load the model in a folder with the same results as sentence-transformers."""
     if not (folder / _WEIGHTS).is_file() or not (folder / _TOKENIZER).is_file():
         return False
     modules = _json(folder / "modules.json")
@@ -57,7 +57,7 @@ def _json(path: Path) -> Any:
 
 
 class Bert:
-    """The model in a folder for which `can_read` is true."""
+    """A BERT model, from a folder that `can_read` accepts."""
 
     def __init__(self, folder: Path, device: str) -> None:
         import torch
@@ -92,14 +92,15 @@ class Bert:
         return layer, torch.cat(parts[0]), torch.cat(parts[1])
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text, up to the model's maximum."""
+        """The tokens of each text. Tokens beyond the model's maximum are left out."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def vectors(self, tokens: Sequence[Sequence[int]]) -> Float32:
-        """float32[texts, dimensions], each of length 1. Neighbours with the same number of tokens are fastest.
+        """Compute float32[texts, dimensions], vectors of length 1. Sort the texts by their number of tokens for
+        the best speed.
 
-        The tokens of all texts are the rows of one matrix. Only attention looks at texts: those of one length at a
-        time.
+        The tokens of all texts are the rows of one matrix. Only the attention needs to know the texts. It handles
+        all texts of one length together.
         """
         import torch
         from torch.nn import functional

@@ -1,4 +1,4 @@
-"""BM25 over the passages of an index: `ops.bm25` over the term counts of its parts."""
+"""BM25 search over the passages of an index. `ops.bm25` searches the term counts of all its parts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
 def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.TermCounts:
     """Map the term counts of a part.
 
-    The lengths of passages are read and checked. Check the other arrays before you read them.
+    The function reads and checks only the lengths of passages. Check the other arrays before you read them.
     """
     indptr, documents, counts, lengths = (
         files.file(f"{FOLDER}/{name}.npy").array(*_TYPES[name]) for name in _ARRAYS
@@ -76,7 +76,7 @@ def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.Term
 
 
 def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]) -> None:
-    """Check some columns of a part's mapped term counts, and of other arrays that have the same columns."""
+    """Check some columns of a part's term counts, and the same columns of other arrays."""
     indptr, documents, counts = (files.file(f"{FOLDER}/{name}.npy").checked(*_TYPES[name]) for name in _ARRAYS[:3])
     check_lists(indptr, columns, documents, counts, *others)
 
@@ -107,7 +107,7 @@ class BM25Retriever:
 
 
 def open_bm25(index: Index, parameters: str = "") -> BM25Retriever:
-    """The entry point `bm25`. `parameters` is text such as `k1=0.9,b=0.4`. Raises `InputError`."""
+    """Open the retriever `bm25`. `parameters` is a text such as `k1=0.9,b=0.4`. Raises `InputError`."""
     given = dict(part.partition("=")[::2] for part in parameters.split(",")) if parameters else {}
     try:
         values = {name: float(value) for name, value in given.items()}

@@ -1,7 +1,7 @@
-"""Build an index in bounded memory: first part by part, then merge the parts.
+"""Build an index in bounded memory: build it in several parts, then merge the parts.
 
 The index is built in a temporary folder next to its final place, and then renamed. If the process is killed, the
-finished parts stay in that folder, and the next build with the same parameters and sources continues after them.
+finished parts stay in that folder. The next build with the same parameters and sources uses them.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def build_index(
         vectors: The encoders of the passages, such as `dense`.
         analysis: The tokenizer, stemmer and stop words.
         memory: How many MB of memory the process may use, without vectors and without the page cache.
-        unread: A list to which the files that cannot be read are added. If the build continues an earlier one, the
-            files that could not be read then are added too.
+        unread: A list to which the function adds each file that cannot be read. If it continues an earlier build,
+            it also adds the unreadable files of that build.
         on_progress: A function that is called with the progress from time to time.
-        spread: A function that calls the encoders, as `map` does.
+        spread: A function like `map` that calls the encoders, for example in other processes.
 
     Returns:
         The index.
@@ -158,9 +158,8 @@ def write_index(
 ) -> None:
     """Write an index into a folder that is empty or has finished parts. `commit` is the number of its commit.
 
-    `computed` are the vectors of passages. If they are not given, the function computes them. While it computes
-    vectors of tokens, they are in the folder `tokens`. `memory`, `unread`, `on_progress` and
-    `spread` are as in `build_index`.
+    `computed` are the vectors of passages. If they are not given, the function computes them. Unfinished vectors
+    of tokens are in the folder `tokens`. `memory`, `unread`, `on_progress` and `spread` are as in `build_index`.
 
     Raises `InputError` if no document has a passage.
     """

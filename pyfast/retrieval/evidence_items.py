@@ -22,9 +22,9 @@ from pyfast.retrieval.rerank import search
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
     """Find at most `k` evidence items for each query, best first.
 
-    There are two stages (graph_convqa, section 4.1): a search returns passages, then BM25 ranks the items in them.
-    Document frequencies come from the whole corpus, because all words of a query are frequent in the passages of
-    its search. Items with equal scores keep their order.
+    There are two stages (graph_convqa, section 4.1): a search returns passages, then BM25 ranks the items in these
+    passages. Document frequencies come from the whole corpus: in the found passages alone, every word of the query
+    is frequent. Items with equal scores keep their order.
 
     Args:
         index: The index.
@@ -56,8 +56,8 @@ def bm25_scores(
 ) -> Float32:
     """Compute Lucene's BM25 score of each text for the words of a query.
 
-    The document frequencies of the words are given, for a corpus of `documents` documents. The library bm25s takes
-    frequencies from the texts themselves, so it cannot be used here. Words that are in no document do not count.
+    The caller gives the document frequencies of the words, in a corpus of `documents` documents. The library bm25s
+    cannot do this: it counts frequencies in the texts themselves. Words that are in no document do not count.
     """
     k1, b = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
     tokens = [analysis.tokens(text) for text in texts]

@@ -1,4 +1,4 @@
-"""Make an evidence package from the segments that HSEQ picked. HSEQ's paper calls this kappa (A.3.5)."""
+"""Make an evidence package from the segments that HSEQ picked (the function kappa of HSEQ's paper, A.3.5)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class EvidencePackage:
     describes"""
 
     def json(self) -> bytes:
-        """The items as a JSON array, with the same keys as other evidence. `segment` is the id, and `score` is
-        null.
+        """The items as a JSON array, with the same keys as other evidence. `segment` is the id of the segment, and
+        `score` is null.
         """
         renamed = ({"segment" if name == "id" else name: it for name, it in item.items()} for item in self.items)
         return orjson.dumps([{**item, "score": None} for item in renamed])
@@ -39,10 +39,10 @@ def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidenceP
     The package does not depend on the order in which the segments were picked.
 
     Items are ordered by uri, then by offsets, then by position in the corpus. If several segments have the same
-    uri and offsets, only the largest one stays. Segments of knowledge graphs have no offsets, so they are
-    distinguished by their ids. In texts, `offsets` are half-open character offsets from 0. In tables they are
-    [row, column], where -1 stands for all rows or columns. In knowledge graphs they are [-1, -1]. `meta` has
-    `schema` (a table's header), `time` (of each triple, if it is known), `source_version` (the corpus's
+    uri and offsets, only the largest one stays. Segments of knowledge graphs have no offsets, so their ids
+    distinguish them. In texts, `offsets` are the first character (from 0) and the character after the last. In
+    tables they are [row, column], where -1 stands for all rows or columns. In knowledge graphs they are [-1, -1].
+    `meta` has `schema` (a table's header), `time` (of each triple, if it is known), `source_version` (the corpus's
     fingerprint) and the `sha1` of the snippet.
 
     Args:

@@ -37,7 +37,8 @@ class Condition:
         return f"{self.key}{self.operator}{'|'.join(self.values)}"
 
     def fits(self, values: Sequence[str]) -> bool:
-        """Whether one of the values of a document meets the condition. For `!=`: whether all values differ."""
+        """Return whether a document meets the condition: one of its values must fit. For `!=`, all its values must
+        differ."""
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
         equal = any(_pattern(one).fullmatch(value) for one in self.values for value in values)
@@ -50,8 +51,8 @@ def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
     A condition is `KEY OPERATOR VALUE`. Keys: `source` (the uri), `title`, `level` (paragraph, table_row or
     subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). The operators are `=`,
     `!=`, `<`, `<=`, `>` and `>=`. After `=` and `!=`, `*` stands for any text, `?` for any character, and `|`
-    separates several values. The other four compare numbers as numbers and everything else as text, so that dates
-    such as 2024-05-01 work.
+    separates several values. `<`, `<=`, `>` and `>=` compare numbers as numbers and everything else as text. So
+    they can compare dates such as 2024-05-01.
 
     Raises `InputError` if a condition cannot be read.
     """
@@ -89,8 +90,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mask) -> Mask:
-    """For each document (bool): whether it is not deleted and meets the conditions. For times, one of its triples
-    must meet them.
+    """Return a bool for each document: True if it is not deleted and meets the conditions. For a condition on
+    `time`, one of its triples must meet the condition.
     """
     fits = live.copy()
     for condition in conditions:
@@ -100,7 +101,7 @@ def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mas
 
 
 def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
-    """Return the document without triples whose time does not meet the conditions."""
+    """Return the document with only those triples whose time meets the conditions."""
     timed = [condition for condition in conditions if condition.key == "time"]
     if not timed or not isinstance(document, KnowledgeGraph):
         return document

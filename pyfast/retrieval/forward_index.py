@@ -1,4 +1,4 @@
-"""The forward index X: the TF-IDF weights of each passage's terms. Also the cell values of table rows."""
+"""The forward index X (the TF-IDF weights of each passage's terms), and the cell values of table rows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
 def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_array, list[str]]:
-    """Count the terms of texts. Returns the counts (float32, texts x terms, rows sorted) and the terms in the
-    order of columns.
+    """Count the terms of texts. Returns the counts (a sparse float32 matrix, texts x terms, with sorted rows) and
+    the term of each column.
     """
     known = not analysis.is_default
     words = (" ".join(analysis.tokens(text)) if known else text.lower() for text in texts)
@@ -44,7 +44,7 @@ def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_a
 
 
 def stop_columns(terms: Sequence[str], stop_words: Iterable[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which columns are stop words: bool[terms]."""
+    """Return for each term whether it is a stop word: bool[terms]."""
     stop = frozenset(stop_words)
     return np.fromiter((term in stop for term in terms), dtype=bool, count=len(terms))
 
@@ -71,7 +71,8 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
 
 
 def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], analysis: Analysis = WORDS) -> Cells:
-    """Return the cell values of each passage as term ids, without stop words. A passage of text has none."""
+    """Return the cell values of each passage as term ids, without stop words. A passage of text has no cell
+    values."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     stop = analysis.stop(ENGLISH_STOP_WORDS)
@@ -96,10 +97,10 @@ weights)"""
 
 
 def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> Iterator[Rows]:
-    """Compute X and its transpose as `weigh` does, some passages at a time.
+    """Compute X and its transpose as `weigh` does, but only some passages at a time.
 
-    The transpose has the same entries as the counts. The entries of stop words are not in X, and have the weight 0
-    in the transpose.
+    X has no entries of stop words. The transpose has them, with the weight 0, so that its entries are the same as
+    in the counts.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 
@@ -125,7 +126,7 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
 
 
 def pieces(offsets: Int64) -> Iterator[tuple[int, int]]:
-    """Divide the lists of a ragged array into ranges with about `_AT_ONCE` values each."""
+    """Divide an array of lists into ranges of lists with about `_AT_ONCE` values each."""
     first = 0
     while first < len(offsets) - 1:
         last = max(int(np.searchsorted(offsets, offsets[first] + _AT_ONCE, side="right")) - 1, first + 1)
@@ -151,8 +152,8 @@ def _entries(counts: TermCounts, ranges: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> None:
-    """Write X and the weights of its transpose. The positions of these weights are those of the counts, which are
-    stored already.
+    """Write X and the weights of its transpose. The positions of these weights are not written: they are the same
+    as in the stored counts.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -176,7 +177,7 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
 
 @contextlib.contextmanager
 def new_array(path: Path, kind: npt.DTypeLike, size: int) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """Create a `.npy` file for an array of this size. Yields a function that appends values."""
+    """Create a `.npy` file for an array of this size. Yields a function that appends values to the file."""
     with path.open("wb") as file:
         header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (size,)}
         np.lib.format.write_array_header_1_0(file, header)
@@ -184,7 +185,7 @@ def new_array(path: Path, kind: npt.DTypeLike, size: int) -> Iterator[Callable[[
 
 
 def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[csr_array, csr_array]:
-    """Map X and X transposed. Check rows with `check_rows` before you read them."""
+    """Memory-map X and its transpose. Check rows with `check_rows` before you read them."""
     passages, terms = len(counts.lengths), len(counts.indptr) - 1
     indptr, indices, data = (files.file(f"{folder}/{name}.npy").array(dtype) for name, dtype in _X)
     fit_together(files, folder, indptr, passages, indices, data)
@@ -194,13 +195,13 @@ def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[
 
 
 def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None:
-    """Check some rows of the X that `open_weights` mapped."""
+    """Check some rows of X, as `open_weights` returned it."""
     indptr, indices, data = (files.file(f"{folder}/{name}.npy").checked(dtype) for name, dtype in _X)
     check_lists(indptr, rows, indices, data)
 
 
 def transposed_weights(files: MappedFolder, folder: str) -> Any:
-    """Map the weights of X transposed. They are checked when they are read."""
+    """Memory-map the weights of the transpose of X. They are checked when they are read."""
     return files.file(f"{folder}/{_TRANSPOSED}.npy").checked(np.float32)
 
 
@@ -211,12 +212,12 @@ def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *va
 
 
 def narrow(x: csr_array) -> csr_array:
-    """Convert a sparse array to 32-bit ids and 64-bit offsets, as in an opened index."""
+    """Convert a sparse array to 32-bit column numbers and 64-bit offsets, the types in an opened index."""
     return to_csr(x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), x.shape[1])
 
 
 def to_csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
-    """Make a sparse array from its parts without copying them."""
+    """Make a sparse array from its three arrays without copying them."""
     x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
     # Set one by one. If SciPy gets them together, it copies the indices to int64, the dtype of indptr.
     x.data, x.indices, x.indptr = data, indices, indptr
@@ -244,7 +245,7 @@ def save_cells(folder: Path, cells: Cells) -> None:
 
 
 def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
-    """Map the arrays of the cell values. They are checked when they are read."""
+    """Memory-map the arrays of the cell values. They are checked when they are read."""
     values, terms, ids = (
         files.file(f"{folder}/{name}.npy").checked(*((np.int32,) if name == "term_ids" else (np.int64, np.int32)))
         for name in _CELLS
@@ -255,7 +256,8 @@ def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
 
 
 def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
-    """Return the cells in the form that an op reads. The cells of some passages are checked first."""
+    """Return the cell values in the form that ops read. The cell values of the given passages are checked
+    first."""
     values, terms, ids = cells.value_offsets, cells.term_offsets, cells.term_ids
     check_lists(values, passages, terms)
     first, last = raw(values)[passages], raw(values)[passages + 1]

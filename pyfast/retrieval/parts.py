@@ -59,7 +59,8 @@ _BLOCK = 1 << 21
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some documents of an index, with the data for searches. Only the weights depend on other parts."""
+    """A part: some documents of an index, with the data for searches. Only its TF-IDF weights depend on other
+    parts."""
 
     corpus: Corpus
     passages: Int64
@@ -82,7 +83,7 @@ class Part:
     """The files of the part's arrays, if they are mapped. Data is checked before it is read from them"""
 
     def live_passages(self, live: Mask) -> Mask:
-        """Say for each passage whether its document is not deleted."""
+        """Return for each passage whether its document still exists (is not deleted)."""
         if live.all():
             return np.ones(len(self.passages), bool)
         passages, source = np.asarray(self.passages), np.asarray(self.corpus.source)
@@ -104,7 +105,8 @@ class Part:
             check_columns(self.files, columns)
 
     def check_rows(self, rows: npt.NDArray[Any], transposed: bool = False) -> None:
-        """Check some rows of X, or of X transposed. Raises `IndexFormatError` if they are damaged."""
+        """Check some rows of the forward index X, or of its transpose. Raises `IndexFormatError` if they are
+        damaged."""
         if self.files is None:
             return
         if transposed:
@@ -113,7 +115,8 @@ class Part:
             check_rows(self.files, WEIGHTS, rows)
 
     def check_weights(self) -> None:
-        """Check the checksums of X and of X transposed. Raises `IndexFormatError` if one is wrong."""
+        """Compare the forward index X and its transpose with their checksums. Raises `IndexFormatError` if one
+        differs."""
         if self.files is not None:
             self.files.check_all(
                 [name for name in self.files.names if name.startswith((f"{WEIGHTS}/", f"{BM25_FOLDER}/"))]
@@ -170,7 +173,7 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
 
 
 def with_weights(part: Part) -> Part:
-    """Compute X and its transpose for a part. They are in temporary files."""
+    """Compute the forward index X of a part, and its transpose, in temporary files."""
     with TemporaryDirectory(prefix="pyfast-") as name:
         folder = Path(name)
         save_weights(folder / WEIGHTS, part.counts, part.terms, part.analysis)
@@ -179,7 +182,7 @@ def with_weights(part: Part) -> Part:
 
 
 def save_part(folder: Path, part: Part, alone: bool) -> None:
-    """Write a part into a new folder, with its weights if it is a whole index."""
+    """Write a part into a new folder. If the part is a whole index, its forward index is written too."""
     folder.mkdir(parents=True)
     part.corpus.save(folder / CORPUS)
     np.save(folder / PASSAGES, part.passages)
@@ -195,9 +198,9 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
 
 
 def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
-    """Map a part. Its files are read and checked later, when they are used.
+    """Memory-map a part. Its files are read and checked later, when they are used.
 
-    Raises `IndexFormatError` if a file is missing, cut off, of another kind, or does not belong to the others.
+    Raises `IndexFormatError` if a file is missing, cut off, of another kind, or belongs to another part.
     """
     terms = Terms.map(files)
     passages = files.file(PASSAGES).checked(np.int64)
@@ -219,7 +222,7 @@ def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
 
 
 def fault_of(part: Part) -> str:
-    """Find the first inconsistency in a part whose checksums are correct. Empty if there is none."""
+    """Find the first inconsistency in a part whose checksums are correct. Returns "" if there is none."""
     passages, terms = np.asarray(part.passages), len(part.terms)
     if not np.array_equal(passages, part.corpus.passages()):
         return "its passages are not those of its corpus"

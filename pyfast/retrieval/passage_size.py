@@ -18,8 +18,8 @@ _SHORTEST = 100
 
 @dataclass(frozen=True, slots=True)
 class PassageSize:
-    """The size of passages of texts, in characters. Documents that are added to an index later use the index's
-    size.
+    """The maximum length and the overlap of passages of texts, in characters. All documents of an index have the
+    same, also those added later.
     """
 
     length: int = LENGTH
@@ -38,16 +38,15 @@ class PassageSize:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> PassageSize:
-        """The size in the parameters of an index. Older indexes have the default."""
+        """Read the size from the parameters of an index. Older indexes have the default size."""
         return cls(**parameters.get("passages", {}))
 
 
 def repeated(corpus: Corpus, i: int, overlap: int) -> str:
-    """The text that passage `i` shares with the passage before it, if both were cut from one long paragraph.
-    Otherwise "".
+    """Return the text that passage `i` shares with the previous passage. It is empty unless both were cut from one
+    long paragraph.
 
-    It has at most `overlap` characters: as many of the last sentences as fit, or the last words of a longer
-    sentence.
+    It has at most `overlap` characters: the last sentences that fit, or the last words of a longer sentence.
     """
     if not overlap or i == 0 or corpus.level[i] != Level.PARAGRAPH or corpus.level[i - 1] != Level.SENTENCE:
         return ""
@@ -73,7 +72,7 @@ def passage_line(corpus: Corpus, i: int, overlap: int) -> str:
 
 
 def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
-    """The text whose words the index counts for a passage: the text that the LLM reads, always with the title.
+    """Return the text of a passage that BM25 searches: the text that the LLM reads, and always the title.
 
     If a paragraph begins with its title, the words of the title count twice, because the paragraph is about them.
     """

@@ -1,4 +1,4 @@
-"""The vectors of passages in an index: the encoders that make them, and how a part stores them."""
+"""The vectors of passages: the encoders that make them, and how a part of an index stores them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _AT_ONCE = 4096  # passages
 
 
 class Encoder(Protocol):
-    """The interface of an encoder, which makes vectors of texts. The vector of a text must not depend on its
-    batch.
+    """The interface of an encoder, which makes vectors of texts. The vector of a text must not depend on the other
+    texts of a batch.
     """
 
     @property
@@ -58,8 +58,8 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> Any:
-        """Compute the vector of each text: a row of a float32 array or sparse matrix, or [tokens, dimensions] for
-        each text.
+        """Compute vectors of texts: one row of a float32 array or sparse matrix for each text, or an array
+        [tokens, dimensions] for each text.
         """
         ...
 
@@ -93,7 +93,7 @@ def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[
 
 
 def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Describe the vectors for the manifest: for each kind, its model and the model's fingerprint.
+    """Describe the vectors for the manifest: for each kind, the model and a fingerprint that identifies the model.
 
     `given` has texts such as `dense:MODEL`.
 
@@ -111,8 +111,8 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Encoder:
-    """Open the encoder that made the vectors of an index. If the model's folder has moved, `model` is its new
-    path.
+    """Open the encoder that made the vectors of an index. If the folder of the model has moved, give its new path
+    as `model`.
 
     Raises `InputError` if the index has no such vectors, or another model made them.
     """
@@ -129,12 +129,12 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
 
 
 def unfinished(folder: Path) -> Path:
-    """The folder for the vectors of tokens of an index in `folder`, while they are computed."""
+    """Return the folder that has the vectors of tokens while they are computed for an index in `folder`."""
     return folder.with_name(f".{folder.name}.tokens")
 
 
 def encode_texts(kind: str, parameters: Mapping[str, Any], texts: list[str]) -> Any:
-    """Encode texts with the encoder of an index: as an `Encoder` does, or as `Coded` vectors of tokens."""
+    """Encode texts with the encoder of an index. Vectors of tokens are rounded to int8 (`Coded`)."""
     vectors = encoder_of(parameters, kind).encode(texts)
     return coded_texts(vectors) if kind == "late" else vectors
 
@@ -144,8 +144,8 @@ def with_vectors(
 ) -> Part:
     """Compute the vectors of a part's passages, for each kind of vectors that the index has.
 
-    If `aside` is a folder, the vectors of tokens are written there, a batch at a time. If the process is killed,
-    they stay there, and the next process continues after them. `spread` calls the encoders.
+    If `aside` is a folder, the vectors of tokens are written into it, a batch at a time. If the process is killed,
+    the next process uses them and continues. `spread` is a function like `map` that calls the encoders.
     """
     vectors: dict[str, PassageVectors] = {}
     described = {"vectors": parameters.get("vectors", {})}
@@ -170,7 +170,7 @@ def with_vectors(
 
 
 def join_vectors(parts: Sequence[Mapping[str, PassageVectors]], live: Sequence[Mask]) -> dict[str, PassageVectors]:
-    """Join the vectors of several parts, without those of deleted passages."""
+    """Join the vectors of several parts. Vectors of deleted passages are left out."""
     joined: dict[str, PassageVectors] = {}
     for kind in parts[0] if parts else ():
         if kind == "late":
@@ -208,14 +208,14 @@ def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
 
 
 def dense_codes(files: MappedFolder) -> Path | None:
-    """The file with faiss's codes of a part's dense vectors, if the part has one. Check the file before you read
-    it.
+    """Return the file of a part with faiss's codes (compressed dense vectors), if there is one. Check the file
+    before you read it.
     """
     return files.folder / CODES if CODES in files else None
 
 
 def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors]:
-    """Map the vectors that `save_vectors` wrote. Sparse vectors are checked as a whole."""
+    """Memory-map the vectors that `save_vectors` wrote. Sparse vectors are checked as a whole."""
     vectors: dict[str, PassageVectors] = {}
     for kind in KINDS:
         if f"{kind}/vectors.npy" in files:

@@ -1,4 +1,4 @@
-"""Find retrievers and rerankers by name: `NAME` or `NAME:PARAMETERS` for a registered plug-in, or
+"""Find retrievers and rerankers by name. A registered plug-in is `NAME` or `NAME:PARAMETERS`. Any other is
 `MODULE:NAME`.
 """
 

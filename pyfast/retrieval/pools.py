@@ -37,7 +37,7 @@ _NOTHING = Pool(np.empty(0, np.int32), np.empty(0, np.float32))
 
 
 def stack_pools(pools: Sequence[Pool]) -> tuple[Int64, Int32, Float32]:
-    """Join pools into the arrays that ops take: (offsets [P + 1], passages, scores)."""
+    """Join P pools into the arrays that native ops take: (offsets [P + 1], passages, scores)."""
     return (
         ends(pools),
         np.concatenate([_NOTHING.passages, *[pool.passages for pool in pools]]),
@@ -46,7 +46,7 @@ def stack_pools(pools: Sequence[Pool]) -> tuple[Int64, Int32, Float32]:
 
 
 def split(offsets: Int64, passages: Int32, scores: Float32) -> list[Pool]:
-    """Make pools from the arrays of an op, without copying them."""
+    """Make pools from the arrays that an op returned, without copying them."""
     return [Pool(passages[begin:end], scores[begin:end]) for begin, end in pairwise(offsets.tolist())]
 
 
@@ -54,8 +54,8 @@ def fuse(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
     """Join the pools of each group into one list of the `k` best passages, without duplicates, in one native call.
 
     Scores of different queries are not comparable. So the scores of each pool are min-max normalised, or set to 1
-    if all are equal. A passage that is in several pools keeps its best score. If scores are equal, the passage of
-    the earlier pool comes first. Within a pool, the earlier passage comes first.
+    if all are equal. A passage that is in several pools keeps its best score. Passages with equal scores are in
+    the order of the pools, and within a pool in its order.
 
     Args:
         groups: The groups of pools. Each group becomes one list.

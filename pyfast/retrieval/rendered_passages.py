@@ -1,4 +1,4 @@
-"""The text of each passage, as the LLM reads it. pyfast writes it once, when the index is built."""
+"""The text of each passage, as the LLM reads it. The texts are written once, when the index is built."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
 
 
 def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
-    """Write the texts into files, with the offsets at which they start."""
+    """Write the texts into one file, and the offset of each text into another."""
     folder.mkdir()
     offsets, text = rendered
     text.tofile(folder / "text.bin")
@@ -27,7 +27,7 @@ def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
 
 
 def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
-    """Map the files of the texts. They are checked when they are read."""
+    """Memory-map the files of the texts. They are checked when they are read."""
     offsets = files.file(f"{FOLDER}/offsets.npy").checked(np.int64)
     file = files.file(f"{FOLDER}/text.bin")
     fit_together(files, FOLDER, offsets, passages, file.data)
@@ -35,6 +35,6 @@ def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
 
 
 def lines_of(rendered: RenderedPassages, passages: npt.NDArray[Any]) -> RenderedPassages:
-    """Return the texts in the form that an op reads. The texts of some passages are checked first."""
+    """Return all texts in the form that ops read. The texts of the given passages are checked first."""
     check_lists(rendered[0], passages, rendered[1])
     return cast(RenderedPassages, (raw(rendered[0]), raw(rendered[1])))

@@ -1,6 +1,8 @@
-"""Improve pools: join them, rank and prune them by the evidence graph, and apply the bridge-aware selector.
+"""Improve pools (the passages found for a query): join them, rank and prune them by the evidence graph, and apply
+N2N-GQA's bridge-aware selector.
 
-Each function takes the index, the items of many questions at once, and parameters. So `Context.call` can batch it.
+Each function takes the index, the items of many questions at once, and parameters. This is the form that
+`Context.call` batches.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _SEEN = 0.01  # scores are at most 1, so a boost of this size changes each of th
 
 @dataclass(frozen=True, slots=True)
 class RerankConfig:
-    """How a pool is ranked and reduced to the context that the LLM reads."""
+    """How a pool is ranked, and how many of its passages the LLM reads."""
 
     min_nodes: int
     max_nodes: int
@@ -60,7 +62,7 @@ class RerankConfig:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectedPool(Pool):
-    """A pool after the bridge-aware selector."""
+    """A pool to which the bridge-aware selector was applied."""
 
     linked: bool
     """Whether the best passage and the best table row are linked (phi in equation 3 of N2N-GQA). False if one of
@@ -71,8 +73,8 @@ class SelectedPool(Pool):
 def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:
     """Rank the nodes of each pool's evidence graph, and keep the best ones for the context.
 
-    There are three native calls for all pools: the structural score, GraphRank, and pruning. The structural score
-    is the weighted degree, another centrality of the graph, or `bridge_rank`.
+    Three native calls serve all pools: structural score, GraphRank (which adds the scores of the search), and
+    pruning. The structural score is the weighted degree, another centrality of the graph, or `bridge_rank`.
 
     Args:
         index: The index.
@@ -129,8 +131,8 @@ def expand(
 ) -> tuple[Int64, Int32, Float32]:
     """Add to each pool the passages that share the most terms with its best passages (`ops.bridge_expand`).
 
-    The retriever `by` can find passages near the best ones instead. New passages come last. They get the pool's
-    lowest semantic score, so that only their edges in the graph can raise them.
+    If a retriever is given as `by`, it adds the passages nearest to the best passages instead. New passages come
+    last. They get the lowest score of the pool, so that only their edges in the evidence graph can raise them.
     """
     sizes = np.diff(offsets)
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
@@ -165,7 +167,7 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
     Args:
         index: The index.
         pools: The pools.
-        beta: The boost, on the scale of the pools' scores.
+        beta: The number that is added to the scores of linked passages.
 
     Returns:
         The pools with their new scores, and whether their top passage and row are linked.
@@ -197,11 +199,11 @@ def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
 def reranked_scores(
     index: Index, offsets: Int64, passages: Int32, scores: Float32, queries: Sequence[str]
 ) -> Float32:
-    """Compute new scores for each pool: the index's rerankers score its 30 best passages again.
+    """Compute new scores for each pool. The rerankers of the index score its 30 best passages again.
 
     The function joins the pool's list and the list of each reranker by reciprocal ranks. All lists count equally.
-    Passages that no reranker has scored follow in their old order. Texts change places only with texts, and table
-    rows only with table rows, because a model's scores of the two are not comparable.
+    The other passages follow in their old order. A model's scores of texts and of table rows are not comparable.
+    So texts change places only with texts, and table rows only with table rows.
     """
     orders = [begin + np.argsort(-scores[begin:end], kind="stable") for begin, end in pairwise(offsets.tolist())]
     heads = [order[:READ] for order in orders]
@@ -227,7 +229,7 @@ def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dt
 
 
 def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
-    """Rank each pool again: join its list with the lists of the index's rerankers.
+    """Rank each pool again: join its list with the lists of the rerankers of the index.
 
     Args:
         index: The index.
@@ -269,10 +271,11 @@ def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
 def order_pools(
     index: Index, items: Sequence[tuple[Pool, str]], rank: Rank | Literal["list"], expanded: bool | str = False
 ) -> list[Pool]:
-    """Rank each (pool, its query), without pruning. The ranking `list` keeps the retriever's order.
+    """Rank each pool, without pruning. An item is (pool, its query). The ranking `list` keeps the retriever's
+    order.
 
-    With `expanded`, passages are added first, as with `RerankConfig.expand`, for `bridge_rank`. The index's
-    rerankers come last.
+    With `expanded`, linked passages are added first, as with `RerankConfig.expand`. The rerankers of the index
+    come last.
     """
     if rank == "list" and not index.rerankers:
         return [pool for pool, _ in items]
@@ -295,14 +298,14 @@ def order_pools(
 
 
 def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[Pool]]], k: int) -> list[Pool]:
-    """Search for several queries, and join their pools with earlier pools into one list of the `k` best passages.
+    """Search for the queries of each item. Join their pools and the item's earlier pools into one list of the `k`
+    best passages.
 
-    There is one search and one `fuse` for all items. If scores are equal, passages of earlier pools come first.
+    All items share one search and one call of `fuse`. If scores are equal, passages of earlier pools come first.
 
     Args:
         index: The index.
-        items: Each item has queries, and earlier pools to join with the pools of these queries. It becomes one
-            list.
+        items: Each item has queries, and earlier pools to join with the pools of these queries.
         k: The maximum number of passages of a search, and of a list.
 
     Returns:

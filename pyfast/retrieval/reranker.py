@@ -1,4 +1,4 @@
-"""The protocol of rerankers, and how to open one. A reranker scores the passages of a pool for its query."""
+"""The interface of rerankers, and how to open one. A reranker scores the passages of a pool for its query."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ OFF, BOTH = "off", "both"
 
 
 class Reranker(Protocol):
-    """Scores passages for queries, many at a time.
+    """The interface of a reranker. It scores the passages of many queries in one call.
 
-    A reranker is an entry point of the group `pyfast.rerankers`, or `MODULE:NAME`. Both name a function
-    `open(index)` that returns a reranker. A score must not depend on the other passages, because pyfast caches
-    scores.
+    An entry point of the group `pyfast.rerankers`, or `MODULE:NAME`, names a function `open(index)` that returns a
+    reranker. A score must not depend on the other passages, because pyfast caches scores.
     """
 
     @property
@@ -33,7 +32,7 @@ class Reranker(Protocol):
         ...
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """Compute for each query the score of each of its passages. Higher is better.
+        """Compute a score for each passage of each query. Higher is better.
 
         Several threads can call this method at the same time.
         """
@@ -41,9 +40,7 @@ class Reranker(Protocol):
 
 
 def open_rerankers(name: str, index: Index) -> tuple[Reranker, ...]:
-    """Open the rerankers that `off`, `late`, `cross`, `both`, `cross:MODEL` or `MODULE:NAME` names. Raises
-    `InputError`.
-    """
+    """Open rerankers: `off`, `late`, `cross`, `both`, `cross:MODEL` or `MODULE:NAME`. Raises `InputError`."""
     if name == OFF:
         return ()
     opened = [open_plug_in("rerankers", each, index) for each in (("late", "cross") if name == BOTH else (name,))]

@@ -1,4 +1,4 @@
-"""Make parts with only some documents of an index, for a filter or for the documents of a question."""
+"""Make parts of an index that have only some of its documents: those that a filter or a question chooses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def fitting_parts(
 ) -> tuple[list[Part], list[Mask]]:
     """Return the parts, and which of their documents are not deleted and meet all conditions.
 
-    If only some triples of a knowledge graph meet them, the graph gets a separate part after its old part.
+    If only some triples of a knowledge graph meet the conditions, these triples become a separate part after the
+    old one.
     """
     fitting: list[Part] = []
     masks: list[Mask] = []
@@ -42,7 +43,7 @@ def fitting_parts(
 
 
 def part_of(whole: Part, uris: Sequence[str], parameters: Mapping[str, Any]) -> Part:
-    """Make a part from some documents of another part. It is the same as a part made from these documents alone.
+    """Make a part from some documents of another part. The result equals a part made from only these documents.
 
     Raises `InputError` if a uri is missing.
     """

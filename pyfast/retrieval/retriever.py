@@ -1,4 +1,4 @@
-"""The protocol of retrievers, and how to open one."""
+"""The interface of retrievers, and how to open one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Retriever(Protocol):
-    """Finds passages for queries, many queries at a time.
+    """The interface of a retriever. It finds passages for many queries in one call.
 
-    A retriever is an entry point of the group `pyfast.retrievers`, or `MODULE:NAME`. Both name a function
-    `open(index)` that returns a retriever. The pool of a query must not depend on the other queries of the call.
+    An entry point of the group `pyfast.retrievers`, or `MODULE:NAME`, names a function `open(index)` that returns
+    a retriever. The result of a query must not depend on the other queries of the call.
     """
 
     @property
@@ -36,7 +36,7 @@ class Retriever(Protocol):
 
 
 def open_retriever(name: str, index: Index) -> Retriever:
-    """Open the retriever with this name, or `MODULE:NAME`, for an index. Raises `InputError`."""
+    """Open a retriever for an index, by its name or `MODULE:NAME`. Raises `InputError`."""
     retriever: Retriever = open_plug_in("retrievers", name, index)
     if not hasattr(retriever, "search") or not hasattr(retriever, "fingerprint"):
         raise InputError(f"{name}: no retriever: it needs a method `search` and a `fingerprint` (see Retriever)")

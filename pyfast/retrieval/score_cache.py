@@ -23,7 +23,7 @@ _SCHEMA = "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score BLOB 
 
 
 def pair_key(model: str, question: str, passage: str) -> bytes:
-    """Compute a hash of 16 bytes that identifies a pair."""
+    """Compute a hash of 16 bytes that identifies a query and a passage."""
     digest = blake2b(digest_size=16)
     for text in (model, question, passage):
         encoded = text.encode(errors="replace")
@@ -32,7 +32,8 @@ def pair_key(model: str, question: str, passage: str) -> bytes:
 
 
 class ScoreCache:
-    """The scores of pairs, in memory and in a file if there is one. Several threads can use it.
+    """The scores of pairs of a query and a passage, in memory and optionally in a file. Several threads can use
+    it.
 
     If the process is killed, only the scores of the last call are lost. A damaged score is computed again.
     """

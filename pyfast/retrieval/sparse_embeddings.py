@@ -18,9 +18,9 @@ from pyfast.retrieval.forward_index import narrow
 
 
 class SparseEmbedder:
-    """One sparse encoder, which is loaded at the first call. If several threads call it, they take turns.
+    """A sparse encoder. The first call loads its model. Only one thread at a time can use it: other threads wait.
 
-    It encodes one text at a time, so that the weights of a text do not depend on other texts.
+    The encoder takes one text at a time, so that the weights of a text do not depend on other texts.
     """
 
     def __init__(self, model: str) -> None:

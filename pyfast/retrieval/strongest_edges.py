@@ -1,4 +1,4 @@
-"""Make the part of a trace that describes an evidence graph: nodes with scores, the strongest edges and their
+"""Describe evidence graphs for the trace of a question: passages with scores, the strongest edges, and their
 terms.
 
 The functions work on the graphs of many questions at once, to save time.
@@ -40,14 +40,14 @@ class RankedPool(Pool):
 
 
 def traced(index: Index, pool: Pool) -> Trace:
-    """Make the part of a trace that describes a pool. If the pool was not ranked, it has its segments and scores.
+    """Describe a pool for the trace. If the pool was not ranked, the trace gets only its segments and scores.
 
     Args:
         index: The index.
         pool: A ranked pool, or a pool as a search returned it.
 
     Returns:
-        The part of the trace, in JSON types.
+        The description, in JSON types.
     """
     if isinstance(pool, RankedPool):
         return pool.trace
@@ -57,7 +57,7 @@ def traced(index: Index, pool: Pool) -> Trace:
 
 
 def segment_ids(index: Index, segments: Int64) -> list[str]:
-    """The ids of segments, for a trace, with 16 hexadecimal digits each.
+    """Return the ids of segments for a trace. An id has 16 hexadecimal digits.
 
     Args:
         index: The index.
@@ -72,7 +72,7 @@ def segment_ids(index: Index, segments: Int64) -> list[str]:
 
 
 def pool_ids(index: Index, pool: Pool) -> list[str]:
-    """The ids of the segments of a pool, in the order of the pool.
+    """Return the ids of the segments of a pool, in the order of the pool.
 
     Args:
         index: The index.
@@ -87,7 +87,7 @@ def pool_ids(index: Index, pool: Pool) -> list[str]:
 def traces(
     index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32], with_edges: bool
 ) -> list[Trace]:
-    """Make the parts of traces for the evidence graphs of these pools, with named `scores` for each node."""
+    """Describe the evidence graphs of these pools for traces, with named `scores` for each passage."""
     nodes = _nodes(index, offsets, passages, scores)
     if not with_edges:
         return [{"evidence": evidence} for evidence in nodes]
@@ -153,9 +153,9 @@ def _strongest_edges(
 
 
 def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> tuple[Int64, Int32]:
-    """For each pair of rows, find the terms that add most to the weight of the edge between them.
+    """For each pair of passages, find the shared terms that add most to the weight of their edge.
 
-    Returns (pair, term) for each of them, by pair, the strongest first.
+    Returns a (pair, term) for each such term, by pair, the strongest term first.
     """
     one, two = take_rows(X, first), take_rows(X, second)
     one, two = one.multiply(_ones(two)).tocsr(), two.multiply(_ones(one)).tocsr()  # the terms of both, in order

@@ -1,4 +1,4 @@
-"""The sorted terms of a part. They are in a file, of which a search reads only some blocks."""
+"""The sorted terms of a part, in a file. A search reads only some blocks of the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEPT = 1 << 16  # the number of words whose term ids stay in memory, because qu
 
 
 class Terms(Sequence[str]):
-    """Distinct terms in alphabetical order. The number of a term is its column."""
+    """Distinct terms in alphabetical order. The number of a term is its column in the part's matrices."""
 
     def __init__(
         self,
@@ -54,20 +54,20 @@ class Terms(Sequence[str]):
 
     @classmethod
     def from_arrow(cls, terms: pa.LargeStringArray) -> Terms:
-        """Make `Terms` from a sorted column."""
+        """Make `Terms` from a sorted Arrow column."""
         if not len(terms):
             return cls.of([])
         _, offsets, text = terms.buffers()
         return cls._made(np.frombuffer(offsets, np.int64), np.frombuffer(text, np.uint8))
 
     def as_arrow(self) -> pa.LargeStringArray:
-        """The terms as a column, without copying them."""
+        """The terms as an Arrow column, without copying them."""
         offsets, text, _ = self._arrays
         return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(offsets), pa.py_buffer(text))
 
     @classmethod
     def map(cls, files: MappedFolder) -> Terms:
-        """Map the terms in the folder of a part."""
+        """Memory-map the terms in the folder of a part."""
         offsets, prefixes = (
             files.file(f"{FOLDER}/{name}.npy").array(dtype)
             for name, dtype in (("offsets", np.int64), ("prefixes", np.uint64))
@@ -96,7 +96,7 @@ class Terms(Sequence[str]):
 
     @property
     def has_prefixes(self) -> bool:
-        """Whether the stored prefixes are those of the terms."""
+        """Whether the stored prefixes match the terms."""
         offsets, text, prefixes = self._arrays
         made = enumerate(_prefixes(offsets, text))
         return all(np.array_equal(some, prefixes[k * _AT_ONCE :][: len(some)]) for k, some in made)
@@ -107,7 +107,7 @@ class Terms(Sequence[str]):
         return offsets.data, text.data
 
     def names(self, numbers: Int32) -> list[str]:
-        """The terms with these numbers: much faster than one by one."""
+        """Return the terms with these numbers. This is much faster than a call for each term."""
         taken = self.as_arrow().take(pa.array(numbers))
         try:
             names: list[str] = taken.to_numpy(zero_copy_only=False).tolist()

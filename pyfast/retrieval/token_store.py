@@ -1,6 +1,6 @@
-"""Store the vectors of the tokens of passages, as int8 with a scale for each token.
+"""Store a vector for each token of the passages, as int8 with a scale for each token.
 
-They are computed in batches and memory-mapped.
+The vectors are computed in batches. Stored vectors are memory-mapped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Encode = Callable[[Iterable[list[str]]], Iterable[Coded]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
-    """The tokens of some passages, one passage after another."""
+    """The vectors of the tokens of some passages, one passage after another."""
 
     codes: npt.NDArray[np.int8]
     """[tokens, dimensions] the vector of each token, divided by its scale and rounded to int8"""
@@ -52,7 +52,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenStore:
-    """The tokens of an index's passages. If passages are chosen or joined, their tokens are not copied."""
+    """The vectors of the tokens of an index's passages. Choosing or joining passages does not copy them."""
 
     pieces: tuple[Tokens, ...]
     places: Int64
@@ -153,8 +153,8 @@ class TokenStore:
 def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
     """Round vectors to int8. Returns (codes int8[tokens, dimensions], scales float32[tokens]).
 
-    The largest number of a vector becomes 127 or -127. The scale is then chosen so that scale times codes is as
-    near as possible to the vector.
+    The largest number of a vector becomes 127 or -127. The scale is the number for which scale * codes is as close
+    to the vector as possible.
     """
     steps = np.abs(vectors).max(axis=1, initial=0.0) / _LARGEST
     rounded = np.rint(vectors / np.where(steps > 0, steps, 1)[:, None])
@@ -177,7 +177,8 @@ def encode_tokens_into(
 ) -> TokenStore:
     """Encode passages into files, a batch at a time. If the process is killed, the finished batches stay.
 
-    The folder's name must identify the passages and the encoder. Other folders next to it are removed.
+    The folder's name must identify the passages and the encoder. All other folders next to this folder are
+    removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for other in folder.parent.iterdir():
@@ -222,6 +223,6 @@ def _batches(offsets: Int64, text: npt.NDArray[np.uint8], done: int) -> Iterator
 
 
 def coded_texts(vectors: Sequence[Float32]) -> Coded:
-    """The codes of vectors of tokens, [tokens, dimensions] for each text."""
+    """Round the vectors of the tokens of each text, [tokens, dimensions], to int8."""
     codes, scales = coded(np.concatenate(vectors))
     return codes, scales, np.array([len(each) for each in vectors], np.int32)

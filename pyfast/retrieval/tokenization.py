@@ -11,9 +11,8 @@ _TOKEN = re.compile(r"\w\w+")
 
 
 def tokenize(text: str) -> list[str]:
-    """Divide a text into words of two characters or more, in lower case. scikit-learn's default analyser does the
-    same.
-    """
+    """Divide a text into words of two characters or more, in lower case, like scikit-learn's default
+    analyser."""
     return _TOKEN.findall(text.lower())
 
 

@@ -24,14 +24,14 @@ _FIRST_WITH_PARTS = 6
 
 
 def upgrade_index(folder: Path) -> bool:
-    """If an index has an older format, build it again in the current format from its own documents.
+    """Convert an index of an older format: build it again in the current format from its own documents.
 
     Returns False if the index already has the current format.
 
     The function builds the new folder next to the old one and renames it. The new index has one commit, with the
     number of the old index's last commit. Earlier commits and deleted documents are left out. Other content, such
-    as `knowledge`, moves to the new index by hard links. Raises `IndexFormatError` if the folder is not an index,
-    is damaged, or has a format that is too old or too new. Then nothing changes.
+    as `knowledge`, moves to the new index by hard links. Raises `IndexFormatError`, without any change, if the
+    folder is not an index, is damaged, or has a format that is too old or too new.
     """
     folder = folder.resolve()  # If the folder is a link, it stays a link.
     version = format_version(folder)

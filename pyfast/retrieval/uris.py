@@ -18,7 +18,7 @@ FOLDER = "uris"
 
 
 def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
-    """Write the sorted hashes of the uris of a part's documents, and the document of each, into its folder."""
+    """Write the sorted hashes of a part's uris, and the document of each hash, into the part's folder."""
     hashes = np.asarray(documents.column("hash"))
     order = np.argsort(hashes, kind="stable")
     (folder / FOLDER).mkdir()
@@ -27,7 +27,7 @@ def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
 
 
 def shared_document(corpus: Corpus, files: MappedFolder) -> str:
-    """Find a uri that is in a corpus and also in a part. "" if there is none."""
+    """Find a uri that is both in a corpus and in a part. Returns "" if there is none."""
     hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)
     wanted = np.asarray(corpus.document_table.column("hash"))
     if len(hashes) and len(wanted):
@@ -40,8 +40,8 @@ def shared_document(corpus: Corpus, files: MappedFolder) -> str:
 
 
 def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[str]) -> dict[str, int]:
-    """Find the documents of the part with these uris. Unknown uris are ignored. Only a few blocks of the files are
-    read.
+    """Find the documents of a part that have these uris. Unknown uris are ignored. The function reads only a few
+    blocks of the files.
     """
     if files is None:
         return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}

@@ -1,5 +1,5 @@
-"""Retrievers that use vectors of passages: dense vectors, sparse vectors, or vectors of tokens. Also hybrid
-retrievers.
+"""Retrievers that use vectors: dense vectors, sparse vectors, or a vector for each token. Also retrievers that
+combine others (hybrid).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AT_ONCE = 64  # queries
 
 
 class DenseRetriever:
-    """A retriever that finds the passages whose vectors have the largest cosine with that of the query."""
+    """A retriever that finds the passages whose vectors have the largest cosine with the query's vector."""
 
     def __init__(self, index: Index, model: str = "") -> None:
         """`model` is the new path of the model, if its folder has moved. Raises `InputError`."""
@@ -79,7 +79,7 @@ class DenseRetriever:
         return self._nearest(self._encoder.encode(queries), k)
 
     def near(self, passages: Int32, k: int) -> list[Pool]:
-        """Find the `k` passages nearest to each passage. One of them is the passage itself."""
+        """Find the `k` passages nearest to each passage. The result includes the passage itself."""
         return self._nearest(self._vectors.of(passages), k)
 
     def _nearest(self, encoded: Float32, k: int) -> list[Pool]:
@@ -92,8 +92,8 @@ class DenseRetriever:
 
 
 class SparseRetriever:
-    """A retriever that finds the passages whose learned sparse vectors have the largest product with that of the
-    query.
+    """A retriever that finds the passages whose learned sparse vectors have the largest dot product with the
+    query's vector.
     """
 
     def __init__(self, index: Index, model: str = "") -> None:
@@ -109,14 +109,16 @@ class SparseRetriever:
         return csr_array(self._matrix.T.tocsr())
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """Find the `k` best passages for each query, best first. They share at least one term with the query.
+        """Find the `k` best passages for each query, best first. A found passage shares at least one term with the
+        query.
 
         Passages with equal scores keep their order.
         """
         return self._best(self._encoder.encode(queries), k)
 
     def near(self, passages: Int32, k: int) -> list[Pool]:
-        """Find the `k` passages with the largest product with each passage, which can be the passage itself."""
+        """Find the `k` passages with the largest dot product with each passage. The result can include the passage
+        itself."""
         return self._best(take_rows(self._matrix, passages), k)
 
     def _best(self, encoded: csr_array, k: int) -> list[Pool]:
@@ -133,7 +135,7 @@ class SparseRetriever:
 class LateRetriever:
     """A retriever that ranks the best passages of another retriever by late interaction.
 
-    Before that, it adds passages that share terms with them (`bridge_expand`).
+    Before the ranking, passages that share terms with the best passages are added (`bridge_expand`).
     """
 
     def __init__(self, index: Index, of: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The vectors of texts, and the search in them with faiss. Each distinct text is encoded only once."""
+"""The vectors of texts, and a search over them with faiss. Each distinct text is encoded only once."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """The vectors of texts, and their search.
+    """The vectors of texts, with a search.
 
-    If there are many vectors, a change does not write their file and codes again. Instead, new vectors are in
-    `late`, and `rows` has the row of each text. Unused rows stay until there are many of them.
+    If there are many vectors, a change does not write their file again. Instead, new vectors are in `late`, and
+    `rows` has the row of each text. Unused rows are removed when there are many of them.
     """
 
     matrix: Float32
@@ -70,8 +70,9 @@ class Vectors:
         first.
 
         Texts with equal cosines are in order of their places. If there are fewer than `k` texts, the missing
-        places are -1. The codes are not exact, so the cosines of candidates are computed again from the vectors.
-        The order of addition is fixed, so that a cosine does not depend on the number of queries.
+        places are -1. If the vectors have codes (compressed vectors), the codes find candidates, and the cosines
+        of the candidates are then computed from the vectors. The order of addition is fixed, so that a cosine does
+        not depend on the number of queries.
         """
         k = min(k, len(self))
         if not k or not len(queries):
@@ -128,12 +129,12 @@ def make(matrix: Float32, exact: int | None = None) -> Vectors:
 
 
 def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
-    """Make the vectors of a changed list of texts. Vectors that are already known are used again.
+    """Make the vectors of a changed list of texts. Texts that stay keep their vectors.
 
     Args:
         known: The vectors before the change.
-        kept: [texts] the position of each text in `known`, or -1.
-        fresh: The vectors of the other texts, in order.
+        kept: For each text its position in `known`, or -1 for a new text.
+        fresh: The vectors of the new texts, in order.
     """
     is_kept = kept >= 0
     if known.codes is not None:
@@ -167,11 +168,11 @@ def places_among(marks: Int64, known: Int64) -> Int32:
 
 
 def make_codes(matrix: Float32) -> Any:
-    """Make product-quantisation codes of many vectors. A query is compared with all codes.
+    """Compress many vectors to product-quantisation codes. A search compares a query with all codes.
 
-    The training of the codes uses a fixed seed, so the same vectors always give the same codes. faiss's inverted
-    files would be faster, because they skip most vectors. But they miss a third of the facts of a question: the
-    vector of a question is far from the vectors of its facts.
+    The codes are trained with a fixed seed, so the same vectors always give the same codes. faiss's inverted files
+    would be faster, because they skip most vectors. But they would miss a third of the facts that a question
+    needs, because the vector of a question is far from the vectors of its facts.
     """
     faiss = _faiss()
     dimensions = matrix.shape[1]
@@ -186,9 +187,7 @@ def make_codes(matrix: Float32) -> Any:
 def save(
     folder: Path, name: str, vectors: Vectors, before: Path | None = None, known: Vectors | None = None
 ) -> None:
-    """Write the vectors. Files that `known` already has (in the folder `before`) are linked and not written
-    again.
-    """
+    """Write the vectors. Files that `known` has already written (in the folder `before`) become hard links."""
     files = [f"{name}.vectors.npy", f"{name}.codes.faiss"]
     if before is not None and known is not None and vectors.matrix is known.matrix:
         for file in files:

@@ -1,5 +1,5 @@
-"""Show questions the segments of a corpus, window by window (HSEQ, section 3.4), in a few native calls for a
-batch.
+"""Divide the segments of a corpus into the windows that HSEQ shows for a question (section 3.4). A few native
+calls serve a batch of questions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LARGEST = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A segment as a policy sees it."""
+    """A segment in a window, as HSEQ's policy sees it."""
 
     position: int
     level: Level
@@ -40,7 +40,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The position of a question in the stream, and its window."""
+    """The current window of a question, and its position in the stream of segments."""
 
     question: str
     cursor: Cursors
@@ -64,10 +64,10 @@ class Move:
 
 @of_index
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
-    """Open the first window of each question (Window in HSEQ's paper).
+    """Make the first window of each question (Window in HSEQ's paper).
 
-    The stream of a question starts with the `prior` best passages of a search. Then come the other segments of
-    their documents, and then all other segments, both in the order `priority`.
+    A question sees first the `prior` best passages of a search, then the other segments of their documents, then
+    all other segments. The last two groups are in the order `priority`.
 
     Args:
         index: The index.
@@ -105,9 +105,9 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
     """Move each question to its next window (Refresh in HSEQ's paper).
 
-    Segments that were picked or skipped leave the window. The neighbours of an expansion come first, and take at
-    most half of the window. If there are more neighbours, those with the most words of the question stay. Very
-    large segments, such as whole documents, are left out.
+    Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, they come first
+    and fill at most half of the window. Of more neighbours, those with the most words of the question are taken.
+    Very large segments, such as whole documents, are left out.
 
     Args:
         index: The index.

@@ -1,5 +1,5 @@
-"""pyfast over HTTP, with the paths and formats of OpenAI's API. It uses only pyfast's public API, and needs the
-extra `server`.
+"""pyfast over HTTP, with the paths and formats of OpenAI's API. The server uses only pyfast's public API, and
+needs the extra `server`.
 """
 
 from pyfast.extras import explained

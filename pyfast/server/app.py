@@ -60,22 +60,23 @@ def create_app(
     keys: Sequence[str] = (),
     hosts: Collection[str] | None = None,
 ) -> FastAPI:
-    """Make the application that `serve` runs, for an ASGI server of your own.
+    """Make the application that `serve` runs, to run it in your own ASGI server.
 
     Args:
         index: As in `serve`, like all arguments up to and including `grace`.
         llm: The models.
         llm_options: Options of the models.
-        systems: Names of systems, or their settings by name.
+        systems: Names of systems, or a mapping from names to settings.
         concurrency: How many questions are in progress at once.
         budget: Limits of each question.
         outage: How many minutes to wait if a model answers no call.
         prompts: Prompts that replace the systems' own.
-        follow_ups: How a system that answers single questions gets the later turns of a conversation.
+        follow_ups: What to do with later questions of a conversation, if the system can answer only single
+            questions.
         limits: Limits of requests.
         jobs: A folder for files and batches.
         grace: How many seconds the questions of a batch in progress may still take when the server ends.
-        keys: API keys. If there are none, the server requires no key.
+        keys: API keys. Without keys, the server accepts requests without a key.
         hosts: The host names that requests may use. None: any.
 
     Returns:

@@ -1,10 +1,11 @@
-"""`/v1/batches`. Each batch has a folder with a run, which stays when the server ends.
+"""`/v1/batches`: batches of questions. Each batch has a folder with a run. The folder stays when the server
+ends.
 
     JOBS/files the uploads, and the results of batches
     JOBS/batches/ID      batch.json, the questions, and the run
 
-If the server ends before a batch has ended, the batch continues when the server starts again. No LLM call is made
-twice, because the run's journal has every completion.
+If the server ends before a batch, the batch continues when the server starts again. No LLM call is made twice,
+because the run's journal has every completion.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Batch:
     object: str = "batch"
 
     def moved(self, status: State, **values: Any) -> Batch:
-        """Return the batch with a new state, and the current time for it."""
+        """Return the batch with a new state, and with the current time as the time of this state."""
         entered: dict[str, Any] = {f"{status}_at": int(time.time())}
         return replace(self, status=status, **entered, **values)
 
@@ -89,8 +90,8 @@ class Batches:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work on unfinished batches while the `with` block runs. Batches that it does not finish can continue in
-        a later block.
+        """Work on unfinished batches while the `with` block runs. Batches that are still unfinished can
+        continue in a later block.
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
             batch = Batch(**orjson.loads(path.read_bytes()))
@@ -137,7 +138,7 @@ class Batches:
         return self._known[id]
 
     def cancel(self, id: str) -> Batch:
-        """Ask a batch to end. Its finished answers are kept. Raises `ApiError`."""
+        """Cancel a batch. Its finished answers are kept. Raises `ApiError`."""
         batch = self.get(id)
         if batch.status not in _OPEN:
             raise ApiError(409, f"the batch is {batch.status}", "batch_ended")
@@ -147,7 +148,7 @@ class Batches:
         return batch
 
     def reads(self, file: str) -> bool:
-        """Whether an unfinished batch needs this file."""
+        """Return whether an unfinished batch needs this file."""
         return any(batch.input_file_id == file and batch.status in _OPEN for batch in self._known.values())
 
     def _begin(self, batch: Batch) -> None:

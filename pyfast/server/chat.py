@@ -50,7 +50,7 @@ async def chat(asked: ChatRequest, request: Request) -> Response:
 
 
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Return the result of `work`. If the client leaves, cancel `work`. Raises its errors."""
+    """Return the result of `work`. If the client disconnects, cancel `work`. Raises the errors of `work`."""
     task, has_left = asyncio.current_task(), False
     assert task is not None
 

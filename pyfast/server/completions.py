@@ -1,4 +1,4 @@
-"""Turn a record into the objects of OpenAI's API."""
+"""Turn the record of a question into the objects of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def completion(
 
 
 def text(record: Record) -> str:
-    """Return the answer, or a text that says that there is no answer."""
+    """Return the answer. If there is none, return a text that says so."""
     return ABSTAINS if record.answer is None else record.answer
 
 
@@ -46,7 +46,7 @@ def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
 
 
 def passage(one: Evidence, title: Titles) -> dict[str, Any]:
-    """Write a piece of evidence. Rows of a table have the title of their document with them."""
+    """Write a piece of evidence. Table rows come with the title of their document."""
     given = one.metadata.get("title")
     return {
         "title": given if isinstance(given, str) else title(one.uri),
@@ -72,5 +72,5 @@ def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
 
 
 def failure(record: Record) -> ApiError:
-    """Make the error that says why a question failed."""
+    """Make an error with the reason why a question failed."""
     return ApiError(422, f"the question failed: {record.reason}", "question_failed")

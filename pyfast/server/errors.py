@@ -53,7 +53,7 @@ def _unicode(text: str) -> str:
 
 
 def api_error(error: Exception) -> ApiError:
-    """Convert an error to one for the client. Details of an unexpected error go only into the log."""
+    """Convert an error to the form that clients get. Details of an unexpected error go only into the log."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InputError):

@@ -1,4 +1,4 @@
-"""Limits of requests, and of the number of questions that may wait."""
+"""Limits of requests, and of the number of waiting questions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyfast.server.errors import ApiError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the server. The argument `budget` of `serve` limits the tokens, calls and seconds of one
-    question.
+    """Limits of the server. (For the tokens, calls and seconds of one question, use the argument `budget` of
+    `serve`.)
     """
 
     body_bytes: int = 1 << 20
@@ -41,7 +41,7 @@ class Limits:
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
-        """Make limits from the defaults and the limits in `given`, by name.
+        """Make limits from the defaults and the values in `given`, a mapping by name.
 
         A `Limits` object is returned unchanged. Raises `InputError` if there is no such limit or a value is not
         valid.
@@ -74,7 +74,7 @@ class Queue:
 
     @property
     def waiting(self) -> int:
-        """How many of the accepted questions have not started."""
+        """How many accepted questions have not started yet."""
         return max(0, self.admitted - self.concurrency)
 
     def check(self) -> None:

@@ -49,25 +49,25 @@ def serve(
 ) -> None:
     """Answer questions over HTTP until the process gets a signal to end.
 
-    The environment variable `PYFAST_API_KEYS` has the keys that clients may use, with commas between them. Without
-    keys, the server listens only on this machine.
+    The environment variable `PYFAST_API_KEYS` has the keys that clients may use, with commas between them.
+    Without keys, only programs on this machine can reach the server.
 
     Args:
-        index: An index, or its folder, or a mapping from names to indexes. A request that names no index goes to
-            the first one. None: only systems that need no index.
+        index: An index, or its folder, or a mapping from names to indexes. A request that names no index uses
+            the first index. None: only systems that need no index can be served.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of models that are given as text, as in `pyfast.answer`.
+        llm_options: Options of models that a text names, as in `pyfast.answer`.
         systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems
-            whose settings all have defaults.
+            that need no settings from you.
         host: The address at which the server listens.
         port: The port. 0: the server takes a free port and logs it.
         concurrency: How many questions on each index are in progress at once.
         budget: Limits of each question, by name, as in `pyfast.Engine`.
         outage: How many minutes to wait if a model answers no call. 0: requests get status 503 at once.
         prompts: A TOML file with prompts that replace the systems' own.
-        follow_ups: How a system that answers single questions gets the later turns of a conversation. The values
-            are those of `pyfast.answer`.
-        limits: Limits of requests: `pyfast.server.Limits`, or a mapping with the limits that differ from the
+        follow_ups: What to do with later questions of a conversation, if the system can answer only single
+            questions. The values are as in `pyfast.answer`.
+        limits: Limits of requests: `pyfast.server.Limits`, or a mapping of limits that differ from the
             defaults.
         jobs: A folder for uploaded files and batches. Unfinished batches continue when the server starts again.
             None: the server accepts no batches.
@@ -75,7 +75,7 @@ def serve(
         stop: After you set this event, the server ends, as it does for SIGINT and SIGTERM.
 
     Raises:
-        InputError: An argument is not valid, or there are no keys and other machines could reach `host`.
+        InputError: An argument is not valid, or there are no keys although other machines can reach `host`.
         IndexFormatError: A folder has no index, or its index is damaged.
         LLMUnavailableError: A model cannot be started.
 
@@ -183,9 +183,9 @@ def _is_local(host: str) -> bool:
 def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
     """Open the socket at which the server listens.
 
-    If a client reads nothing for `seconds` seconds, it is disconnected, if the operating system supports this.
+    Where the operating system supports it, a client that reads nothing for `seconds` seconds is disconnected.
 
-    Raises `InputError` if the address is taken, or is not an address of this machine.
+    Raises `InputError` if the address is in use, or is not an address of this machine.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

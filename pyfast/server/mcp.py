@@ -83,7 +83,7 @@ def mcp_server(
         outage: How many minutes to wait if the model does not answer.
 
     Returns:
-        The server, which you can run with your own transport. Its lifespan starts and stops the model.
+        The server. You can run it with your own transport. Its lifespan starts and stops the model.
 
     Raises:
         InputError: An argument is not valid.
@@ -168,12 +168,12 @@ def serve_mcp(
         outage: How many minutes to wait if the model does not answer.
         transport: `stdio`: the client starts this process and uses its standard input and output. `http`: MCP's
             streamable HTTP, at the path `/mcp`.
-        host: The address for `http`. The server has no keys, so it must be an address that only this machine can
-            reach.
+        host: The address for `http`. The server has no keys, so `host` must be an address that only this
+            machine can reach.
         port: The port for `http`.
 
     Raises:
-        InputError: An argument is not valid, or other machines could reach `host`.
+        InputError: An argument is not valid, or other machines can reach `host`.
         IndexFormatError: The folder has no index, or its index is damaged.
         LLMUnavailableError: The model cannot be started.
 

@@ -15,10 +15,10 @@ from pyfast.server.errors import ApiError
 
 
 class JsonRoute(APIRoute):
-    """A route of a function `(asked: MODEL, request: Request)`. The OpenAPI description is FastAPI's.
+    """A route for a function `(asked: MODEL, request: Request)`. FastAPI makes the OpenAPI description.
 
-    FastAPI would parse the body, then check the result, and resolve dependencies that no such function has. Here
-    pydantic checks the bytes.
+    Here, pydantic parses and checks the body in one step. FastAPI would need two steps, and would look for
+    dependencies, which these functions do not have.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -1,6 +1,4 @@
-"""The requests and replies in the OpenAPI description. The server ignores fields that a request does not have
-here.
-"""
+"""The requests and replies in the OpenAPI description. The server ignores all other fields of a request."""
 
 from __future__ import annotations
 
@@ -46,10 +44,10 @@ class ResponseFormat(_Request):
 
 
 class ChatRequest(_Request):
-    """A question, with the conversation before it.
+    """A question, with the earlier turns of the conversation.
 
-    The last message is the question. Pairs of user and assistant messages before it are the conversation. System
-    messages are not read: a system has its own prompts.
+    The last message is the question. Pairs of user and assistant messages before it are earlier turns. System
+    messages are ignored, because each system has its own prompts.
     """
 
     model: StrictStr = Field(description="SYSTEM or SYSTEM@INDEX, as /v1/models lists them")
@@ -63,7 +61,7 @@ class ChatRequest(_Request):
 
 
 class UrlCitation(BaseModel):
-    """The place of a piece of evidence."""
+    """Where a piece of evidence comes from."""
 
     start_index: int
     end_index: int
@@ -76,7 +74,7 @@ class UrlCitation(BaseModel):
 
 
 class Annotation(BaseModel):
-    """A piece of evidence. It covers the whole text of the answer, not a part of it."""
+    """A piece of evidence for the whole text of the answer."""
 
     type: Literal["url_citation"]
     url_citation: UrlCitation
@@ -117,7 +115,7 @@ class Usage(BaseModel):
 
 
 class ChatCompletion(BaseModel):
-    """The answer to a question. With `stream`, chunks of it as server-sent events."""
+    """The answer to a question. With `stream`, the answer comes in chunks, as server-sent events."""
 
     id: str
     object: Literal["chat.completion"]
@@ -187,7 +185,7 @@ class RerankRequest(_Request):
 
 
 class RankedDocument(BaseModel):
-    """A document with its place in the request."""
+    """A ranked document, with its position in the request."""
 
     index: int
     relevance_score: float
@@ -236,8 +234,8 @@ class FileList(_Page):
 
 
 class BatchRequest(_Request):
-    """A batch of questions, as the lines of a file. Each line has `custom_id`, `method`, `url`, and `body`, a
-    request to this url.
+    """A batch: a file of questions. Each line has `custom_id`, `method`, `url` and `body` (a request to this
+    url).
     """
 
     input_file_id: StrictStr
@@ -303,7 +301,7 @@ class BatchList(_Page):
 
 
 class Status(BaseModel):
-    """Whether the server works."""
+    """Whether the server is working."""
 
     status: Literal["ok", "ready", "stopping"]
 
@@ -318,6 +316,6 @@ class ErrorDetail(BaseModel):
 
 
 class Error(BaseModel):
-    """An error, as OpenAI's clients read it."""
+    """An error in the form that OpenAI's clients read."""
 
     error: ErrorDetail

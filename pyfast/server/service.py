@@ -37,7 +37,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer, and how many tokens of its prompts the LLM took from its prefix cache."""
+    """An answer, and how many tokens of its prompts were in the LLM's prefix cache."""
 
     record: Record
     cached_tokens: int
@@ -71,7 +71,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start the LLMs, and keep them started while the `with` block runs. Raises `LLMUnavailableError`."""
+        """Start the LLMs, and keep them loaded while the `with` block runs. Raises `LLMUnavailableError`."""
         async with contextlib.AsyncExitStack() as stack:
             for engine in self._engines.values():
                 await stack.enter_async_context(engine)
@@ -83,11 +83,12 @@ class Service:
 
     @property
     def models(self) -> list[str]:
-        """The names of all models for clients: each system's name, and its name with each index."""
+        """The names of models that clients can use: for each system, its name, and its name together with each
+        index."""
         return [*self.systems, *(f"{name}@{index}" for index in self.indexes for name in self.systems)]
 
     def engine(self, index: str | None) -> tuple[str, Engine]:
-        """Return the name and the engine of an index. If `index` is None, it is the first index.
+        """Return the name and the engine of an index. If `index` is None, the first index is used.
 
         Raises `ApiError` 404 if there is no such index.
         """
@@ -97,8 +98,8 @@ class Service:
         return name, self._engines[name]
 
     def resolve(self, model: str) -> tuple[str, str]:
-        """Find the system and the index that a model's name stands for. Raises `ApiError` 404 if there are
-        none.
+        """Find the system and the index for the name of a model. Raises `ApiError` 404 if there is no such
+        model.
         """
         if model not in self.models:
             raise ApiError(
@@ -141,15 +142,15 @@ class Service:
         return Answered(record, ledger.cached_tokens)
 
     def titles(self, index: str) -> Titles:
-        """The titles of an index's documents by uri."""
+        """Return the titles of an index's documents, by uri."""
         index_of_name = self.indexes.get(index)
         return (lambda uri: "") if index_of_name is None else index_of_name.title
 
 
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Split messages into the question and the (question, answer) pairs before it. Raises `ApiError`.
+    """Split messages into the question and the earlier (question, answer) pairs. Raises `ApiError`.
 
-    Several user messages in a row are one question.
+    Several consecutive user messages are one question.
     """
     if len(messages) > limits.turns:
         raise ApiError(400, f"more than {limits.turns} messages", "too_many_messages", param="messages")

@@ -1,6 +1,8 @@
-"""The systems, each in one file or folder. They use only `engine.Context`.
+"""The systems: methods that answer questions, each in one file or folder. A system works only through
+`engine.Context`.
 
-Register your own system as an entry point of `pyfast.systems`, or name it `MODULE:NAME`; see `pyfast.plugins`.
+To add a system, register an entry point of `pyfast.systems`, or name the system `MODULE:NAME`. See
+`pyfast.plugins`.
 """
 
 from pyfast.systems.combinations import Inert, Preset

@@ -1,4 +1,4 @@
-"""Presets (several settings under one name), and settings that have no effect in combination with others."""
+"""Presets (several settings under one name), and settings that have no effect together with others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PRESET = "preset"
 
 @dataclass(frozen=True, slots=True)
 class Inert:
-    """Settings that have no effect if the setting `where` has one of `values`. If you give one of them, pyfast
-    raises an error.
+    """Settings that have no effect if another setting, `where`, has one of `values`. A user who sets them then
+    gets an error.
 
     Example:
         >>> from pyfast.systems import Inert
@@ -45,9 +45,9 @@ class Preset:
 
 
 def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Inert]) -> str | None:
-    """The error message if one of the `given` settings has no effect. None if all have an effect.
+    """Return the error message if one of the `given` settings has no effect, otherwise None.
 
-    A setting that is not given may be without effect.
+    Settings that the user did not give are not checked.
     """
     for row in table:
         value = getattr(settings, row.where)

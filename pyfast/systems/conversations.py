@@ -1,7 +1,8 @@
-"""Conversations for systems that answer single questions: make later turns questions that can be understood alone.
+"""Conversations for systems that answer single questions: rewrite later turns so that they can be understood
+alone.
 
-Question rewriting and question resolution come from two baselines in the paper of graph_convqa (table 2). Its
-metrics also need the entities of the evidence.
+The two methods, rewriting and resolution, are baselines in the paper of graph_convqa (table 2). The metrics of the
+paper also need the entities of the evidence.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
 async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
     """Answer one turn of a conversation.
 
-    A later turn is first rewritten as a question that can be understood alone. The trace has this question as
-    `asked`. If the system records no `entities`, and the budget allows another step, the trace gets the entities
-    of the evidence.
+    A later turn is first rewritten as a question that can be understood alone. The trace stores this question as
+    `asked`. The trace also needs `entities`. If the system has not recorded them and the budget allows another
+    step, the function adds the entities of the evidence.
     """
     asked = question
     if follow_ups != "off" and ctx.past:
@@ -94,7 +95,8 @@ async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups:
 
 
 async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
-    """Rewrite the turn, or add the terms that it leaves out. If the LLM fails, return the turn unchanged."""
+    """Rewrite the question of a turn, or add the names that it leaves out. If the LLM fails, return the question
+    unchanged."""
     turns = earlier(ctx.past)
     if follow_ups == "rewrite":
         try:
@@ -116,7 +118,7 @@ async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
 
 
 def earlier(past: Past) -> list[tuple[str, str]]:
-    """(question, answer) of each earlier turn. The answer is empty if the turn failed or abstained."""
+    """Return (question, answer) for each earlier turn. The answer is empty if the turn failed or abstained."""
     return [(turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past]
 
 

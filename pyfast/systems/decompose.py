@@ -1,6 +1,4 @@
-"""Baseline: RAG with query decomposition. It is n2n without graphs: the LLM plans hops, and each hop has a
-search.
-"""
+"""Baseline: RAG with query decomposition, which is n2n without graphs. The LLM plans up to three searches."""
 
 from __future__ import annotations
 

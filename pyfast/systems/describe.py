@@ -26,7 +26,7 @@ _PLAIN_TYPES = {bool: "on/off", int: "whole number", float: "number", str: "text
 
 @dataclass(frozen=True, slots=True)
 class SystemDescription:
-    """One line of the list of systems."""
+    """A system in the list of systems."""
 
     name: str
     summary: str
@@ -54,7 +54,7 @@ class PresetDescription:
 
 @dataclass(frozen=True, slots=True)
 class SettingDescription:
-    """One setting. All fields are text, and values are written as the command line takes them."""
+    """One setting. All fields are text. Values have the form that the command line accepts."""
 
     name: str
     type: str
@@ -132,7 +132,7 @@ def describe_systems() -> list[SystemDescription]:
     """Describe all installed systems.
 
     Returns:
-        The descriptions by name. For a system that cannot load, the summary says why.
+        The descriptions by name. If a system cannot be loaded, its summary gives the reason.
 
     Example:
         >>> from pyfast.systems import describe_systems

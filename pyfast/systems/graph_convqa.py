@@ -32,7 +32,7 @@ MOST_TOKENS = 32  # the maximum number of tokens of an answer: a name, a number,
 
 
 class Settings(system.Settings):
-    """The parameters of graph_convqa's paper. Some settings choose its variants."""
+    """The parameters of graph_convqa's paper. Some settings choose variants of the method."""
 
     renamed: ClassVar[Mapping[str, str]] = {"units": "passages"}
     inert: ClassVar[tuple[Inert, ...]] = (
@@ -110,7 +110,7 @@ class Settings(system.Settings):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def weights(self) -> str:
-        """A digest of the weights. A run resumes only with the same weights."""
+        """A checksum of the model's weights. A run resumes only with the same weights."""
         path = Path(self.trained) / "encoder.safetensors"
         if not self.graph or not path.is_file():
             return ""
@@ -119,7 +119,7 @@ class Settings(system.Settings):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def embedder_weights(self) -> str:
-        """A digest of the weights of the memory's embedding model."""
+        """A checksum of the weights of the embedding model that the memory uses."""
         return embedder(self.embedder).fingerprint if self.memory == "on" else ""
 
 

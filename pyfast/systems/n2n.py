@@ -1,4 +1,5 @@
-"""N2N-GQA: the LLM plans hops. Each hop, and the answer, has an evidence graph that ranks its passages."""
+"""N2N-GQA: the LLM plans hops (searches). An evidence graph ranks the passages of each hop, and at the end the
+passages for the answer."""
 
 from __future__ import annotations
 
@@ -245,8 +246,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     """Let the LLM plan the hops of a question ("Structured Query Planning" in N2N-GQA's paper).
 
-    If a hop of the plan is not usable, the plan ends before it. If this is the first hop, the plan is the question
-    itself.
+    If a hop of the plan is not usable, the plan ends before this hop. If the first hop is not usable, the plan is
+    one search for the question itself.
     """
     if not settings.decompose:
         return Plan((question,))

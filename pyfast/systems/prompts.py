@@ -1,4 +1,4 @@
-"""The prompts that systems share. Schemas are flat, so that a small model can fill them."""
+"""The prompts that systems share. The schemas of replies are flat, so that a small model can fill them."""
 
 from __future__ import annotations
 
@@ -132,9 +132,10 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
 
 
 def plan_prompt(question: str) -> Prompt[PlanFields]:
-    """Make the prompt for a plan. Its schema limits the length of texts, but they can repeat the question.
+    """Make the prompt for a plan. The schema of the reply limits each text, but leaves enough room to repeat the
+    question.
 
-    Without a limit, a small model under constrained decoding may not stop. There are only a few different limits,
+    Without a limit, a small model that must follow a schema may never stop. There are only a few different limits,
     because LLMs compile each schema.
     """
     most = 120
@@ -200,8 +201,8 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
 def longest_list(listed: int, window: float, shortest: int) -> int:
     """Compute the maximum length of an answer that may list everything in a text of `characters` characters.
 
-    It is at most a quarter of the context window. There are only a few different lengths, because LLMs compile a
-    schema for each.
+    The length is at most a quarter of the context window. There are only a few different lengths, because LLMs
+    compile a schema for each length.
     """
     wanted = min(listed, int(window / 8 * CHARACTERS_PER_TOKEN_OF_LISTS))
     longest = shortest
@@ -275,7 +276,7 @@ LONG_COT = Prompt(
 
 
 def long_text(paragraphs: Iterable[str]) -> str | None:
-    """Join the paragraphs of a long answer with empty lines. None if it has no paragraph."""
+    """Join the paragraphs of a long answer with empty lines. Returns None if the answer has no paragraph."""
     return "\n\n".join(filter(None, map(str.strip, paragraphs))) or None
 
 
@@ -283,7 +284,8 @@ _MAY_ABSTAIN = re.compile(rf"\bIf [^.]*, the answer is '{INSUFFICIENT}'\.")
 
 
 def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
-    """Return the prompt. Without `abstain`, it asks for the most likely answer if the evidence has no answer."""
+    """Adapt a prompt to questions without an answer in the evidence. Without `abstain`, the prompt asks for the
+    most likely answer."""
     return prompt if abstain else _guessing(prompt)
 
 
@@ -319,5 +321,5 @@ def final_text(answer: str) -> str | None:
 
 
 def tidied(texts: Iterable[str]) -> list[str]:
-    """Clean up names or words from a model: each on one line, without repetitions."""
+    """Clean up names or words that a model wrote: without line breaks and without duplicates."""
     return [text for text in dict.fromkeys(map(tidy, texts)) if text]

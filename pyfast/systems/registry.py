@@ -1,4 +1,4 @@
-"""Find systems by name: those of pyfast, those of other packages, and any `MODULE:NAME`."""
+"""Find systems by name: systems of pyfast, systems of other packages, and any `MODULE:NAME`."""
 
 from __future__ import annotations
 

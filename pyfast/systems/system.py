@@ -1,4 +1,4 @@
-"""`System`: what the engine and the API need to know about a system."""
+"""`System`: a method that answers questions, as the engine and the API see it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fa
 class Settings(BaseModel):
     """Base class of a system's settings. A system without settings uses this class directly.
 
-    A setting is a `pydantic.Field` with bounds and a `description`. If the setting comes from a paper,
-    `json_schema_extra` says where, for example `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows
-    bounds, description and this source.
+    A setting is a `pydantic.Field` with bounds and a `description`. If it comes from a paper, `json_schema_extra`
+    names the place, for example `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows all three.
 
     Example:
         >>> from pydantic import Field
@@ -82,7 +81,7 @@ class WithKnowledge(Abstaining):
 
 
 def opens(index: Index, settings: WithKnowledge, run: Path | None) -> Session:
-    """Open the knowledge of the index, as it was when the run started."""
+    """Open the knowledge graph of the index in the version with which the run started."""
     return open_session(index, settings.embedder, run)
 
 
@@ -136,7 +135,7 @@ class System:
 
     @property
     def code(self) -> str:
-        """A digest of the code of a system that is not part of pyfast. A run resumes only with the same code."""
+        """A checksum of the code, if the system is not part of pyfast. A run resumes only with the same code."""
         return "" if self.answer.__module__.startswith("pyfast.") else source_digest(self.answer)
 
     def configure(self, given: Mapping[str, Any]) -> Settings:
@@ -144,13 +143,13 @@ class System:
 
         Args:
             given: Values by name, as text like on the command line (`{"k": "5", "graph": "off"}`), or as Python
-                values (`{"k": 5, "graph": False}`). The old name of a setting works, with a warning. `preset` is
-                the name of one of the system's `presets`, whose settings replace the defaults. Other given values
-                take precedence over the preset.
+                values (`{"k": 5, "graph": False}`). The old name of a setting works too, with a warning. `preset`
+                names one of the system's `presets`: its settings replace the defaults. Other given values replace
+                those of the preset.
 
         Raises:
-            InputError: There is no such setting or preset, or a value is not valid. Or a setting has no effect in
-                combination with the others, or is given under both its old and its new name.
+            InputError: A setting or preset does not exist, a value is not valid, a setting has no effect together
+                with the others, or a setting is given under both its old and its new name.
         """
         known = self.settings.model_fields
         values = self._with_new_names(given)
@@ -195,7 +194,7 @@ class System:
         return values
 
     def ask(self, settings: Settings, session: Session | None = None) -> Ask:
-        """Make the function that answers a question, with these settings and the result of `opens`."""
+        """Make the function that answers a question, from the settings and from what `opens` returned."""
         if session is None:
             return partial(self.answer, settings=settings)
         return partial(_ask_with, self.answer, settings, session)
@@ -217,7 +216,7 @@ def _is_number(setting: FieldInfo) -> bool:
 
 
 def source_digest(function: Any) -> str:
-    """A digest of the file of a function. If the function has no file, a digest of the function itself."""
+    """Return a checksum of the file of a function. If the function has no file, a checksum of its code."""
     path = inspect.getsourcefile(function)
     if path is not None and Path(path).is_file():
         code = Path(path).read_bytes()

@@ -1,1 +1,2 @@
-"""Train the models of systems, on conversations or on trajectories. Needs the extra `train`."""
+"""Train the models of two systems: on conversations (graph_convqa), or on sequences of actions (hseq). Needs
+the extra `train`."""

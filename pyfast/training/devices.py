@@ -29,7 +29,7 @@ class Devices:
         return things[self.rank :: self.count]
 
     def either(self, here: bool) -> bool:
-        """Whether the condition is true in at least one process. All processes must call this."""
+        """Return whether the condition is true in at least one process. All processes must call this method."""
         return bool(self.total(torch.tensor([float(here)])).item())
 
     def total(self, numbers: torch.Tensor) -> torch.Tensor:
@@ -43,7 +43,7 @@ class Devices:
         """Give each parameter the sum of its gradients in all processes, and return the sum of the processes'
         values.
 
-        A parameter that has no gradient in any process gets none.
+        A parameter without a gradient in every process stays without one.
         """
         if self.count == 1:
             return value
@@ -61,8 +61,8 @@ ALONE = Devices()
 
 
 def open_devices() -> Devices:
-    """Find the device of each process that was started together with this one: a GPU if there are GPUs, otherwise
-    the CPU.
+    """Find the device of this process, and how many processes were started together. The device is a GPU if
+    there are GPUs, otherwise the CPU.
     """
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env

@@ -49,7 +49,7 @@ def estimated(
 ) -> Estimate:
     """Estimate time and memory of the training steps from two trials: the largest batch, and a typical batch.
 
-    A trial computes the gradients of the batch, and discards the gradients.
+    A trial computes the gradients of a batch, but does not use them.
 
     If the largest batch does not fit into memory, torch's error is raised.
     """
@@ -73,7 +73,7 @@ def estimated(
 
 
 def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
-    """The number of tokens of a batch, with each example padded to the longest."""
+    """Return the number of tokens of a batch, in which every example is padded to the longest."""
     return len(batch) * max(map(size, batch))
 
 

@@ -41,7 +41,7 @@ _INERT: Mapping[str, tuple[str, object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is trained, and on which data. The `Schedule` says how long the training takes."""
+    """What is trained, and on which data. The length of the training is in its `Schedule`."""
 
     graph: bool = True
     """Whether to train with the graph. False: train on text only, as one row of the paper's comparison"""
@@ -70,9 +70,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One turn: its prompt, with the graph or as text, and the tokens of the answer.
+    """One training example: a turn's prompt (with the graph, or as text), and the tokens of the answer.
 
-    The tokens include the one that ends the turn.
+    The token that ends the turn is included.
     """
 
     prompt: Framed | tuple[int, ...]
@@ -93,9 +93,9 @@ def train(
 ) -> list[Point]:
     """Train on the gold answers of conversations, or resume a training. Returns the curve.
 
-    `out` gets the checkpoint and the curve. At the end, or when `stop` ends it, it also gets `model` (the LLM with
-    the updates merged), `encoder.safetensors` with its JSON, and `recipe.json`. Raises the errors of `fit` and
-    `open_model`.
+    The folder `out` gets the checkpoint and the curve. When the training ends or `stop` stops it, `out` also
+    gets `model` (the LLM with merged updates), `encoder.safetensors` with its JSON, and `recipe.json`. Raises
+    the errors of `fit` and `open_model`.
     """
     devices = open_devices()
     if devices.count > 1:
@@ -174,8 +174,8 @@ def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor
 
 
 def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
-    """Make an example for each turn with a known answer. It has the system's prompt, with the gold answers of
-    earlier turns.
+    """Make an example for each turn with a gold answer. Its prompt is the prompt of the system, with the gold
+    answers of earlier turns.
     """
     prepared = list(_prepared(turns))
     items = find_evidence_items(

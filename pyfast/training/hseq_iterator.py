@@ -1,4 +1,5 @@
-"""Train HSEQ's iterator with LoRA on the steps of its trajectories (section 4.1, A.3)."""
+"""Train HSEQ's iterator with LoRA, on the steps of trajectories (sequences of correct actions; section 4.1,
+A.3)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _SUFFICIENCY = '"sufficiency": '  # the text before s_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is trained, and on which data (A.3.4, table 7). The `Schedule` says how long the training takes."""
+    """What is trained, and on which data (A.3.4, table 7). The length of the training is in its `Schedule`."""
 
     settings: Settings
     """The settings of the system that will use the iterator, such as the width of the window and `k`"""
@@ -66,9 +67,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """How the training is computed, apart from what is trained.
+    """How the training is computed: choices that do not change what is trained.
 
-    These values change results only through rounding and dropout, so a training can resume with other values.
+    Apart from rounding and dropout, these values do not change results, so a training can resume with other
+    values.
     """
 
     batch: int = 1
@@ -114,9 +116,10 @@ def train(
 ) -> list[Point]:
     """Train on the questions of each source, or resume a training. Returns the curve.
 
-    With `accelerate launch`, each process trains on its share, on its own device. `out` gets the checkpoint, the
-    curve, `adapter` in peft's format and `recipe.json`. The examples are always in the order of the curriculum,
-    even if the schedule has another `order`. Raises the errors of `fit` and `open_model`.
+    With `accelerate launch`, each process trains on its share of the examples, on its own device. The folder
+    `out` gets the checkpoint, the curve, `adapter` in peft's format and `recipe.json`. The examples are always
+    in the order of `curriculum`, even if the schedule has another `order`. Raises the errors of `fit` and
+    `open_model`.
     """
     schedule = replace(schedule, order="given")
     devices = open_devices()
@@ -158,7 +161,7 @@ def estimate(
 def prepared(
     sources: Sources, model_folder: Path, recipe: Recipe, compute: Compute, seed: int, devices: Devices
 ) -> tuple[Any, list[Example]]:
-    """Return the model with new low-rank updates, on the device, and the training examples."""
+    """Return the model with new low-rank updates on the device, and the training examples."""
     torch.manual_seed(seed)
     model, tokenizer = open_model(model_folder, compute.precision)
     targets = mixed(

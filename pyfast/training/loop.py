@@ -1,7 +1,8 @@
-"""The loop of every training, with checkpoints from which it resumes. The caller passes a function for the loss.
+"""The training loop, with checkpoints from which it resumes. The caller passes a function that computes the
+loss.
 
-The random numbers of a step depend only on the seed and the step. So a resumed training ends with the same weights
-as an uninterrupted one.
+The random numbers of a step depend only on the seed and the step, so that a resumed training ends with the same
+weights as an uninterrupted training.
 """
 
 from __future__ import annotations
@@ -72,16 +73,16 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Batches(Generic[E]):
-    """How the examples of a step form batches: examples of similar size go through the model together."""
+    """How the examples of a step are divided into batches of similar size."""
 
     size: Callable[[E], int]
     """A function that returns the number of tokens of an example"""
     most: int = 1
 
     def of(self, examples: Sequence[E]) -> list[list[int]]:
-        """The positions of a step's examples, batch by batch.
+        """Return the positions of a step's examples, batch by batch.
 
-        If a batch has one example, the examples stay in order. Otherwise they are sorted by length.
+        If batches have only one example, the examples stay in order. Otherwise they are sorted by length.
         """
         places = list(range(len(examples)))
         if self.most > 1:
@@ -91,7 +92,7 @@ class Batches(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One step of the curve, which is a line of curve.jsonl."""
+    """One step of the learning curve: a line of curve.jsonl."""
 
     step: int
     epoch: int
@@ -116,16 +117,16 @@ def fit(
     devices: Devices = ALONE,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Train, or resume from the checkpoint in the folder. Changes `parameters` in place, and returns the curve.
+    """Train, or resume from the checkpoint in the folder. Changes `parameters` in place, and returns the
+    learning curve.
 
     - `loss(examples)` returns the sum of the losses of a batch.
-    - `described` says on what else the training depends, such as the data and the model.
+    - `described` has everything else on which the training depends, such as the data and the model.
     - `stop` is called before each step. If it returns true, the training stops, and can be resumed.
     - `on_step` is called with each step and the number of steps.
     - Without `batches`, each example is a batch.
-    - With several `devices`, each process does its share of a step's batches. The first process writes the files
-      and calls `on_step` and `on_estimate`. `on_estimate` gets an estimate of the remaining steps, if there are
-      any.
+    - With several `devices`, each process computes its share of a step's batches. The first process writes the
+      files and calls `on_step` and `on_estimate`. If steps remain, `on_estimate` gets an estimate for them.
 
     Raises `InputError` if the checkpoint belongs to another training, and `RunError` if the loss is not finite or
     the processes have different checkpoints.
@@ -208,7 +209,7 @@ def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]
 def steps_of(
     examples: Sequence[E], schedule: Schedule, batches: Batches[E], first: int = 0
 ) -> list[list[list[E]]]:
-    """Yield the batches of each step, from step `first` on."""
+    """Yield the batches of each step, beginning with step `first`."""
     steps = []
     for step in range(first, schedule.steps(len(examples))):
         chosen = [examples[i] for i in batch(len(examples), schedule, step)[1]]

@@ -37,10 +37,11 @@ def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any
 def with_lora(
     model: Any, *, rank: int = 128, alpha: int = 32, dropout: float = 0.05, targets: Sequence[str] = TARGETS
 ) -> Any:
-    """Add new low-rank updates to the `targets` of a model. Nothing else in it is trained.
+    """Add new low-rank updates to the layers `targets` of a model. Only these updates are trained.
 
     Raises `InputError` if the model changes the embedding of a token after the look-up, for example by a scale.
-    The training reads the embeddings of a prompt from the embedding table. So it would leave out such a change.
+    The training takes the embeddings of a prompt directly from the embedding table, and would miss such a
+    change.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -55,7 +56,7 @@ def with_lora(
 
 
 def learning(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The trainable parameters of a model, by name."""
+    """Return the trainable parameters of a model, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
@@ -64,8 +65,8 @@ def completion_loss(
 ) -> torch.Tensor:
     """Compute the mean cross-entropy of a completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
 
-    Tokens of the prompt have no loss (graph_convqa, equation 8), and their logits are not computed. With `weights`
-    (float32[c]), the result is the sum of the weighted losses, divided by c.
+    Tokens of the prompt do not count (graph_convqa, equation 8), and their logits are not computed. With
+    `weights` (float32[c]), the result is the sum of the weighted losses, divided by c.
     """
     every = torch.ones(len(completion), device=prompt.device) if weights is None else weights
     return completion_losses(model, [prompt], [completion], [every])[0]
@@ -79,8 +80,8 @@ def completion_losses(
 ) -> torch.Tensor:
     """Compute `completion_loss` for several examples, which go through the model together.
 
-    Shorter examples are padded at the end. This changes nothing, because a token of a causal model sees only
-    earlier tokens.
+    Shorter examples are padded at the end. Padding does not change results, because a token of a causal model
+    sees only earlier tokens.
     """
     table = model.get_input_embeddings()
     inputs = torch.nn.utils.rnn.pad_sequence(
@@ -109,8 +110,8 @@ def save_adapter(model: Any, folder: Path) -> None:
 def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
     """Merge an adapter into its model and write the result, for programs that load only whole models.
 
-    Raises `ModelNotFoundError` if there is no model or adapter. Raises `InputError` if the adapter belongs to
-    another model, or `out` is in use.
+    Raises `ModelNotFoundError` if there is no model or adapter, and `InputError` if the adapter belongs to
+    another model or `out` exists already.
     """
     from peft import PeftModel
 
@@ -128,9 +129,9 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the model with its updates merged, in the format of transformers and vLLM.
+    """Merge the updates into the model and write it, in the format of transformers and vLLM.
 
-    `model` cannot be used after that.
+    After this call, `model` cannot be used any more.
     """
     model.merge_and_unload().save_pretrained(folder)
     tokenizer.save_pretrained(folder)

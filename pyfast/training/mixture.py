@@ -1,5 +1,5 @@
-"""Choose and order the training steps: a mixture of data sets, in which later steps of trajectories come later
-(HSEQ, A.3.4).
+"""Choose and order the training steps: a mixture of data sets. Later steps of a trajectory come later (HSEQ,
+A.3.4).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pyfast.training.trajectories import Target
 
 
 def quotas(weights: Sequence[float], size: int) -> list[int]:
-    """Divide `size` into whole numbers in proportion to the weights. What is left goes to the largest remainders.
+    """Divide `size` into whole numbers in proportion to the weights, by the method of largest remainders.
 
-    Raises `InputError` if a weight is negative or none is positive.
+    Raises `InputError` if a weight is negative or no weight is positive.
     """
     if min(weights, default=0.0) < 0 or sum(weights) <= 0:
         raise InputError(f"weights must not be negative, nor all be 0: {list(weights)}")
@@ -28,8 +28,9 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
     """Draw `size` steps from all sources, in the order of `curriculum`.
 
-    Each source gives its quota of steps. A step is not drawn again before all steps of its source are used. Raises
-    `InputError` if a source with a weight has no step, or if the numbers of weights and sources differ.
+    The number of steps from each source is in proportion to its weight. A step is drawn again only after all
+    other steps of its source. Raises `InputError` if a source with a weight has no step, or if the numbers of
+    weights and sources differ.
     """
     generator = np.random.default_rng(seed)
     chosen: list[Target] = []
@@ -47,10 +48,10 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
 
 
 def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list[Target]:
-    """Order the steps by a random time for each.
+    """Order the steps by a random time for each step.
 
-    The t-th step of a trajectory of T steps comes after the first (t - 1) / T of the training. So later steps of
-    trajectories come later in the training, and short trajectories occur until the end.
+    The t-th step of a trajectory of T steps gets a time after the first (t - 1) / T of the training. So later
+    steps of trajectories come later in the training, and short trajectories occur until the end.
     """
     longest = max((target.t for target in chosen), default=1)
     first = np.array([(target.t - 1) / longest for target in chosen])

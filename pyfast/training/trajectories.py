@@ -1,6 +1,4 @@
-"""Make the training targets of the iterator: the action that it should take in each step of algorithm 1 (HSEQ,
-A.2).
-"""
+"""Make the training targets of HSEQ's iterator: the correct action for each step of algorithm 1 (A.2)."""
 
 from __future__ import annotations
 
@@ -20,7 +18,8 @@ from pyfast.training.weak_positives import Gold, Positives
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One step of a trajectory: the state, and the action and verdict that the iterator should learn."""
+    """One step of a trajectory: the state, and the action that the iterator should learn. The action includes
+    the verdict, whether the evidence is sufficient."""
 
     question: str
     """The id of the question"""
@@ -43,9 +42,10 @@ class Target:
 
 
 def target(question: str, t: int, state: State, positives: Positives, k: int) -> Target:
-    """Choose the action: at most `k` positives of the window, the highest weight first.
+    """Choose the correct action: pick at most `k` positives (correct segments) of the window, the highest
+    weight first.
 
-    The evidence is sufficient when all positives are picked.
+    The evidence counts as sufficient when all positives are picked.
     """
     places = [it.position for it in state.window]
     new = sorted((it for it in places if it in positives), key=lambda it: -positives[it])[:k]
@@ -62,13 +62,13 @@ def trajectories(
     settings: Settings,
     head: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[Target]]:
-    """Make the steps of each question. A question without positives has none.
+    """Make the steps of each question. A question without positives (correct segments) has no steps.
 
     All questions advance together, window by window. A question ends when its positives are picked, the maximum
     number of steps is reached, or the stream ends.
 
-    If the setting `guidance` is `head`, the guidance comes from the head, or from the template if the head gave
-    none.
+    If the setting `guidance` is `head`, the guidance comes from the head. If the head gave none, it comes from
+    the template.
     """
     limits = settings.limits()
     texts = [gold.question for gold in golds]

@@ -51,7 +51,7 @@ words with the question
 
 
 def read_gold(path: Path) -> list[Gold]:
-    """Read the questions of a file. Raises `InputError` with the line that is not valid."""
+    """Read the questions of a file. If a line is not valid, an `InputError` names the line."""
     golds: dict[str, Gold] = {}
     for place, line in read_question_records(path):
         try:
@@ -82,13 +82,13 @@ def weak_positives(
 ) -> Positives:
     """Find the positive segments of a question, at most `max_positives` (the set P* of HSEQ's paper, A.2).
 
-    A passage that is a whole gold document is positive. In a longer gold document, such as a table, the passages
-    with an answer are positive. If the question names no gold document, or more than five, all passages with an
-    answer are positive.
+    If a gold document is a single passage, this passage is positive. In a longer gold document, such as a
+    table, the passages with an answer are positive. If the question has no gold document, or more than five,
+    all passages with an answer are positive.
 
-    If no passage is positive by these rules, the passage that shares the most words with the question (Jaccard) is
-    positive. If there are gold documents, it comes from them. Its weight is `lexical_weight`. If this is 0, no
-    passage is positive.
+    If no passage is positive by these rules, the passage that shares the most words with the question (Jaccard)
+    is positive, with the weight `lexical_weight`. It comes from a gold document if there are gold documents. If
+    `lexical_weight` is 0, no passage is positive.
     """
     candidates = list(passages)
     near = partial(jaccard, words(gold.question))
@@ -105,14 +105,14 @@ def weak_positives(
 
 
 def words(text: str) -> str:
-    """Return the words of a text in lower case, with a blank before, between and after them."""
+    """Return the words of a text in lower case, with single blanks before, between and after them."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
 def holds(text: str, answers: Iterable[str], named: bool) -> bool:
-    """Whether the text contains one of the answers. Pass both through `words` first.
+    """Return whether the text contains one of the answers. Apply `words` to both first.
 
-    Yes and no never count. Short answers count only if `named` is set.
+    The answers yes and no never count. Short answers count only if `named` is set.
     """
     present = words(text)
     telling = (it for it in answers if it.strip() and it not in _VERDICTS)
@@ -120,8 +120,8 @@ def holds(text: str, answers: Iterable[str], named: bool) -> bool:
 
 
 def jaccard(one: str, other: str) -> float:
-    """Compute the overlap of two texts: the number of shared words, divided by the number of all words. Pass both
-    through `words`.
+    """Compute the overlap of two texts: the number of shared words, divided by the number of all words. Apply
+    `words` to both first.
     """
     a, b = set(one.split()), set(other.split())
     return len(a & b) / len(a | b) if a or b else 0.0

@@ -1,1 +1,1 @@
-"""Readers of file formats, each in its own file. `pyfast.corpus.readers` describes their rules."""
+"""Readers of file formats, each in its own file. `pyfast.corpus.readers` has the rules for readers."""

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files. Their records are read like those of JSON Lines."""
+"""Read Parquet and Arrow files. A row of such a file is read like a line of a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.errors import InputError
 
 
 def read_columnar(uri: str, path: Path) -> Iterator[Document]:
-    """Read the documents in a file's records, or the table that the records form."""
+    """Read the documents of a file. If its rows are not documents, the whole file is one table."""
     placed = ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
     return documents_of_records(uri, path, title_of(path), placed)
 

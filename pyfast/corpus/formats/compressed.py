@@ -1,4 +1,4 @@
-"""Files compressed with gzip or Zstandard."""
+"""Read files that are compressed with gzip or Zstandard."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _BLOCK = 1 << 20
 
 
 def inner(path: Path) -> Path:
-    """The path of a file without the suffix of its compression, such as `.gz`."""
+    """Return the path of a file without the suffix of its compression, such as `.gz`."""
     return path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Unpack a compressed file for the time of a `with` block. Other files are used unchanged.
+    """Unpack a compressed file while a `with` block runs. Yields the path of the unpacked file, or of a file that
+    is not compressed.
 
-    Raises InputError if the file is damaged, or unpacks to far more than its size.
+    Raises InputError if the file is damaged, or if its unpacked content is far larger than the file.
     """
     if inner(path) == path:
         yield path

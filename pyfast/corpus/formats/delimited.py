@@ -36,7 +36,7 @@ def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
 
 
 class PlainTabs(csv.excel_tab):
-    """A dialect with tabs and without quotes. In a knowledge graph, quotes belong to the names."""
+    """The CSV dialect of knowledge graphs: tabs as delimiters, and quotes that belong to the names."""
 
     quoting = csv.QUOTE_NONE
 
@@ -68,7 +68,8 @@ def _lines(text: str) -> Iterator[str]:
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """Find the dialect of a file.
 
-    The suffix of its name decides, if this gives more than one column. Otherwise the first lines decide.
+    The suffix of the file's name gives the delimiter. If the file then has only one column, its first lines
+    decide.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]

@@ -1,5 +1,5 @@
-"""Convert HTML to Markdown. Headings, lists and tables stay. Scripts, styles, navigation and link targets do
-not.
+"""Convert HTML to Markdown. Headings, lists and tables are kept. Scripts, styles, navigation and link targets are
+left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LEFT_OUT = ["script", "style", "noscript", "template", "nav", "svg", "head"]
 
 
 def read_html(uri: str, path: Path) -> Iterator[Document]:
-    """Read the text and the tables of a page, in the encoding that the page states."""
+    """Read the text and the tables of a page. The page itself states its encoding."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 

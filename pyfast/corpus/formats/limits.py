@@ -1,4 +1,4 @@
-"""Limits for files. A file that unpacks to far more than its size is refused before it fills the memory."""
+"""Limits for files. A small compressed file with a huge content is refused before the content fills the memory."""
 
 from pathlib import Path
 
@@ -17,6 +17,6 @@ def check_cells(path: Path, cells: int) -> None:
 
 
 def check_growth(path: Path, packed: int, unpacked: int) -> None:
-    """Raise InputError if a file unpacks to far more than its size."""
+    """Raise InputError if the unpacked content of a file is far larger than the file."""
     if unpacked > _MOST or unpacked > max(_ALWAYS, _GROWTH * packed):
         raise InputError(f"{path}: {packed:,} bytes unpack to {unpacked:,} or more, too many; unpack it yourself")

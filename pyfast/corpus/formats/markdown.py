@@ -29,8 +29,8 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document]:
 def markdown_documents(
     uri: str, stem: str, text: str, *, start: int = 0, about: Mapping[str, Any] | None = None, named: str = ""
 ) -> Iterator[Document]:
-    """Make documents from the Markdown text after `start`. Its tables are documents of their own: `uri#table-1`,
-    and so on.
+    """Make documents from the Markdown text after `start`. Each of its tables is a separate document, with a uri
+    such as `uri#table-1`.
     """
     headings, tables = layout(text, start)
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")

@@ -15,7 +15,7 @@ from pyfast.corpus.sections import Heading
 
 
 def read_docx(uri: str, path: Path) -> Iterator[Document]:
-    """Read the paragraphs of a document, its headings as sections, and its tables."""
+    """Read the paragraphs, headings and tables of a document. Headings become sections."""
     _check_archive(path)
     import docx
     from docx.table import Table as DocxTable
@@ -74,7 +74,8 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document]:
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document]:
-    """Read each sheet as a table. The first row that is not empty is the header. A formula has its last value."""
+    """Read each sheet as a table. The first row that is not empty is the header. For a formula, the value that was
+    last computed is read."""
     _check_archive(path)
     import openpyxl
 

@@ -1,5 +1,5 @@
-"""Read N-Triples and Turtle as a knowledge graph. The name of an IRI is its label, or its last part if it has no
-label.
+"""Read N-Triples and Turtle as a knowledge graph. An IRI is named by its label. Without a label, the last part of
+the IRI is its name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
 
 
 def read_rdf(uri: str, path: Path) -> Iterator[Document]:
-    """Read the graph of a file. Triples that give an IRI its label are not in the graph."""
+    """Read the graph of a file. Triples that only give an IRI its label are left out."""
     import pyoxigraph
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")

@@ -1,4 +1,4 @@
-"""Convert published data sets into corpus, questions and gold. There is one file for each layout."""
+"""Convert published data sets into corpus, questions and gold answers. There is one file for each layout."""
 
 from pyfast.evaluation.data_sets.convert import Converted, convert, names
 

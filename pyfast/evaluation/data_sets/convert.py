@@ -39,7 +39,7 @@ _NO_CORPUS = {
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The files that `pyfast.convert` made, and how much is in them."""
+    """The files that `pyfast.convert` made, with the numbers of documents and questions."""
 
     corpus: Path | None
     """The file of the corpus. None if the set has no corpus"""
@@ -54,12 +54,12 @@ class Converted:
 
 
 def names() -> list[str]:
-    """The data sets that can be converted."""
+    """Return the names of the data sets that can be converted."""
     return list(_CONVERTERS)
 
 
 def convert(name: str, source: Path, out: Path) -> Converted:
-    """Convert a set into the new folder `out`. If it fails with `InputError`, there is no folder."""
+    """Convert a set into the new folder `out`. After an `InputError`, the folder does not exist."""
     converter = _CONVERTERS.get(name)
     if converter is None:
         raise InputError(f"unknown data set {name!r}; there are: {', '.join(names())}")

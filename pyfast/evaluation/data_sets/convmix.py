@@ -1,7 +1,8 @@
 """ConvMix: conversations over Wikipedia and Wikidata.
 
-The published set has no corpus. Its authors' pipelines, CONVINSE and EXPLAIGNN, write a file dev_ers.jsonl. It has
-the conversations with the retrieved evidence of each turn. This evidence can be a corpus.
+The published set has no corpus. The programs of its authors, CONVINSE and EXPLAIGNN, write a file
+dev_ers.jsonl, which has the conversations with the retrieved evidence of each turn. This evidence can be a
+corpus.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines for dev_set.json, or for dev_ers.jsonl, which has a corpus.
+    """Yield the lines to write for dev_set.json, or for dev_ers.jsonl, which also has a corpus.
 
-    The first answer of a turn comes from the crowd worker. Each piece of evidence becomes a document. Its title is
-    the entity for which it was retrieved.
+    The first answer of a turn was given by the crowd worker. Each piece of evidence becomes a document, with
+    the entity for which it was retrieved as the title.
     """
     documents = Documents()
     for record in _conversations(one_file(source, "*.json*", "conversations")):

@@ -1,4 +1,5 @@
-"""HippoRAG's corpora: a list of `{"title", "text"}`, and files of questions as in 2Wiki, MuSiQue or HotpotQA."""
+"""HippoRAG's corpora: a list of `{"title", "text"}`, and a file of questions in the layout of 2Wiki, MuSiQue or
+HotpotQA."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines for `NAME_corpus.json`, and for `NAME.json` in the same folder. All questions share the
-    corpus.
+    """Yield the lines to write for `NAME_corpus.json`, and for `NAME.json` in the same folder. All questions
+    share the corpus.
     """
     corpus = one_file(source, f"*{_CORPUS}", "a corpus")
     if not corpus.name.endswith(_CORPUS):

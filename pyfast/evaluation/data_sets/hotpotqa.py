@@ -24,7 +24,8 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines for a file of either set. Titles become uris. A test set without answers has no gold."""
+    """Yield the lines to write for a file of either set. Titles become uris. For a test set without answers,
+    there are no gold lines."""
     documents = Documents()
     path = one_file(source, "*.json", "questions")
     for record in records(path, _Record):

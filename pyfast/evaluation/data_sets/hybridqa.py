@@ -30,9 +30,10 @@ class _Question(BaseModel):
 
 
 def hybridqa(source: Path) -> Pieces:
-    """Yield the lines for released_data/*.json and the folder WikiTables-WithLinks next to it.
+    """Yield the lines to write for released_data/*.json and the folder WikiTables-WithLinks next to
+    released_data.
 
-    A question's documents are its table and the passages that the table links to.
+    The documents of a question are its table, and the passages to which the table links.
     """
     path = one_file(source, "released_data/*.json", "questions")
     folder = beside(path, "WikiTables-WithLinks", "it holds the tables and passages")

@@ -1,4 +1,4 @@
-"""What all converters share: the lines that they write, and the reading of published files."""
+"""What all converters share: the lines that they write, and functions to read published files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load(path: Path) -> Any:
 def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
     """Read the records of a JSON list.
 
-    Raises `InputError`, which names the record, if a record has another layout.
+    If a record has another layout, an `InputError` names the record.
     """
     content = load(path) if content is None else content
     if not isinstance(content, list):
@@ -45,7 +45,7 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
 def checked(record: Any, kind: type[R], place: str) -> R:
     """Check a record of a published set, and return it.
 
-    Raises `InputError`, which names the record, if it has another layout.
+    If it has another layout, an `InputError` names the record.
     """
     try:
         return TypeAdapter(kind).validate_python(record)
@@ -69,7 +69,7 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
-    """Find the file or folder that matches the pattern in the nearest parent folder.
+    """Find a file or folder that matches the pattern, in the nearest parent folder that has one.
 
     Raises `InputError` if there is none.
     """

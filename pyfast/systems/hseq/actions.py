@@ -17,7 +17,7 @@ window"""
 
 
 class Args(BaseModel):
-    """The labels of the picked segments, and the expansion to neighbours."""
+    """The labels of the picked segments, and whether to add their neighbours."""
 
     segment_ids: list[int]
     strategy: Strategy
@@ -27,7 +27,7 @@ class Args(BaseModel):
 class Action(BaseModel):
     """The action of the policy in one step (HSEQ, A.3.2).
 
-    It picks segments, can expand to their neighbours, and tells whether the evidence is sufficient.
+    An action picks segments, can add their neighbours, and says whether the evidence is sufficient.
     """
 
     type: Literal["select", "expand"]
@@ -51,8 +51,8 @@ sufficiency: true only if all picked evidence, from now and before, is enough to
 def select_prompt(width: int, k: int) -> Prompt[Action]:
     """Make the iterator's prompt for a window of `width` candidates, at least 1. The LLM picks at most `k`.
 
-    The schema allows only the labels 1 to `width`. It depends only on `width` and `k`, so a run has few different
-    schemas.
+    The schema of the reply allows only the labels 1 to `width`. It depends only on `width` and `k`, so that a run
+    has few different schemas.
     """
     labels: Any = Literal[tuple(range(1, width + 1))]
     only: Any = Literal[k]

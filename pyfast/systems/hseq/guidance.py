@@ -81,5 +81,6 @@ def guidance_text(fields: GuidanceFields) -> str:
 
 
 def tightened(guidance: str, missing: str) -> str:
-    """Add to the guidance the contradiction that the verifier found, for a refinement."""
+    """Add the contradiction that the verifier found to the guidance, for a second round of selection (a
+    refinement)."""
     return " ".join(f"{guidance} Settle above all: {missing}".split())

@@ -1,4 +1,5 @@
-"""The head of HSEQ: an LLM answers from the evidence package alone. The verifier can then start a refinement."""
+"""The head of HSEQ: an LLM that answers from the evidence package alone. A verifier can then ask for better
+evidence."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ class VerdictFields(BaseModel):
 
 @cache  # An LLM compiles a schema once for each schema object.
 def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
-    """Make the head's prompt for a number of evidence items. The head can cite only their labels.
+    """Make the head's prompt for a number of evidence items. The head can cite only the labels of these items.
 
-    The answer has a maximum length in characters.
+    The length of the answer, in characters, is limited.
     """
     labels: Any = Literal[tuple(range(1, items + 1))]
     supporting: Any = (list[labels], Field(default=[], max_length=min(items, _MOST_SUPPORTING)))
@@ -78,10 +79,10 @@ VERIFY = Prompt(
 
 
 async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstain: bool) -> HeadFields | None:
-    """Ask the head for the answer. None if the budget is too small for a call with evidence.
+    """Ask the head for the answer. Returns None if the budget is too small for a call with evidence.
 
-    With `abstain`, the head may say that the evidence has no answer. If its reply has the wrong form, pyfast asks
-    again only if the budget surely allows another call. Raises `CallError`.
+    With `abstain`, the head may say that the evidence has no answer. A reply in the wrong form is asked for again
+    only if the budget certainly allows another call. Raises `CallError`.
     """
     left = ctx.remaining()
     graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")
@@ -100,7 +101,7 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
     """Return how many attempts the budget allows for a prompt of this length.
 
-    None: it surely allows all attempts. 1: it may not allow all of them.
+    None: the budget certainly allows all attempts. 1: the budget may be too small for more than one.
     """
     tokens = 2 * ctx.attempts * (TOKENS + characters)
     return 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None

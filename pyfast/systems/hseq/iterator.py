@@ -1,4 +1,5 @@
-"""The iterator of HSEQ (algorithm 1), for any policy. Questions that wait to move on share one call."""
+"""The iterator of HSEQ (algorithm 1), for any policy. It moves many questions to their next windows in one
+call."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ Policy = Callable[[State], Awaitable[Decision]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the iteration (HSEQ's paper, A.3.5)."""
+    """The limits of the steps of one question (HSEQ's paper, A.3.5)."""
 
     width: int
     k: int
@@ -50,7 +51,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a question's iteration between two steps."""
+    """What one question has done so far, between two steps."""
 
     guidance: str
     view: View
@@ -70,11 +71,11 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
     """Take steps until the evidence is sufficient, the maximum number of steps is reached, the stream ends, or the
     budget is spent.
 
-    `reserve` is the number of batch points that are left for later stages. If a policy picks fewer than k
-    segments, the window moves past all its segments. Otherwise the segments that were not picked stay, and new
-    segments fill the window. So each step picks or skips at least k segments. This gives lemma 1 of the paper: if
-    all evidence is among the first L segments, a policy that picks all of it needs at most ceil(L / k) steps. By
-    proposition 1, it then stops. Steps whose picks come from an expansion do not count in these bounds.
+    `reserve` is the number of steps that the budget must keep for the head. If a policy picks fewer than k
+    segments, the window moves past all its segments. Otherwise the other segments stay, and new segments fill the
+    window. So each step picks or skips at least k segments. This gives lemma 1 of the paper: if all evidence is
+    among the first L segments, a policy that picks all of it needs at most ceil(L / k) steps. By proposition 1,
+    the iterator then stops. Steps that pick segments from an expansion do not count in these bounds.
     """
     for t in range(1, limits.max_steps + 1):
         if ctx.remaining().steps < STEP_COST + reserve:
@@ -95,8 +96,8 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
 
 
 def so_far(index: Index, progress: Progress) -> Answer:
-    """Return the answer to record if the question fails. It has no text, and its evidence is the segments picked
-    so far.
+    """Return the answer that the record gets if the question fails: no text, and the segments picked so far as
+    evidence.
     """
     (package,) = canonicalize(index, [[it.position for it in progress.selected]])
     guidance = {"source": progress.source, "text": progress.guidance}
@@ -110,7 +111,7 @@ def state_of(progress: Progress) -> State:
 
 
 def step(progress: Progress, decision: Decision, k: int) -> Progress:
-    """Carry out a decision of the policy: add the picked segments, and prepare the move to the next window."""
+    """Carry out a decision of the policy: add the picked segments to the evidence, and prepare the next window."""
     view = progress.view
     picked = chosen(state_of(progress), decision.labels, k)
     done = picked if len(picked) == k else view.window

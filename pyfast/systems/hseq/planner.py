@@ -1,4 +1,4 @@
-"""A system that only makes the head's guidance, for questions that train the iterator."""
+"""A system that only makes the guidance. The training of the iterator needs it for its questions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyfast.systems.hseq.guidance import GUIDE, guidance_text
 
 
 async def plan(question: Question, ctx: Context, settings: system.Settings) -> Answer:
-    """Answer with the guidance. If the head's guidance has the wrong form, there is no answer."""
+    """Return the guidance as the answer. If the head's reply has the wrong form, there is no answer."""
     try:
         return Answer(guidance_text(await ctx.generate(GUIDE, question=question.text)))
     except AnswerError as error:

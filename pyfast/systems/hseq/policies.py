@@ -1,6 +1,6 @@
-"""The two policies of the iterator: one asks the LLM, and the other compares words (lexical).
+"""The two policies of the iterator: one asks the LLM, and the other, the lexical policy, compares words.
 
-The lexical policy is an ablation, and also the fallback of the LLM's policy.
+The lexical policy is an ablation. It also decides if the LLM's reply is not usable.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _FRAME = 24  # characters of a line without its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
-    """Pick segments one after the other, each time the one that covers most of the question's remaining words.
+    """Pick segments one after the other: each time the segment with most of the question's words that no earlier
+    pick has.
 
-    Each word of the question has a weight. The score of a selection is the weight of the words that it covers,
-    divided by the weight of all words.
+    Each word of the question has a weight. The score of the picked segments is the weight of the question's words
+    in them, divided by the weight of all its words.
     """
 
     async def policy(state: State) -> Decision:
@@ -35,11 +36,11 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
 
 
 def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Policy:
-    """Let the LLM decide. The score is 1 if it says that the evidence is sufficient, and 0 otherwise.
+    """Let the LLM decide. The score is 1 if the LLM says that the evidence is sufficient, and 0 otherwise.
 
-    `head_tokens` and one call are reserved for the head. If the budget has no more than this, the iteration ends
-    with the segments picked so far. If no segment is picked yet, the lexical policy picks. It also picks if the
-    LLM's reply is not usable.
+    `head_tokens` and one call are reserved for the head. If the budget has no more than that, the policy stops
+    with the segments picked so far. The lexical policy picks in two cases: the LLM's reply is not usable, or the
+    budget is spent and no segment is picked yet.
     """
     lexical = lexical_policy(ctx, k)
 
@@ -72,7 +73,8 @@ def decision_of(action: Action) -> Decision:
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """Shorten long segments until the prompt's fields fit into `budget` characters. None: they cannot fit."""
+    """Shorten long segments until the fields of the prompt fit into `budget` characters. Returns None if they
+    cannot fit."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

@@ -24,7 +24,8 @@ class State:
 
 
 def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
-    """Make the fields of the prompt of `select_prompt`, with at most `characters` of each segment."""
+    """Make the fields for the prompt of `select_prompt`. Each segment is cut to at most `characters`
+    characters."""
     words = list(dict.fromkeys(_WORD.findall(state.question.lower())))
     window, selected = (
         [f"{it.level.name.lower()}: {excerpt(it.text, words, characters)}\n" for it in candidates]
@@ -40,10 +41,10 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 
 
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
-    """Shorten a text to at most `characters`, which is 4 or more.
+    """Shorten a text to at most `characters` characters (4 or more).
 
-    If the text is longer, the result can have two parts: the beginning (a third of the length), and the part that
-    has the most of `words`. Give the words in lower case.
+    A longer text can be cut into two parts: its beginning (a third of the length), and the part with the most of
+    `words`. The words must be in lower case.
     """
     if len(text) <= characters:
         return text

@@ -1,4 +1,4 @@
-"""HSEQ: one policy chooses evidence from text, tables and knowledge graphs, in steps."""
+"""HSEQ: a policy (an LLM or a rule) chooses evidence from text, tables and knowledge graphs, in steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def _levels(given: Any) -> Any:
 
 
 class Settings(system.Abstaining):
-    """The parameters of HSEQ's paper (table 7, A.3.5). Some settings switch parts off, for the ablations."""
+    """The parameters of HSEQ's paper (table 7, A.3.5). Some settings switch parts of the method off
+    (ablations)."""
 
     renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps"}
     inert: ClassVar[tuple[Inert, ...]] = (
@@ -150,7 +151,7 @@ class Settings(system.Abstaining):
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Answer a question (HSEQ's paper, equation 1).
 
-    The policy selects segments. They become an evidence package, from which the head answers.
+    The policy selects segments, which become the evidence package. The head answers from this package.
     """
     if ctx.remaining().steps < 1 + _CONCLUSION:
         return Answer(None, trace={"ended": "budget"})
@@ -190,8 +191,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
-    """Make the guidance, and return (its source, the guidance). The head makes it only if the budget allows more
-    calls after it.
+    """Make the guidance, and return (its source, the guidance). The head makes it only if the budget then still
+    allows other calls.
     """
     if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""
@@ -226,14 +227,15 @@ async def conclude(
 ) -> tuple[EvidencePackage, HeadFields | None]:
     """Return the evidence package and the head's answer.
 
-    None: there is no evidence, or the budget does not allow an answer.
+    Returns None if there is no evidence, or the budget does not allow an answer.
     """
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
     return package, await ask_head(question, package, ctx, abstain) if package.segments else None
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
-    """Ask the verifier for a contradiction. None: there is none, or the budget does not allow a refinement."""
+    """Ask the verifier for a contradiction. Returns None if it finds none, or if the budget does not allow a
+    second round of selection."""
     left = ctx.remaining()
     budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
     lines = cut_evenly(package.lines, budget, FRAME)

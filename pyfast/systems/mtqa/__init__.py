@@ -1,5 +1,5 @@
-"""MTQA: a matrix of thought. Each node is a thought of the LLM, and sees a part of the node above it. Knowledge
-units correct the summary of each column.
+"""MTQA: a matrix of thought. Each node is a text by the LLM, which sees a part of the text above it. Knowledge
+units (source texts with their triples) correct the summary of each column.
 """
 
 from pyfast.systems.mtqa.system import SYSTEM

@@ -1,4 +1,4 @@
-"""A column of the matrix of thought: its data, its texts in prompts, and its record in the trace."""
+"""A column of the matrix of thought: its texts, how prompts show them, and how the trace records them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def communicated(thought: Sequence[str], weight: float) -> list[str]:
 
 
 def under(heading: str, texts: Sequence[str]) -> str:
-    """Write texts under a heading. If there are no texts, return an empty text."""
+    """Write texts under a heading. Without texts, the result is empty."""
     return "\n".join(("", heading, *texts, "")) if texts else ""
 
 
@@ -55,7 +55,7 @@ def paragraphs(given: Iterable[str]) -> list[str]:
 
 
 def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
-    """Collect the sources of all knowledge units. Those of the last summary come first."""
+    """Collect the sources of all knowledge units. The sources of the last summary come first."""
     best: dict[int, float] = {}
     for column in reversed(columns):
         for unit in (*column.correcting, *column.units):
@@ -64,7 +64,8 @@ def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
 
 
 def traced(column: Column, triples: bool, index: Index | None) -> dict[str, Any]:
-    """Describe a column in JSON types, with the triples of its prompts and the segments of its knowledge units."""
+    """Describe a column in JSON types for the trace, with the triples in its prompts and the segments of its
+    knowledge units."""
     lists = {"units": column.units, "correcting": column.correcting, "shown": column.shown}
     fields = {
         "thoughts": column.thoughts,

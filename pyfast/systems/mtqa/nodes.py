@@ -54,7 +54,7 @@ async def fill(
 ) -> None:
     """Fill the thought nodes of a column (equations 7 and 8 of MTQA).
 
-    If a node sees a part of the node above, it runs after that node. All other nodes run in parallel.
+    A node that sees a part of the node above runs after that node. All other nodes run in parallel.
 
     `passed` says for each node how much it sees of the node above.
     """
@@ -81,7 +81,7 @@ async def think(
 ) -> list[str]:
     """Let the LLM write one thought node (equation 8 of MTQA).
 
-    If the reply is not usable, the node stays empty, and the next node sees nothing of it.
+    If the reply is not usable, the node stays empty, and the next node sees no earlier thought.
     """
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
@@ -106,7 +106,7 @@ async def summarise(
 ) -> None:
     """Let the LLM write the summary of a column and check it with knowledge units (equation 11 of MTQA).
 
-    If the summary is not usable, the last usable node takes its place, and there is no short answer.
+    If the summary is not usable, the last usable thought replaces it, and there is no short answer.
     """
     prompt = SUMMARY if settings.retrieval else SUMMARY_ALONE
     budget = ctx.text_budget(prompt)
@@ -142,7 +142,8 @@ def _knowledge(
 
 
 def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Settings) -> list[str]:
-    """Write knowledge units as numbered source texts. The triples and described entities follow each text."""
+    """Write knowledge units as numbered source texts. After each text come its triples and the descriptions of its
+    entities."""
     blocks = []
     for number, unit in enumerate(units, start=1):
         text = " " + ctx.index.text(unit.passage) if settings.source_text else ""

@@ -1,5 +1,5 @@
-"""The prompts of MTQA. The part that the nodes of a column share comes first, so that the LLM's prefix cache has
-it.
+"""The prompts of MTQA. Each prompt begins with the part that all nodes of a column share, so that the LLM can
+reuse its work (prefix cache).
 """
 
 from __future__ import annotations

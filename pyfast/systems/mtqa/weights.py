@@ -1,4 +1,4 @@
-"""Communication weights of a matrix of thought (equation 9): how much a node sees of the node above it."""
+"""Communication weights of a matrix of thought (equation 9): how much of the text above it a node sees."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DIGITS = 9  # Sums such as 0.1 + 0.2 have rounding errors beyond these digits.
 def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) -> Weights:
     """Compute the weights of `rows` x `columns` nodes, by a scheme of figure 3 or from numbers in JSON.
 
-    With `const-C`, all weights are C. With `vert-S`, the weights of the first row are S, and each further row adds
-    S. `hor-S` does the same by columns, and `vert&hor-S` by both. No weight is above 1. `uniform` and `gaussian`
-    draw random weights from the seed, and `gaussian` normalises them. Raises `ValueError` if there is no such
-    scheme, or the matrix has another shape.
+    `const-C`: all weights are C. `vert-S`: S in the first row, 2 S in the second, and so on. `hor-S`: the same by
+    columns. `vert&hor-S`: by rows and columns. No weight is above 1. `uniform` and `gaussian`: random weights from
+    the seed, which `gaussian` normalises. Raises `ValueError` if there is no such scheme, or the numbers have
+    another shape.
     """
     if name.lstrip().startswith("["):
         return _given(name, rows, columns)

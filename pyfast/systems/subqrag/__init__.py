@@ -1,7 +1,7 @@
-"""SubQRAG: the LLM splits a question into sub-questions. Triples answer each of them.
+"""SubQRAG: the LLM splits a question into sub-questions, and answers them from triples.
 
-If triples do not suffice, documents answer it, and the LLM extracts new triples from them. The triples that were
-used are the graph memory, and the final answer comes from this memory. Each part of section 2 of the paper has a
+If the triples do not answer a sub-question, the LLM reads documents and extracts new triples from them. The used
+triples are the graph memory, from which the LLM gives the final answer. Each part of the paper's section 2 has a
 file.
 """
 

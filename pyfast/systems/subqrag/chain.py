@@ -21,7 +21,7 @@ _MOST = 300  # the maximum number of characters of an earlier answer in a rewrit
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
-    """Split a question. Return the sub-questions in order, and the error in the model's reply if it has one."""
+    """Split a question. Return the sub-questions in order, and the error in the model's reply, if there is one."""
     if not settings.decompose:
         return [question], None
     try:
@@ -37,10 +37,9 @@ async def on_its_own(
 ) -> tuple[list[str], int]:
     """Put earlier answers into a sub-question (section 2.2.2, equation 2).
 
-    Returns the resulting questions, and how many were omitted. If the sub-question refers to a sub-question with
-    several answers, it becomes one question for each answer, at most `branches` questions. Otherwise the facts of
-    one search would have to cover all answers. If an answer is missing, the text of the earlier sub-question takes
-    its place.
+    Returns the resulting questions, and how many were omitted. If an earlier sub-question has several answers,
+    each answer gives one question, because each needs its own search. There are at most `branches` questions. If
+    an earlier sub-question has no answer, its text replaces the answer.
     """
     if not steps or not settings.rewrite:
         return [text], 0

@@ -1,4 +1,4 @@
-"""The graph memory (SubQRAG's paper, section 2.4, equation 5), and the trace of the path to the answer."""
+"""The graph memory (SubQRAG's paper, section 2.4, equation 5), and the trace of how the answer came about."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from pyfast.token_budget import fit, join, share
 
 
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
-    """Write the facts that were used in about `budget` characters, each on one line, with only the triples that
-    were used.
+    """Write the used facts in about `budget` characters. Each line has one fact, with only its used triples.
 
-    An answer that does not come from a triple also gets a line.
+    An answer from a document, without a triple, gets a line too.
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:
@@ -45,7 +44,7 @@ def _answers(step: Step, budget: int | None) -> str:
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
     """Collect the evidence of the sub-questions, in their order.
 
-    It has the segments that state a triple that was used, and the segments that contain an answer.
+    Evidence is each segment that states a used triple or contains an answer.
     """
     ids: dict[int, None] = {}
     for step in steps:
@@ -57,7 +56,7 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
 def trace(steps: Sequence[Sequence[Step]], session: Session, **faults: str | int | None) -> dict[str, Any]:
     """Make the trace: each sub-question with its answers and triples, and the learned triples.
 
-    `faults` has the errors of replies that could not be used, and how many questions and facts were omitted.
+    `faults` has the errors in unusable replies, and the numbers of omitted questions and facts.
     """
     path = [
         [

@@ -1,6 +1,6 @@
 """Answer a sub-question from the graph, or from documents (SubQRAG's paper, section 2.3).
 
-The LLM also extracts triples from these documents, and they join the graph.
+The LLM also extracts triples from these documents and adds them to the graph.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Step:
 
 
 async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
-    """Answer a sub-question from facts of the graph. If they do not suffice, answer it from documents."""
+    """Answer a sub-question from facts of the graph. If the facts do not suffice, answer from documents."""
     step = Step(text)
     facts = await ctx.call(
         retrieve_facts, (text, learned, session.allowed), session.store, settings.k, settings.named
@@ -123,9 +123,7 @@ def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
-    """Add the new statements of a step to the learned statements. Those that contain an answer also join the graph
-    memory.
-    """
+    """Store the new triples of a step. New triples that contain an answer also join the graph memory."""
     store = session.store
     fresh = [one for one in step.learned if not session.knows(one.head, one.relation, one.tail)]
     vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))

@@ -28,9 +28,7 @@ from pyfast.systems.together import together
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question. Of the paper's four stages, the first (indexing) is done before, by `pyfast knowledge
-    build`.
-    """
+    """Answer a question. The first of the paper's four stages, indexing, is `pyfast knowledge build`."""
     learned = session.shared if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
     if chain_degraded is not None:
@@ -74,7 +72,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:
-    """When a run resumes, share the triples that its finished questions learned."""
+    """When a run resumes, bring back the triples that its finished questions extracted."""
     if settings.shared_updates:
         session.share_again(answers)
 
