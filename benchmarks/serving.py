@@ -263,6 +263,9 @@ def show(loads: dict[str, list[Load]]) -> None:
     table = Table(*columns, "p50, ms", "p99, ms", "p99 / p50", "MB, begin to end", "faults")
     engine = next(iter(loads.values()))
     for name, rounds in loads.items():
+        if not all(one.answers for one in (*rounds, *engine)):
+            table.add_row(name, "no answer in a round", *[""] * 7, str(sum(one.faults for one in rounds)))
+            continue
         shares = [one.rate / base.rate for one, base in zip(rounds, engine, strict=True)]
         thrift = [base.each_ms / one.each_ms for one, base in zip(rounds, engine, strict=True)]
         table.add_row(

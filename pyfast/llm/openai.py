@@ -313,6 +313,15 @@ class OpenAI:
         def late(state: tenacity.RetryCallState) -> bool:
             return clock() + state.upcoming_sleep > deadline
 
+        first: Again | None = None
+
+        async def later_attempt() -> Completion:
+            nonlocal first
+            if first is not None:
+                error, first = first, None
+                raise error
+            return await attempt()
+
         policy = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Again),
             stop=lambda state: failures >= self._attempts or late(state),
@@ -321,7 +330,12 @@ class OpenAI:
             reraise=True,
         )
         try:
-            return await policy(attempt)
+            # The first attempt is made without the policy, whose bookkeeping takes as long as half of a request.
+            try:
+                return await attempt()
+            except Again as error:
+                first = error
+            return await policy(later_attempt)
         except (Again, TimeoutError):
             if last is not None and failures >= self._attempts:
                 raise last from None

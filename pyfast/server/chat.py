@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import random
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
@@ -38,7 +38,7 @@ router = APIRouter(route_class=JsonRoute)
 async def chat(asked: ChatRequest, request: Request) -> Response:
     """Answer the last message of a conversation, with evidence as annotations."""
     service: Service = request.app.state.service
-    id, read = f"chatcmpl-{secrets.token_hex(16)}", service.read(asked)
+    id, read = f"chatcmpl-{random.getrandbits(128):032x}", service.read(asked)
     if asked.stream:
         service.queue.check()
         with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
