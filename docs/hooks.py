@@ -1,4 +1,7 @@
-"""Pages of the site that are made from other files: the command line, the notebook, CONTRIBUTING and CHANGELOG."""
+"""Pages of the site that are made from other files: the command line, the notebook, CONTRIBUTING and CHANGELOG.
+
+Also tooltips: a page shows the meaning of some of the glossary's terms when the pointer is on them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,21 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+# Terms of docs/glossary.md that get a tooltip, also in docstrings. They have no second, everyday meaning.
+TIPS = (
+    *("batch point", "evidence graph", "evidence item", "evidence package", "fallback", "forward index"),
+    *("gold", "graph memory", "guidance", "hop", "journal", "knowledge unit", "late interaction", "ledger"),
+    *("matrix of thought", "outage", "pool", "probe", "pruning", "reranker", "snapshot", "subgraph", "trajectory"),
+)
+
+
+def on_config(config: Any) -> Any:
+    """Give the extension `abbr` the terms with their meanings. A plural gets the same tooltip."""
+    rows = re.findall(r"^\| ([^|`]+) \| ([^|]+) \|$", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.M)
+    meanings = {word: meaning.replace("`", "") for word, meaning in rows}
+    tips = {form: meanings[word] for word in TIPS for form in (word, f"{word}s")}
+    config.mdx_configs["abbr"] = {"glossary": tips}
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

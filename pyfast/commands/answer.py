@@ -50,7 +50,9 @@ def answer(
         typer.Argument(help="A file (JSON lines, CSV, Parquet) of `id` and `question` (or `turns`)."),
     ],
     run: Annotated[Path, typer.Option(help="The folder of the run. If it exists, the run resumes.")],
-    index: Annotated[Path | None, typer.Option(help="An index. The systems `direct` and `cot` need none.")] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="An index. The systems `direct` and `cot` need no index.")
+    ] = None,
     system: SystemName = "n2n",
     llm: Llm = EMBEDDED,
     setting: Setting = None,
@@ -59,7 +61,9 @@ def answer(
     ] = None,
     follow_ups: Annotated[
         Literal["off", "rewrite", "resolve"],
-        typer.Option(help="How a system that answers single questions gets later turns of a conversation."),
+        typer.Option(
+            help="What to do with later questions of a conversation, if the system answers only single questions."
+        ),
     ] = "off",
     llm_option: LlmOption = None,
     budget: Limits = None,
@@ -71,7 +75,7 @@ def answer(
         bool,
         typer.Option(
             "--shared-updates",
-            help="subqrag: all questions use at once what one question learns.",
+            help="For subqrag: all questions use the triples that one question learns.",
         ),
     ] = False,
     retriever: RetrieverName = "bm25",
@@ -82,7 +86,8 @@ def answer(
     documents: Annotated[
         Literal["own", "all"],
         typer.Option(
-            help="own: a question searches only its own `documents`, if it has any; all: the whole index."
+            help="own: a question with the field `documents` searches only these documents. all: every"
+            " question searches the whole index."
         ),
     ] = "own",
     temperature: Temperature = 0.0,
@@ -99,8 +104,8 @@ def answer(
         bool,
         typer.Option(
             "--accept-duplicates",
-            help="batch: accept a provider that cannot list batches with metadata; a killed run may then"
-            " ask twice.",
+            help="For batch: accept a provider that cannot list batches with metadata. After a kill, a batch"
+            " may then be submitted and paid twice.",
         ),
     ] = False,
     restart: Restart = False,

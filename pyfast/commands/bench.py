@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def bench(
     questions: Annotated[Path, typer.Argument(help="A file of questions.")],
-    index: Annotated[Path | None, typer.Option(help="An index. The systems direct and cot need none.")] = None,
+    index: Annotated[Path | None, typer.Option(help="An index. The systems direct and cot need no index.")] = None,
     system: SystemName = "n2n",
     llm: Llm = EMBEDDED,
     setting: Setting = None,
@@ -39,7 +39,7 @@ def bench(
         list[int] | None, typer.Option(help="Closed loop: the number of clients; repeatable.")
     ] = None,
     sweep: Annotated[bool, typer.Option("--sweep", help="Find the highest number of questions a second.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="Number of questions in each repeat.")] = 200,
+    count: Annotated[int, typer.Option(min=1, help="Number of questions in each repetition.")] = 200,
     warm_up: Annotated[
         int, typer.Option(min=0, help="Number of questions that are asked first and not measured.")
     ] = 20,

@@ -16,7 +16,7 @@ def estimate(
     questions: Annotated[str, typer.Option(help="How many questions, such as 1e8; or a file of them.")],
     based_on: Annotated[Path, typer.Option("--from", help="An earlier run of the system to estimate from.")],
     system: Annotated[
-        str | None, typer.Option("--system", help="The system; that of the earlier run by default.")
+        str | None, typer.Option("--system", help="The system; by default the system of the earlier run.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="How many workers of a cluster answer.")] = 1,
     llm: Llm = EMBEDDED,

@@ -17,7 +17,7 @@ Gold = Annotated[
     Path | None,
     typer.Option(
         help="JSON lines with `id` and `answers`. For conversations: `id` and `turns`, each with"
-        " `answers`. Without it: the gold in the questions of the run, or in gold.jsonl in their"
+        " `answers`. Without it: the gold answers in the questions of the run, or in gold.jsonl in their"
         " folder."
     ),
 ]
@@ -25,7 +25,7 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold names.",
+        help="A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold file names.",
     ),
 ]
 Prices = Annotated[Path | None, typer.Option(help="A price list, for the costs in money.")]
@@ -39,7 +39,7 @@ def evaluate(
     metric: Metrics = None,
     json: Json = False,
     per_question: Annotated[
-        Path | None, typer.Option(help="Write each question's figures to this file, one JSON object a line.")
+        Path | None, typer.Option(help="Write the figures of each question to this file, as JSON lines.")
     ] = None,
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure."""

@@ -43,7 +43,9 @@ def experiment(
     ray: Ray = None,
     workers: Workers = None,
     worker_resources: WorkerResources = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Compare each row with one of them.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare each row with the first row, or with --baseline.")
+    ] = False,
     baseline: Annotated[
         str | None,
         typer.Option(help="With --compare: the row with which the others are compared; by default the first."),

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from pyfast.retrieval import BuildProgress
 
 Readers = Annotated[
-    list[str] | None, typer.Option("--reader", help="A reader of another format, MODULE:NAME; repeatable.")
+    list[str] | None,
+    typer.Option("--reader", help="An additional reader of file formats, MODULE:NAME; repeatable."),
 ]
 Columns = Annotated[
     int,
-    typer.Option(min=2, help="Cut a table with more columns into several tables; each keeps the first column."),
+    typer.Option(
+        min=2, help="Cut a table with more columns into several tables. Each table has the first column."
+    ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
 
@@ -43,7 +46,10 @@ def index(
     ] = 0,
     tokenizer: Annotated[
         Literal["words", "characters"],
-        typer.Option(help="characters: words of any length, and each Chinese or Japanese character."),
+        typer.Option(
+            help="words: words of two characters or more. characters: words of any length, and each Chinese"
+            " or Japanese character."
+        ),
     ] = "words",
     stemmer: Annotated[
         str,

@@ -41,13 +41,16 @@ def build(
     llm: Annotated[
         list[str] | None,
         typer.Option(
-            help="The LLM that reads the texts, as in `pyfast answer`; without it, pyfast reads them by rules."
+            help="The LLM that reads the texts, as in `pyfast answer`. Without it, rules extract the triples."
         ),
     ] = None,
     llm_option: LlmOption = None,
     embedder: _Embedder = _MODEL,
     chunk_tokens: Annotated[
-        int | None, typer.Option(min=50, help="Tokens of a chunk: by default 1200, or as in the first extraction.")
+        int | None,
+        typer.Option(
+            min=50, help="The size of a chunk in tokens; by default as in the first extraction, or 1200."
+        ),
     ] = None,
     packed: Annotated[
         bool, typer.Option("--packed", help="Read several short documents in one call, up to the size of a chunk.")
@@ -56,7 +59,7 @@ def build(
         int,
         typer.Option(
             min=1,
-            help="How often the LLM reads each chunk; from the second time on, it looks for missing triples.",
+            help="How often the LLM reads each chunk. After the first time, it looks for missing triples.",
         ),
     ] = 1,
     limit: Limit = None,

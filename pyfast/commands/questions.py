@@ -24,9 +24,7 @@ from pyfast.commands.terminal import pairs, values
 def questions(
     index: Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")],
     out: Annotated[Path, typer.Option(help="The file of questions to write, in JSON lines.")],
-    run: Annotated[
-        Path, typer.Option(help="The folder of the run; the same command resumes one that was stopped.")
-    ],
+    run: Annotated[Path, typer.Option(help="The folder of the run. To resume a stopped run, repeat the command.")],
     llm: Annotated[list[str], typer.Option(help="The LLM that writes the questions, as in `pyfast answer`.")],
     users: Annotated[int, typer.Option(min=1, help="How many users the LLM invents.")] = 5,
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks each user has.")] = 5,

@@ -28,7 +28,8 @@ Llm = Annotated[
     list[str],
     typer.Option(
         help="embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL, batch:MODEL@URL,"
-        " instant, or MODULE:NAME; ROLE=SPEC for the prompts of a role, such as pick=vllm:MODEL; repeatable."
+        " instant, or MODULE:NAME. ROLE=LLM chooses the LLM for the prompts of one role, such as"
+        " pick=vllm:MODEL; repeatable."
     ),
 ]
 SystemName = Annotated[
@@ -42,7 +43,8 @@ RetrieverName = Annotated[
     str,
     typer.Option(
         "--retriever",
-        help="What finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, hybrid (hybrid:bm25+sparse), or"
+        help="The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, hybrid"
+        " (hybrid:bm25+sparse), or"
         " MODULE:NAME.",
     ),
 ]
@@ -58,9 +60,9 @@ Filter = Annotated[
     list[str] | None,
     typer.Option(
         "--filter",
-        help="A condition that documents must meet to be searched, such as source=reports/*,"
-        " level=table_row, time>=1990 (of triples) or meta.author=Sagan|Drake; repeatable: documents"
-        " must meet all.",
+        help="Search only documents that meet this condition, such as source=reports/*, level=table_row,"
+        " time>=1990 (of triples) or meta.author=Sagan|Drake. Repeatable: documents must meet all"
+        " conditions.",
     ),
 ]
 LlmOption = Annotated[
@@ -73,19 +75,22 @@ Limits = Annotated[
 Concurrency = Annotated[
     int | None,
     typer.Option(
-        min=1, max=65_536, help="How many are in progress at once; by default 64, or 10,000 with a Batch API."
+        min=1,
+        max=65_536,
+        help="How many questions or chunks are in progress at once; by default 64, or 10,000 with a Batch API.",
     ),
 ]
 Outage = Annotated[
     float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers no call; 0: stop at once.")
 ]
 MaxFailures = Annotated[
-    str | None, typer.Option(help="Stop if more than this many fail: a number, or a share such as 5%.")
+    str | None,
+    typer.Option(help="Stop if more questions or chunks than this fail: a number, or a share such as 5%."),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N.")]
+Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N questions or chunks.")]
 Sample = Annotated[
     int | None,
-    typer.Option(min=1, max=10**9, help="Take N of them, drawn uniformly; the draw is always the same."),
+    typer.Option(min=1, max=10**9, help="Take N questions, drawn uniformly. The same N are drawn each time."),
 ]
 Temperature = Annotated[float, typer.Option(min=0.0, help="The LLM's temperature, if the system does not set it.")]
 Seed = Annotated[int, typer.Option(min=0, help="The seed of the LLM's sampling.")]
@@ -98,19 +103,21 @@ AcceptCode = Annotated[
 ]
 Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: even a power cut loses no reply of the LLM.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start again; the old folder gets another name.")]
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again everything that failed.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try the failed questions or chunks again.")]
 
 Ray = Annotated[
     str | None,
-    typer.Option(help="Let workers of a Ray cluster do it: local, auto, or its address HOST:PORT."),
+    typer.Option(help="Let the workers of a Ray cluster do the work: local, auto, or the address HOST:PORT."),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="With --ray: the number of workers; by default as many as the cluster has room for."),
+    typer.Option(
+        min=1, help="With --ray: the number of workers; by default as many as the cluster has resources for."
+    ),
 ]
 WorkerResources = Annotated[
     list[str] | None,
-    typer.Option(help="With --ray: what each worker needs, such as GPU=1; repeatable."),
+    typer.Option(help="With --ray: the resources of each worker, such as GPU=1; repeatable."),
 ]
 
 

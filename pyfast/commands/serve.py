@@ -15,15 +15,13 @@ from pyfast.errors import InputError
 def serve(
     index: Annotated[
         list[str] | None,
-        typer.Option(help="An index, or NAME=INDEX; repeatable. Requests without an index go to the first one."),
+        typer.Option(help="An index, or NAME=INDEX; repeatable. Requests that name no index use the first."),
     ] = None,
     llm: Llm = EMBEDDED,
     llm_option: LlmOption = None,
     system: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A system to serve; repeatable. Without it: all systems whose settings all have defaults."
-        ),
+        typer.Option(help="A system to serve; repeatable. Without it: all systems that need no settings."),
     ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as SYSTEM.NAME=VALUE; repeatable.")
@@ -55,7 +53,9 @@ def serve(
     ] = None,
     follow_ups: Annotated[
         Literal["off", "rewrite", "resolve"],
-        typer.Option(help="How a system that answers single questions gets later turns of a conversation."),
+        typer.Option(
+            help="What to do with later questions of a conversation, if the system answers only single questions."
+        ),
     ] = "rewrite",
     jobs: Annotated[
         Path | None,

@@ -41,7 +41,9 @@ def graph_convqa(
     ] = True,
     memory: Annotated[
         Literal["on", "off", "random"],
-        typer.Option(help="Which evidence of earlier turns replaces the worst-ranked evidence of a turn."),
+        typer.Option(
+            help="Which evidence of earlier turns is added, in place of the worst-ranked evidence of a turn."
+        ),
     ] = "on",
     memory_share: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The share of a turn's evidence that memory may replace.")

@@ -39,10 +39,7 @@ def hseq_iterator(
     weights: Annotated[
         str,
         typer.Option(
-            help=(
-                "The weights of the sources, such as 2,1, which decide how many examples each gives; by default"
-                " all equal."
-            )
+            help=("The weight of each source, such as 2,1: how many examples it gives; by default all are equal.")
         ),
     ] = "",
     size: Annotated[int, typer.Option(min=1, help="Number of examples from all sources together.")] = 512,

@@ -19,5 +19,5 @@ Seed = Annotated[
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Stop after this many minutes; the same command resumes the training."),
+    typer.Option(min=0.0, help="Stop after this many minutes; to resume the training, repeat the command."),
 ]

@@ -49,13 +49,14 @@ class Settings(system.Settings):
     )
     graph: bool = Field(
         default=True,
-        description="Give the LLM the embeddings of the evidence graph's nodes. Off: give it the evidence as"
-        " text. Any LLM can read text, trained or not.",
+        description="Give the LLM the embeddings of the evidence graph's nodes. Off: give the LLM the evidence"
+        " as text. Any LLM can read text, trained or not.",
         json_schema_extra={"paper": "sections 4.3 to 4.5; table 2"},
     )
     memory: Memory = Field(
         default="on",
-        description="Which evidence of earlier turns replaces the worst-ranked evidence of a turn. `on`: the"
+        description="Which evidence of earlier turns is added, in place of the worst-ranked evidence of a"
+        " turn. `on`: the"
         ' items nearest to the query. `random`: items drawn at random ("Rand Memory"). `off`: none.',
         json_schema_extra={"paper": "section 4.2, equation 2; table 2"},
     )
@@ -69,14 +70,15 @@ class Settings(system.Settings):
     )
     embedder: str = Field(
         default=DEFAULT,
-        description="The model of sentence-transformers that finds the nearest items for `memory=on`: its name or"
+        description="The model of sentence-transformers that finds the nearest items for `memory=on`: its name"
+        " or"
         " folder.",
         json_schema_extra={"paper": "section 4.2"},
     )
     history: Literal["predicted", "gold"] = Field(
         default="predicted",
-        description="The answers of earlier turns that a turn sees. `predicted`: the system's own. `gold`:"
-        " those in the file of questions.",
+        description="The answers of earlier turns that a turn sees. `predicted`: the answers of the"
+        " system. `gold`: the answers in the file of questions.",
     )
     passages: int = Field(
         default=50,

@@ -63,13 +63,14 @@ class Settings(system.Abstaining):
     )
     ranking: Rank = Field(
         default="bridge_rank",
-        description="The method that ranks the nodes of an evidence graph. `graph_rank` is that of the paper."
+        description="The method that ranks the nodes of an evidence graph. `graph_rank` is the paper's method."
         " `bridge_rank` is pyfast's own and finds more gold evidence.",
         json_schema_extra={"paper": "equation 1"},
     )
     expand: bool = Field(
         default=True,
-        description="Add to a pool the passages of the whole corpus that share terms with its best passages. With"
+        description="Add to a pool the passages of the whole corpus that share terms with its best passages."
+        " With"
         " `ranking=graph_rank` it is off, because that ranking cannot use the added passages.",
     )
     alpha: float = Field(
@@ -83,15 +84,16 @@ class Settings(system.Abstaining):
     )
     centrality: Centrality = Field(
         default="degree",
-        description="The structural score of GraphRank. `degree`, the weighted degree, is that of the paper. The"
-        " others take more time, because they need the edges of the graph.",
+        description="The structural score of GraphRank. `degree`, the weighted degree, is the paper's score."
+        " All others take more time, because they need the edges of the graph.",
         json_schema_extra={"paper": "equation 1"},
     )
     beta: float = Field(
         default=0.2,
         ge=0,
         allow_inf_nan=False,
-        description="The boost of the bridge-aware selector, which is added to a score in [0, 1]. The paper gives"
+        description="The boost of the bridge-aware selector, which is added to a score in [0, 1]. The paper"
+        " gives"
         " no value.",
         json_schema_extra={"paper": "algorithm 1"},
     )
@@ -120,8 +122,8 @@ class Settings(system.Abstaining):
         default=100,
         ge=1,
         le=10_000,
-        description="Number of passages and rows retrieved for the final answer, in addition to those of the"
-        " hops.",
+        description="Number of passages and rows retrieved for the final answer, in addition to the passages"
+        " of the hops.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_unique: int = Field(

@@ -103,14 +103,15 @@ class Settings(system.Abstaining):
         default=48,
         ge=0,
         le=10_000,
-        description="Number of passages and rows from a search with which the stream starts. After them come the"
-        " other segments of their documents, and then all other segments, both in the order `order`."
+        description="Number of passages and rows from a search that the policy sees first. Then come the other"
+        " segments of their documents, and then all other segments. Both groups are in the order"
+        " `order`."
         " 0: no search, as in the paper.",
     )
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
         min_length=1,
-        description="The order of the stream (ρ): the levels of segments, the first level first.",
+        description="The order of segments (ρ): their levels, the first level first.",
         json_schema_extra={"paper": "section 3.4, A.1"},
     )
     characters: int = Field(
@@ -125,8 +126,8 @@ class Settings(system.Abstaining):
         default=0,
         ge=0,
         le=1000,
-        description="Maximum number of additional steps (Δ) if the verifier finds a contradiction. It can do so"
-        " once. 0: no verifier.",
+        description="Maximum number of additional steps (Δ) if the verifier finds a contradiction. This can"
+        " happen once. 0: no verifier.",
         json_schema_extra={"paper": "section 3.5, A.3.5"},
     )
 

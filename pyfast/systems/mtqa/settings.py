@@ -43,7 +43,7 @@ class Settings(system.WithKnowledge):
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",
-        description="How much the next node in a column sees of a node: `uniform`, `gaussian`, `const-C`,"
+        description="How much of a node the next node in its column sees: `uniform`, `gaussian`, `const-C`,"
         " `vert-S`, `hor-S` or `vert&hor-S`. Replace C and S by numbers from 0 to 1, such as"
         " `const-0.5`. You can also give (rows - 1) lists in JSON, each with one number for each"
         " column.",
@@ -123,6 +123,7 @@ class Settings(system.WithKnowledge):
         return self
 
     def matrix(self) -> Weights:
-        """The weight of each node: how much of its text the next node of the column sees (equation 9 of MTQA)."""
+        """The weight of each node: how much of its text the next node of the column sees"
+        " (equation 9 of MTQA)."""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)

@@ -27,7 +27,8 @@ class Settings(system.WithKnowledge):
     )
     rewrite: bool = Field(
         default=True,
-        description="Rewrite sub-questions with the answers of earlier ones. Off: sub-questions stay unchanged,"
+        description="Rewrite sub-questions with the answers to earlier sub-questions. Off: sub-questions stay"
+        " unchanged,"
         ' with references such as `#1` ("w/o Rewriting").',
         json_schema_extra={"paper": "section 2.2.2, equation 2; table 2"},
     )
@@ -39,7 +40,7 @@ class Settings(system.WithKnowledge):
     )
     shared_updates: bool = Field(
         default=False,
-        description="Let other questions use at once the triples that a question learns, as in the paper. Answers"
+        description="Let all questions use the triples that one question extracts, as in the paper. Answers"
         " then depend on the order in which questions run.",
         json_schema_extra={"paper": "section 2.3"},
     )
@@ -61,16 +62,18 @@ class Settings(system.WithKnowledge):
         default=4,
         ge=0,
         le=100,
-        description="How many of the `k` facts, at most, are chosen because the sub-question names their entity."
-        " The others are chosen by cosine. 0: all are chosen by cosine, as in the paper.",
+        description="The maximum number of the `k` facts that are chosen because the sub-question names their"
+        " entity. All other facts are chosen by cosine. 0: all facts are chosen by cosine, as in"
+        " the paper.",
         json_schema_extra={"paper": "equation 3"},
     )
     branches: int = Field(
         default=4,
         ge=1,
         le=10_000,
-        description="If a sub-question refers to several answers, it becomes one question for each answer, at"
-        " most this number. The trace counts those that are left out. The paper has 1. Knowledge"
+        description="If a sub-question refers to several answers, it becomes one question for each answer."
+        " This is the maximum number of such questions. The trace counts the questions that are"
+        " left out. The paper has 1. Knowledge"
         " graphs need more, because their questions can have dozens of answers.",
         json_schema_extra={"paper": "section 2.2.2"},
     )
