@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. The function itself imports `pyfast.cli`, because this import takes half a
+    """Run the command line. The import of `pyfast.cli` is inside the function, because it takes half a
     second."""
     # An exception would be raised inside an import, and some code there would go on without the module.
     for number in (signal.SIGINT, signal.SIGTERM):

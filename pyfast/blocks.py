@@ -101,7 +101,7 @@ class MappedFile:
         self.check(0, len(self.data))
 
     def check_array(self, array: npt.NDArray[Any]) -> None:
-        """Check the bytes of an array that is stored in the file, as `check` does."""
+        """Check the bytes of an array that lies in the file, as `check` does."""
         first = self.place(array)
         self.check(first, first + array.nbytes)
 
@@ -121,8 +121,8 @@ class MappedFile:
             raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-        """Memory-map the array of a `.npy` file. It must have one of these types. Only the header of the file
-        is read and checked.
+        """Memory-map the array of a `.npy` file. `dtypes` are the allowed types. Only the header of the file is
+        read and checked.
 
         Raises `IndexFormatError` if the header is not valid.
         """
@@ -155,7 +155,8 @@ class MappedFile:
 
 
 class ComputedFile(MappedFile):
-    """An array in memory that replaces a mapped file. A block of the array is computed when it is first read."""
+    """An array in memory that is used like a memory-mapped file. A block of the array is computed when it is
+    first read."""
 
     def __init__(
         self, path: Path, array: npt.NDArray[Any], compute: Callable[[int, int], npt.NDArray[Any]]
@@ -268,13 +269,13 @@ def checked(array: npt.NDArray[Any], file: MappedFile | None) -> Any:
 
 
 def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as a NumPy array, for a native op. Before, check all items that the op will read."""
+    """Check the items of an array that a native op will read, and return the whole array as a NumPy array."""
     return array.raw if isinstance(array, CheckedArray) else array
 
 
 def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
-    """Return whether a ragged array needs no more checks, because all of it was checked or it is not in a
-    file."""
+    """Return whether a ragged array (an array of lists) needs no more checks: it was checked completely, or is
+    not in a file."""
     return not isinstance(offsets, CheckedArray) or (
         offsets.is_ordered and all(one.is_whole for one in values if isinstance(one, CheckedArray))
     )

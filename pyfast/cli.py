@@ -54,7 +54,7 @@ _UsageError: Any = typer.BadParameter.__base__
 def main() -> None:
     """Run the command line. An error that pyfast raises on purpose is printed as one line on stderr.
 
-    After such an error, the exit status is 1. If the command line itself is wrong, it is 2.
+    After such an error, the exit status is 1. For a wrong command line, the exit status is 2.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # A path may hold bytes that are not UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")

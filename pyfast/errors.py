@@ -37,9 +37,8 @@ class RunError(PyfastError):
 
 
 class LLMUnavailableError(RunError):
-    """The LLM cannot be reached or has ended, so the run stops.
-
-    If only one call fails, the error is a `CallError`.
+    """The LLM cannot be reached or has ended, so the run stops. (If only one call fails, the error is a
+    `CallError`.)
     """
 
 
@@ -89,7 +88,7 @@ class AnswerError(CallError):
 
 
 class CutOffError(AnswerError):
-    """The reply was cut off at its token limit."""
+    """An LLM reply was cut off at its token limit."""
 
 
 class TransportError(CallError):
@@ -104,7 +103,7 @@ class BudgetError(PyfastError):
 
 
 class FallBackError(PyfastError):
-    """The LLM gave no usable reply, and the run is strict. The question fails.
+    """The LLM gave no usable reply, and the run is strict (it forbids substitute replies). The question fails.
 
     Systems must not catch this error.
     """
@@ -115,7 +114,8 @@ class ArrayError(PyfastError, ValueError):
 
 
 class ConvergenceWarning(UserWarning):
-    """An iterative op did not reach its tolerance for some graphs. Their results come from the last iteration.
+    """An iterative op did not reach its tolerance for some graphs. The results of these graphs come from the
+    last iteration.
 
     `warnings.simplefilter("error", ConvergenceWarning)` turns the warning into an error.
     """

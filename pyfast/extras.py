@@ -34,14 +34,14 @@ _EXTRA = {module: extra for extra, modules in EXTRAS.items() for module in modul
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'pyfast-qa[{extra}]'"
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """A context manager and decorator. If the import of an optional package fails inside, the error is one line
-    that names the extra to install.
+    """A context manager and decorator. If an optional package cannot be imported inside of it, the error is one
+    line that names the extra to install.
 
     Raises:
         MissingPackageError: In place of the `ModuleNotFoundError` of such a package.

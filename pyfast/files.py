@@ -33,7 +33,7 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
 
 @contextlib.contextmanager
 def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
-    """Yield a free name next to `path`, for a library that writes a file by name.
+    """Yield a temporary name next to `path`, for a library that writes a file by its name.
 
     At the end of the `with` block, the file is renamed to `path`. If the block fails, the file is removed.
 
@@ -167,7 +167,7 @@ def _aside(path: Path, suffix: str) -> Path:
 
 
 def free_name(path: Path, suffix: str) -> Path:
-    """Find a free name next to `path`: `NAME.SUFFIX-1`, or the same with the first free number."""
+    """Find a free name next to `path`: `NAME.SUFFIX-1`, `NAME.SUFFIX-2` and so on."""
     number = 1
     while (free := path.with_name(f"{path.name}.{suffix}-{number}")).exists():
         number += 1

@@ -251,11 +251,11 @@ def job_of(
     by_workers: bool = False,
     joins: bool = False,
 ) -> tuple[Job, OpenedModels]:
-    """Make the `Job` that `answer` carries out, with its models. The arguments are those of `answer`.
+    """Make the `Job` that `answer` carries out, with its models. The arguments are the same as for `answer`.
 
     The function checks the run's folder and writes the questions into it. With `joins`, another process has
-    started the run, and the function only reads the folder. With `by_workers`, the run may be one that workers of
-    a cluster started. Raises `InputError`, as `answer` does.
+    started the run, and the function only reads the folder. With `by_workers`, workers of a cluster may have
+    started the run. Raises `InputError`, as `answer` does.
     """
     # Check all arguments before anything is created.
     configured = configure(

@@ -21,7 +21,7 @@ def add_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Add documents to an index. Either all of them are added, in one commit, or none.
+    """Add documents to an index. All documents are added in one commit. After an error, no document is added.
 
     An `Index` object that is already open keeps its old documents. If you open the index again, it gives exactly
     the same results and scores as an index that was built from all documents at once. While another process
@@ -62,7 +62,7 @@ def update_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Replace documents of an index by new versions, and add new documents. All changes are one commit.
+    """Replace documents of an index by new versions, and add new documents. All changes make one commit.
 
     A document replaces the document with the same uri. A replaced document moves to the end of the index. An
     unchanged document keeps its place.
@@ -94,7 +94,7 @@ def update_documents(
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
-    """Delete documents of an index. All deletions are one commit.
+    """Delete documents of an index. All deletions make one commit.
 
     Later searches do not return these documents, and scores do not count them. Their text stays in the index's
     files until `compact_index(..., erase=True)`, because earlier commits still need it.

@@ -1,4 +1,4 @@
-"""`pyfast.compare`: find out which of several runs is better, and what each costs."""
+"""`pyfast.compare`: find out which of several runs is better, and what each run costs."""
 
 from __future__ import annotations
 

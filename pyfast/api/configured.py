@@ -47,7 +47,7 @@ class ConfiguredSystem:
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
-        """Open what the system needs besides the index and the LLM.
+        """Open everything else that the system needs, such as a knowledge graph.
 
         `run` is the folder of a new or resumed run. None: the run stays in memory.
         """
@@ -66,7 +66,7 @@ class ConfiguredSystem:
 
 
 def reads_history(system: str | System) -> bool:
-    """Return whether a system uses the earlier turns of a conversation without help."""
+    """Return whether a system itself uses the earlier turns of a conversation."""
     chosen = system if isinstance(system, System) else load_system(system)
     return "history" in chosen.settings.model_fields
 

@@ -71,7 +71,7 @@ def extract_by_workers(
 ) -> Run:
     """Let the workers of a cluster extract a knowledge graph. If the extraction has started before, it resumes.
 
-    `llm` and `llm_options` are the arguments of `build_knowledge`; the others are as in `answer_by_workers`.
+    `llm` and `llm_options` are as in `build_knowledge`. All other arguments are as in `answer_by_workers`.
 
     Raises `InputError` if the LLM cannot be sent to another process.
     """
@@ -159,7 +159,7 @@ class Answering:
         return self.job.concurrency
 
     def turn(self) -> Future[None]:
-        """A future that ends as soon as the event loop has time. With it, a caller sees whether the event loop is
+        """Return a future that ends when the event loop has time. If it does not end, the event loop is
         blocked."""
         return asyncio.run_coroutine_threadsafe(asyncio.sleep(0), blocking_loop())
 

@@ -63,7 +63,7 @@ class Estimate:
 
     @property
     def bottleneck(self) -> str:
-        """The name of the largest of the `shares`. Empty if they were not measured."""
+        """The name of the largest share in `shares`. It is empty if `shares` were not measured."""
         return max(self.shares, key=lambda name: self.shares[name], default="")
 
 

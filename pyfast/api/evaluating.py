@@ -57,7 +57,8 @@ def evaluate(
 
 
 def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
-    """Return the answers of a run, and the run's name for messages. Raises `InputError` if there is no run."""
+    """Return the answers of a run, and a name of the run for error messages. Raises `InputError` if there is no
+    run."""
     path = run.path if isinstance(run, Run) else Path(run)
     if path is None:
         assert isinstance(run, Run)

@@ -99,7 +99,7 @@ class RetrievalReport:
     """The ids of the questions that name no gold evidence. They are not scored"""
 
     def as_json(self) -> dict[str, Any]:
-        """The report as JSON types, without the figures of single questions."""
+        """Return the report in JSON types, without the figures of single questions."""
         reports = {
             name: {"setting": asdict(one.setting), "rows": [asdict(row) for row in one.rows]}
             for name, one in self.settings.items()

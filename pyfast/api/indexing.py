@@ -172,8 +172,8 @@ def sources_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
-    """Yield the sources that a caller gave, and an empty list. The code that reads the sources adds each
-    unreadable file to the list. At the end, each of these files is passed to `on_unread`, or logged.
+    """Yield the sources, and an empty list. The code that reads the sources adds each unreadable file to this
+    list. At the end, each file in the list is passed to `on_unread`, or logged.
     """
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
@@ -201,15 +201,14 @@ def documents_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[Iterator[Document]]:
-    """Yield the documents that a caller gave. At the end, each file that could not be read is passed to
-    `on_unread`, or logged."""
+    """Yield the documents. At the end, each file that could not be read is passed to `on_unread`, or logged."""
     with sources_of(given, readers, columns, strict, on_unread) as (sources, _):
         yield (document for source in sources for document in source.documents())
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
-    """Return the index that a caller gave. A folder is opened first. A resumed `run` gets the version of the index
-    with which the run started.
+    """Return an index. If a folder is given, it is opened. A resumed `run` gets the version of the index with
+    which the run started.
     """
     folder = Path(given) if isinstance(given, str | Path) else given.folder
     commit = None if run is None else recorded_value(run, "index", "commit")

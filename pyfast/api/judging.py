@@ -49,7 +49,7 @@ def judge_runs(
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
 ) -> Judgement:
-    """Let a language model compare the answers of two runs. It sees each pair of answers in both orders.
+    """Let a language model compare the answers of two runs. The model sees each pair of answers in both orders.
 
     Args:
         run_a: The folder of a finished run.

@@ -34,8 +34,8 @@ class OpenedModels:
     """The roles whose model the caller gave as an object. These models stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """Wrap each model with the functions that the engine needs. Roles that share a model also share the
-        wrapped model.
+        """Wrap each model with the functions that the engine needs. Roles (the tasks of a system, each with its
+        own LLM) that share a model also share the wrapped model.
 
         Args:
             response_cache: A folder that stores replies, so that later runs can use them. None: no reply is

@@ -18,7 +18,8 @@ from pyfast.errors import InputError
 
 
 class Run:
-    """A run: the answers to a set of questions. `pyfast.answer` returns one, and `Run(path)` opens a run's folder.
+    """A run: the answers to a set of questions. `pyfast.answer` returns a run, and `Run(path)` opens the folder
+    of a run.
 
     Example:
         >>> import pyfast
@@ -60,7 +61,8 @@ class Run:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records of the questions, in the order of the questions. They are read from the run's folder.
+        """The records (results) of the questions, in the order of the questions. They are read from the run's
+        folder.
 
         A record reads its `evidence` and its `trace` from the disk when you first access them.
 

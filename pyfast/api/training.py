@@ -260,7 +260,7 @@ def estimate_hseq_iterator(
     lora_rank: int = 16,
     seed: int = 0,
 ) -> Estimate:
-    """Estimate the time and memory of `train_hseq_iterator` on this machine. It tries two batches.
+    """Estimate the time and memory of `train_hseq_iterator` on this machine, by trying two batches.
 
     Args:
         sources: Pairs of a file of questions with gold answers, and its index or the index's folder.

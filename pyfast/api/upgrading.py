@@ -14,7 +14,7 @@ from pyfast.retrieval.upgrade import upgrade_index
 
 
 def upgrade(path: str | Path) -> str:
-    """Convert an index (with its knowledge graph) or a run to the current format, if it has an older one.
+    """Convert an index (with its knowledge graph) or a run from an older format to the current format.
 
     Args:
         path: The folder of an index or a run.

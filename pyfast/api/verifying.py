@@ -38,7 +38,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """All checks of a run or an index that `verify` made."""
+    """The results of all checks of a run or an index."""
 
     path: Path
     kind: str
@@ -52,7 +52,7 @@ class Verification:
 
     @property
     def summary(self) -> str:
-        """One line with the folder, the number of checks, and the names of those that failed."""
+        """One line with the folder, the number of checks, and the names of the failed checks."""
         failed = [check.name for check in self.checks if not check.passed]
         result = f"damaged: {', '.join(failed)}" if failed else "whole"
         return f"{self.path}: {self.kind}, {len(self.checks)} checks: {result}"

@@ -23,7 +23,7 @@ _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `p
 def add(
     index: _Index, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
 ) -> None:
-    """Add documents. An index that a process has open stays as it is."""
+    """Add documents. For a process that has the index open, nothing changes."""
     import pyfast
 
     with unread_listed() as on_unread, console().status("reading and indexing"):

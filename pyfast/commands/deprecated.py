@@ -21,7 +21,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {("knowledge", "unite"): ("kn
 
 
 def renamed_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with current names in place of old ones. Each old name prints a warning on
+    """Return the command line with current names in place of old names. Each old name prints a warning on
     stderr."""
     before = tuple(arguments[:2])
     command = COMMANDS.get(before, before)

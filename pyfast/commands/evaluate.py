@@ -80,7 +80,7 @@ def _show(report: Report) -> None:
 
 
 def some(ids: Iterable[str]) -> str:
-    """List the first ids for a message, with the number of further ids."""
+    """Write the first ids of a list for a message, with the number of further ids."""
     shown = [plain(id) for id in ids]
     return ", ".join(shown[:NAMED]) + (f" and {len(shown) - NAMED} more (--json)" if len(shown) > NAMED else "")
 

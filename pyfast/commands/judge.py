@@ -44,7 +44,7 @@ def judge(
     restart: Restart = False,
     retry_failed: RetryFailed = False,
 ) -> None:
-    """Let an LLM compare the answers of two runs. It sees each pair of answers in both orders."""
+    """Let an LLM compare the answers of two runs. The LLM sees each pair of answers in both orders."""
     from rich.table import Table
     from rich.text import Text
 

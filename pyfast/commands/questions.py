@@ -37,7 +37,8 @@ def questions(
     restart: Restart = False,
     retry_failed: RetryFailed = False,
 ) -> None:
-    """Let an LLM write questions about a corpus as a whole, for `pyfast judge`. They have no gold answers."""
+    """Let an LLM write questions about a corpus as a whole, for `pyfast judge`. These questions have no gold
+    answers."""
     from pyfast.api.open_questions import write_questions
 
     llms = models(llm)

@@ -145,8 +145,8 @@ def models(given: list[str] | None) -> dict[str, str]:
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
     """Call a function of the API that carries out a run, show the progress, and return the result.
 
-    After Ctrl-C, the questions in progress finish, and then the process ends. A second Ctrl-C ends the process
-    at once. So does a terminal that closes or sends SIGQUIT.
+    After Ctrl-C, the questions in progress finish, and then the process ends. The process ends at once after a
+    second Ctrl-C, and if the terminal closes or sends SIGQUIT.
     """
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):

@@ -46,7 +46,7 @@ def _escaped(letter: str) -> str:
 
 
 def tokens(used: Summary | Status) -> str:
-    """Write token counts as text, in the form of all commands."""
+    """Write token counts as text, in the same form for all commands."""
     share = f" ({used.cached_tokens / used.prompt_tokens:.1%} cached)" if used.cached_tokens else ""
     reasoning = f" ({used.reasoning_tokens} of reasoning)" if used.reasoning_tokens else ""
     return f"{used.prompt_tokens} tokens in{share}, {used.completion_tokens} out{reasoning}"
@@ -80,7 +80,7 @@ def clock(seconds: float) -> str:
 
 
 def pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """Read NAME=VALUE texts as a mapping."""
+    """Read texts of the form NAME=VALUE as a mapping."""
     named = {}
     for text in given or ():
         name, equals, value = text.partition("=")

@@ -1,7 +1,7 @@
 """The parts of the conversational system graph_convqa (Jain and Lapata 2024).
 
-The files remember evidence of earlier turns, build a graph of the evidence's tokens, encode this graph, and write
-the prompt. The system and its training both use them.
+Each file has one step: to remember evidence of earlier turns, to build a graph of the evidence's tokens, to
+encode this graph, and to write the prompt. The system and its training both use these files.
 """
 
 from pyfast.conversation.entities import Entities, Linear, known_entities, linearise, names_in

@@ -1,4 +1,5 @@
-"""The graph encoder: GATv2 layers over the LLM's token embeddings (graph_convqa, section 4.4). Imports torch."""
+"""The graph encoder: GATv2 layers over the LLM's token embeddings (graph_convqa, section 4.4). This module
+imports torch."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
 
 
 def load_encoder(folder: Path) -> GraphEncoder:
-    """Load an encoder that `save_encoder` wrote. Raises `InputError` for any other files."""
+    """Load an encoder that `save_encoder` wrote. Raises `InputError` if the files are not an encoder."""
     for name in (SHAPE, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"{folder}: no trained graph encoder (it has no {name})")

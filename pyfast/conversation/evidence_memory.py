@@ -100,7 +100,7 @@ def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], mo
 
 @lru_cache(maxsize=4)
 def embedder(model: str) -> Embedder:
-    """Return the embedding model with this name. It is loaded only once."""
+    """Return the embedding model with this name. Each model is loaded only once."""
     return Embedder(model)
 
 

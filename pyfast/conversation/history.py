@@ -40,7 +40,7 @@ class Parts:
 
 
 def query_of(history: History, question: str) -> str:
-    """Write the query for the evidence of a turn: all earlier questions and answers, then the question.
+    """Write the query that finds evidence for a turn: all earlier questions and answers, then the question.
 
     Args:
         history: The (question, answer) pairs of the earlier turns.
@@ -53,7 +53,8 @@ def query_of(history: History, question: str) -> str:
 
 
 def parts(history: History, question: str) -> Parts:
-    """Write the parts of the prompt before the evidence and after it (graph_convqa's paper, section 4.5).
+    """Write two parts of the prompt: the text before the evidence, and the text after the evidence
+    (graph_convqa's paper, section 4.5).
 
     If a user or a model wrote a control token of the LLM, the token becomes plain text.
     """

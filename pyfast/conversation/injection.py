@@ -40,7 +40,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """What a turn's prompt is made of."""
+    """The input for a turn's prompt: question, conversation and evidence."""
 
     linear: Linear
     history: History
@@ -114,7 +114,7 @@ def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torc
 
 
 def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: int) -> list[Framed]:
-    """Build the prompts of many turns with the tokenizer of a trained model. See `framed`."""
+    """Build the prompts of many turns with the tokenizer of a trained model, each as `framed` does."""
     tokenizer = open_trained(folder).tokenizer
     return [framed(tokenizer, turn, max_tokens, max_nodes) for turn in turns]
 

@@ -39,9 +39,8 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
 
 
 def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[tuple[int, int, int]]:
-    """Return (first token, last token, entity) for each span.
-
-    A token belongs to a span if the two share a character.
+    """Return (first token, last token, entity) for each span. A token belongs to a span if both have a
+    character in common.
     """
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     return [(bisect_right(ends, start), bisect_left(starts, end) - 1, entity) for start, end, entity in spans]

@@ -1,5 +1,5 @@
-"""Write an Arrow record batch to files, piece by piece, and then memory-map it. The batch may be larger than the
-memory."""
+"""Write an Arrow record batch to files, piece by piece, and then memory-map the files. The batch may be larger
+than the memory."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from pyfast.corpus.sections import Heading
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The headings, pages and metadata of a text. A range is (offset of the first character, offset after the last
-    character), from 0.
+    """The headings, pages and metadata of a text. A range of characters is (offset of the first, offset after
+    the last). Offsets count from 0.
 
     Example:
         >>> from pyfast.corpus import Heading, Outline, TextDocument
@@ -32,7 +32,7 @@ NO_OUTLINE = Outline()
 
 @dataclass(frozen=True, slots=True)
 class TextDocument:
-    """A text, kept character for character. If `markdown` is true, headings divide it into sections.
+    """A text, stored character for character. If `markdown` is true, headings divide the text into sections.
 
     Example:
         >>> from pyfast.corpus import TextDocument
@@ -53,8 +53,8 @@ class Table:
 
     Rows can be shorter or longer than the header. Names in the header can repeat or be empty.
 
-    A link is (row, column, uri of the document to which the cell links). Rows and columns count from 0, without
-    the header.
+    A link is (row, column, uri of the document to which the cell links). Rows and columns count from 0, and the
+    header does not count.
 
     Example:
         >>> from pyfast.corpus import Table

@@ -20,8 +20,8 @@ class _Fault(Exception):
 
 
 def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
-    """Read the documents of a JSON Lines file. If its records are rows of a table, they become one table with this
-    `uri` and `title`.
+    """Read the documents of a JSON Lines file. Lines that are rows of a table become one table with this `uri`
+    and `title`.
 
     A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number.
     Raises InputError for a line that cannot be read.
@@ -58,7 +58,7 @@ def documents_of_records(
 ) -> Iterator[Document]:
     """Make documents from records.
 
-    Each record comes with its place in the file, which ends with a number, such as "FILE, line 3".
+    Each record comes with a text that names its place, such as "FILE, line 3". The text ends with a number.
     """
     flat: list[JsonObject] = []
     for place, record in placed:
@@ -98,8 +98,8 @@ def _is_question(record: JsonObject) -> bool:
 
 
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
-    """Make the text, table or graph of a record. The uri of the document is its ``id``. Without an ``id``, it is
-    `uri` or, if `uri` is not given, `place`.
+    """Make the text, table or graph of a record. The uri of the document is its ``id``. Without an ``id``,
+    `uri` is used, or else `place`.
 
     Any other record raises an InputError, which names the place.
     """

@@ -30,7 +30,8 @@ _NQ = re.compile(rb'\s*\{\s*"question"\s*:\s*"[^\n]*"answer"\s*:\s*\[[^\n]*\]\s*
 
 
 def published_set(path: Path) -> str | None:
-    """Return the name of the published data set that has the layout of this file. None for any other file."""
+    """Return the name of the published data set that has the layout of this file. Returns None for any other
+    file."""
     if path.suffix.lower() not in _SUFFIXES:
         return None
     try:

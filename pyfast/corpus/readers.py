@@ -1,4 +1,5 @@
-"""Turn files into documents. The name of a file selects its reader; docs/formats.md describes each format.
+"""Turn files into documents. The name of a file decides which reader reads it. docs/formats.md describes each
+format.
 
 Other packages can add readers. A file without a reader, or a file that cannot be read, is left out, and pyfast
 reports the reason.
@@ -52,7 +53,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A file that the index does not contain, or of which it contains only a part.
+    """A file that is missing in the index, completely or in part.
 
     Example:
         >>> from pyfast.corpus import Unread
@@ -107,8 +108,8 @@ def read(
     Folders are read with all subfolders. Files are read in the order of their paths.
 
     The uri of a document is the path of its file relative to the given folder, with ``/``. For a file that you
-    give by itself, the uri is its name. If two uris are the same, the name of the folder is put before each. Files
-    and folders whose names begin with a dot are left out.
+    give by itself, the uri is its name. If two uris would be the same, the name of the given folder is put in
+    front of both. Files and folders whose names begin with a dot are left out.
 
     Args:
         sources: Files and folders.

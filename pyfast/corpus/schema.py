@@ -48,7 +48,7 @@ CELLS = _schema(byte_end=pa.int32())
 
 
 def wide(columns: pa.Schema) -> pa.Schema:
-    """Return the same columns with 64-bit byte positions, for a corpus with more than 2 GB of text."""
+    """Change the byte positions of columns to 64 bits, for a corpus with more than 2 GB of text."""
     return pa.schema(
         [field.with_type(pa.int64()) if field.name.startswith("byte") else field for field in columns]
     )

@@ -167,7 +167,7 @@ class Corpus:
 
     @cached_property
     def columns(self) -> ops.Segments:
-        """The columns that `ops.cite` reads. Before you cite segments, call `check` for them."""
+        """The columns that `ops.cite` reads. Call `check` for the segments before you cite them."""
         column, uris = self._column, self._uris
         return ops.Segments(
             **{name: column[name] for name in _CITED},
@@ -182,8 +182,8 @@ class Corpus:
         )
 
     def check(self, segments: NDArray[np.int64]) -> None:
-        """Compare the data of these segments with its checksums. The segments inside them, and the uris of their
-        documents, are checked too.
+        """Compare the data of these segments with its checksums. The method also checks all segments inside
+        these segments, and the uris of their documents.
 
         For a corpus in memory, this method does nothing. Raises `IndexFormatError` if the data is damaged.
         """
@@ -478,7 +478,7 @@ class Corpus:
 
         The digest is a sum over all documents, so it does not depend on their order.
 
-        When a document is added or deleted, its own digest is added to the sum or subtracted.
+        So adding a document adds its digest to the sum, and deleting a document subtracts its digest.
         """
         return f"{self.digest_sum():032x}"
 

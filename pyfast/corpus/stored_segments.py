@@ -22,10 +22,8 @@ from pyfast.errors import IndexFormatError
 
 
 def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Divide segments into two groups: the cells, of which only the ends are kept, and all others with their
-    positions.
-
-    `first` is the position of the first of these segments.
+    """Divide segments into cells and other segments. Of a cell, only the position where it ends is returned.
+    Other segments are returned with their positions. `first` is the position of the first segment.
     """
     is_cell = segments.column("level").to_numpy() == Level.TABLE_CELL
     ends = segments.select(["byte_end"])
@@ -36,12 +34,13 @@ def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.
 
 
 def without_places(stored: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the segments that are not cells. If there are no cells, positions are not stored."""
+    """Return the columns to store for segments that are not cells. If there are no cells, the column of
+    positions is left out."""
     return stored if len(ends) else stored.select(stored.schema.names[:-1])
 
 
 class StoredSegments:
-    """The stored columns, and the columns of all segments, which are computed from them."""
+    """The stored columns of segments. The columns of all segments are computed from them."""
 
     def __init__(
         self, folder: Path, stored: pa.RecordBatch, ends: pa.RecordBatch, files: Sequence[MappedFile] = ()

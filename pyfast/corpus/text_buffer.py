@@ -9,7 +9,7 @@ Integers = NDArray[np.int64]
 
 
 def lengths(things: Iterable[Sized]) -> Integers:
-    """The length of each string, as int64."""
+    """Return the length of each string, as int64."""
     return np.fromiter(map(len, things), dtype=np.int64)
 
 

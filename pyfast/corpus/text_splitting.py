@@ -64,8 +64,8 @@ _characters = cache(_Characters)
 
 
 def codes_of(text: str) -> Codes:
-    """Return the characters of a text as code points, in the smallest of uint8, uint16 and uint32 that can hold
-    them.
+    """Return the characters of a text as code points, in uint8, uint16 or uint32: the smallest type that is
+    large enough.
     """
     if text.isascii():
         return np.frombuffer(text.encode(), dtype=np.uint8)
@@ -172,7 +172,8 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> lis
 
 
 def sentences(blocks: Bounds, breaks: Bounds) -> Bounds:
-    """Find the sentences of paragraphs. Only the whitespace between sentences belongs to no sentence."""
+    """Find the sentences of paragraphs. Together, sentences have all text of a paragraph except the whitespace
+    between them."""
     start, end = blocks
     if not start.size:
         return blocks

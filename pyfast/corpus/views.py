@@ -11,8 +11,8 @@ from pyfast.corpus.sequence import Corpus
 
 @dataclass(frozen=True, slots=True)
 class TextView:
-    """A part of a text: the offsets of its first character and after its last, and the positions of its section
-    and paragraph."""
+    """A part of a text: the offset of its first character, the offset after its last character, and the
+    positions of its section and paragraph."""
 
     start: int
     end: int

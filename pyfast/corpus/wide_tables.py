@@ -11,7 +11,7 @@ COLUMNS = 64
 
 
 def narrow(table: Table, columns: int) -> Iterator[Table]:
-    """Cut a wide table into several. Their uris have the form `uri#columns-65-127`. A narrow table stays
+    """Cut a wide table into several tables, with uris such as `uri#columns-65-127`. A narrow table stays
     unchanged.
 
     Each new table begins with the first column of the old table, which identifies the rows. Its header has the

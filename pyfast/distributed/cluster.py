@@ -143,7 +143,8 @@ class Pool:
         return {"num_cpus": self._needs["CPU"], "num_gpus": self._needs.get("GPU", 0), "resources": others}
 
     def ready(self, calls: list[Any], seconds: float) -> list[Any]:
-        """Return the calls that have ended. If none has ended, wait at most `seconds` for one."""
+        """Return the calls that have ended. If no call has ended, wait until one ends, at most `seconds`
+        seconds."""
         import ray
 
         if not calls:

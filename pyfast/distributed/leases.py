@@ -77,12 +77,13 @@ def read_lease(block: Path) -> Lease | None:
 
 
 def is_given_back(block: Path, lease: Lease | None) -> bool:
-    """Return whether certainly no worker is working on the block any more."""
+    """Return True only if it is certain that no worker is working on the block any more."""
     return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
 
 
 def take(block: Path) -> Holding:
-    """Take a free block. A block is free if it has no lease, or its lease has not changed for `LEASE_S` seconds.
+    """Take a free block for this worker. A block is free if it has no lease, or if its lease has not changed
+    for `LEASE_S` seconds.
 
     Raises `OSError`. Raises `InputError` if the block's journal cannot be read.
     """

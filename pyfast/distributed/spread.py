@@ -30,7 +30,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
     """Call a function with each item, as `map` does, but in the workers of a cluster.
 
     Only a few items and results for each worker are in memory. If a worker or its machine dies, another worker
-    gets its item. If a worker hangs and the others have nothing to do, another worker gets its item too.
+    gets its item. If a worker hangs while other workers have nothing to do, one of them gets its item too.
 
     Args:
         pool: The workers. Each makes one call at a time.

@@ -36,7 +36,8 @@ class Work(Protocol):
         ...
 
     def turn(self) -> Future[None]:
-        """A future that ends as soon as the event loop has time. If the loop hangs, it never ends."""
+        """Return a future that ends when the event loop has time. If the event loop hangs, the future never
+        ends."""
         ...
 
 
@@ -44,7 +45,7 @@ class Work(Protocol):
 class Told:
     """The result of a worker's call, or its error.
 
-    Errors of pyfast are sent as values, because pickle cannot restore all of them.
+    pyfast's errors are sent as plain values, because pickle cannot restore all errors.
     """
 
     configuration: Configuration | None = None
@@ -75,7 +76,7 @@ class Worker:
         next one starts"""
 
     def start(self) -> Told:
-        """Open everything that the work needs."""
+        """Open the index and load the models. Returns the configuration of the run, or an error."""
         with contextlib.suppress(OSError):
             os.chdir(self._place)
         sys.path.append(self._place)  # as the command line does, for plug-ins named MODULE:NAME
@@ -131,7 +132,7 @@ class Worker:
             gc.collect()  # what a run leaves holds all its questions, and the collector is seldom called
 
     def stop(self) -> None:
-        """Start no more questions. The questions in progress finish."""
+        """Stop: no new question starts, and the questions in progress finish."""
         self._stop.set()
 
 

@@ -43,7 +43,7 @@ class Admission:
             raise
 
     def leave(self) -> None:
-        """Give the place to the next waiting call, if there is one."""
+        """Mark a call as ended, so that the next waiting call can start."""
         while self._sweep or self._waiting:
             if not self._sweep:
                 self._waiting.sort(key=lambda entry: entry[0])

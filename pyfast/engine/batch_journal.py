@@ -33,8 +33,8 @@ class JournalledBatches:
         self._writer = writer
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """Return the stored batches of an LLM, the oldest first. Each has its calls that are not answered
-        yet."""
+        """Return the stored batches of an LLM, the oldest first. Each batch has only its calls that are not
+        answered yet."""
         return await self._do(lambda database: _load(database, llm))
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:

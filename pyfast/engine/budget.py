@@ -87,7 +87,7 @@ class Remaining:
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """Return what remains after this use."""
+        """Return what remains after more calls, tokens and steps are used."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 
@@ -95,7 +95,7 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """Return the context manager `asyncio.timeout`, or one that does nothing if there is no limit. (A timeout
-    of None would cost some microseconds.)
+    """Return a context manager with a time limit. Without a limit, the context manager does nothing, which is
+    faster than `asyncio.timeout(None)`.
     """
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

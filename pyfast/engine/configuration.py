@@ -125,7 +125,7 @@ def recorded_value(run: Path, table: str, name: str) -> Any:
 def recorded_path(run: Path, name: str) -> Path:
     """Find a file or folder that run.toml names in its table `places`.
 
-    A relative path is looked for in the working directory, and then in the folder that contains the run.
+    A relative path is searched for in the working directory, and then in the folder that contains the run.
 
     Args:
         run: The folder of a run.
@@ -188,7 +188,7 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
 
 
 def configuration_digest(described: Configuration) -> str:
-    """Compute a checksum of everything that `differences` compares. It is stored in run.toml."""
+    """Compute a checksum of everything that `differences` compares. run.toml stores the checksum."""
     written = tomllib.loads(tomli_w.dumps(described))
     return blake2b(
         json.dumps(dict(_flat(written)), sort_keys=True, default=str).encode(), digest_size=16
@@ -206,12 +206,12 @@ def write_configuration(path: Path, described: Configuration) -> None:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Read run.toml, of the current format or an older one. Raises `InputError` for any other file."""
+    """Read run.toml of the current format or of an older format. Raises `InputError` for any other file."""
     return read_with_format(path)[1]
 
 
 def check_format(run: Path) -> None:
-    """Raise `InputError` if the format of a run is newer than this pyfast supports."""
+    """Raise `InputError` if the format of a run is newer than the current format."""
     path = run / CONFIGURATION
     if path.exists():
         read_with_format(path)
@@ -258,7 +258,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def code_digest(root: Path = _PACKAGE) -> str:
     """Compute a checksum of the code on which answers depend.
 
-    This is the code of pyfast without its API, and the versions of libraries.
+    The checksum covers the code of pyfast except its API, and the versions of libraries.
     """
     digest = blake2b(digest_size=8)
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):

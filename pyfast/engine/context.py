@@ -1,5 +1,5 @@
-"""`Context`: the functions that a system uses while it answers a question. At every `await` on it, the calls of
-many questions become one batch."""
+"""`Context`: the functions that a system uses while it answers a question. When systems await such a function,
+the calls of many questions become one batch."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Runtime:
         """The indexes of questions that name their own documents. The turns of a conversation share one index"""
 
     def required_index(self) -> Index:
-        """The index. Raises `InputError` if the run has none."""
+        """The index. Raises `InputError` if the run has no index."""
         if self.index is None:
             raise InputError("this system retrieves: the run needs an index")
         return self.index
@@ -135,7 +135,8 @@ class Runtime:
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
         """Send a request to the LLM of a role, and return its reply. Raises the error of the call.
 
-        Raises `LLMUnavailableError` if the LLM is gone, and `TimeoutError` if the question's time is up.
+        Raises `LLMUnavailableError` if the LLM can no longer be reached, and `TimeoutError` if the question's
+        time is up.
         """
         if clock is None:
             return await self._ask(request, role, stage, None)
@@ -171,8 +172,8 @@ def _takes_index(work: Callable[..., Any]) -> bool:
 
 
 class Context:
-    r"""What a system may use while it answers one question. The calls of all questions that await the same
-    method become one batch.
+    r"""What a system may use while it answers one question. When many questions await the same method, their
+    calls become one batch.
 
     Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`,
     `answer_tokens` and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`,
@@ -251,8 +252,8 @@ class Context:
 
     @property
     def index(self) -> Index:
-        """The index of the run. If the question has its own documents, an index of these. Raises `InputError`
-        if the run has no index.
+        """The index of the run. If the question has its own documents, it is an index of only these documents.
+        Raises `InputError` if the run has no index.
         """
         return self._own or self._runtime.required_index()
 
@@ -528,7 +529,7 @@ class Context:
     def remaining(self) -> Remaining:
         """The calls, tokens and steps that the question may still use.
 
-        With it, a system can end before its budget is spent.
+        With this method, a system can stop in time, before its budget is spent.
         """
         budget, ledger = self._runtime.budget, self.ledger
         return Remaining(

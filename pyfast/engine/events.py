@@ -34,7 +34,8 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One LLM call or batched function call of a question. pyfast reports it at its start and at its end."""
+    """One LLM call or batched function call of a question. pyfast reports each step twice: at its start and at
+    its end."""
 
     question: str
     """The id of the question"""

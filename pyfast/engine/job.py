@@ -88,8 +88,8 @@ class Job:
     """
 
     def describe(self) -> Configuration:
-        """Make the configuration for run.toml. Call this method after the LLMs have started: before, their
-        context windows are not known.
+        """Make the configuration for run.toml. Call this method after the LLMs have started, because only then
+        their context windows are known.
         """
         described = configuration(
             system=self.system,
@@ -112,7 +112,8 @@ class Job:
         return described if not self.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
-        """Whether the folder has the same run with only the first of these questions."""
+        """Whether the folder has the same run, but with fewer questions: only the first questions of this
+        run."""
         count, digest = (
             None if self.folder is None else recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")
@@ -123,7 +124,7 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """The limits of prompts, which depend on the model's context window. They are known when the model has
+        """The limits of prompts. They depend on the model's context window, which is known when the model has
         started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)

@@ -195,7 +195,7 @@ class Journal:
     def commit(
         self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
     ) -> None:
-        """Write rows in one transaction. If the run stores prompts, the requests are written too."""
+        """Write rows in one transaction. If the run stores prompts, the requests to the LLM are written too."""
         # A single statement is a transaction of its own.
         together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
         with self._explained(), together:
@@ -216,8 +216,8 @@ class Journal:
             return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
-        """Find the questions that failed. With `only_of_transport`, find only questions with a call that failed
-        in transit.
+        """Find the questions that failed. With `only_of_transport`, find only questions that have a call that
+        failed in transit.
         """
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
@@ -233,8 +233,8 @@ class Journal:
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
         """Delete failed questions together with their completions, so that the run tries them again.
 
-        With `only_of_transport`, only calls that failed in transit are deleted, and replies of the LLM stay.
-        Such calls of unfinished questions are deleted too.
+        With `only_of_transport`, replies of the LLM stay, and only calls that failed in transit are deleted.
+        This includes failed calls of unfinished questions.
         """
         of_failed = "question IN (SELECT value FROM json_each(?))"
         if only_of_transport:
@@ -253,7 +253,7 @@ class Journal:
             )
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
-        """Count in which state the first `first` questions ended."""
+        """For each state, count how many of the first `first` questions ended in it."""
         counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
         with self._explained():
             return dict(self._database.execute(counted, (first,)).fetchall())
@@ -271,7 +271,7 @@ class Journal:
             return int(rows.fetchone()[0])
 
     def last_question(self) -> int:
-        """Find the highest number of a question that has a call. -1 if there is none."""
+        """Find the highest number of a question that has a call. Returns -1 if there are no calls."""
         with self._explained():
             return int(self._database.execute("SELECT coalesce(max(question), -1) FROM completions").fetchone()[0])
 
@@ -486,7 +486,8 @@ def admit_run(path: Path, run: str) -> None:
 
 
 def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Add the checksums of the run and of its lines to a journal of an older format. Raises `InputError`."""
+    """Add checksums of the run and of the lines in its files to a journal of an older format. Raises
+    `InputError`."""
     try:
         with contextlib.closing(open_database(path)) as database, database:
             there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}

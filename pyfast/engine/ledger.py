@@ -33,7 +33,7 @@ class Stage:
     took"""
 
     def add(self, queued: float, running: float, batch: int) -> None:
-        """Count one more call. Times are in seconds."""
+        """Count one more call of this stage. Times are in seconds."""
         queued_us, running_us = int(queued * 1e6), int(running * 1e6)
         self.queued_us += queued_us
         self.running_us += running_us
@@ -145,7 +145,7 @@ class Ledger(UsageTotals):
         return self.prompt_tokens + self.completion_tokens
 
     def count(self, completion: Completion, stage: Stage) -> None:
-        """Add the tokens of a completion to the question and to its stage."""
+        """Add the tokens of an LLM reply to the totals of the question and of the stage."""
         stage.prompt_tokens += completion.prompt_tokens
         stage.completion_tokens += completion.completion_tokens
         self.prompt_tokens += completion.prompt_tokens

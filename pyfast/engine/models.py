@@ -25,7 +25,7 @@ class Model:
 
 
 class Models:
-    """The LLMs by role. Roles with the same LLM share its slots and its outages."""
+    """The LLMs of a run, by role. Roles with the same LLM share its places for calls, and its outages."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Models:
         self._distinct = tuple(dict.fromkeys(self._by_role.values()))
 
     def of(self, role: Role) -> Model:
-        """Find the model that answers the prompts of a role. Raises `InputError` if there is neither this role nor
-        a default.
+        """Find the model that answers the prompts of a role. Raises `InputError` if neither this role nor the
+        default has a model.
         """
         model = self._by_role.get(role) or self._by_role.get(DEFAULT_ROLE)
         if model is None:
@@ -64,8 +64,8 @@ class Models:
         return model
 
     async def join_run(self, log: BatchLog) -> Progress | None:
-        """Tell the LLMs that collect calls into batches that a run starts. Returns None if there is no such
-        LLM. Raises their errors."""
+        """Announce the start of a run to LLMs that collect calls into batches. Returns None if there is no such
+        LLM. Raises the errors of these LLMs."""
         progress = Progress()
         for model in self._distinct:
             if model.collecting is not None:

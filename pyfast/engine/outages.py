@@ -66,14 +66,15 @@ class Clock:
     """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""
 
     def stop(self, by: int) -> None:
-        """Add this number of reasons for which the clock stands still. A negative number removes reasons."""
+        """Add `by` reasons why the clock stands still. A negative number removes reasons. The clock runs while
+        there is no reason."""
         self.stops += by
         with contextlib.suppress(RuntimeError):  # The time is over, or the question has ended.
             self.timeout.reschedule(None if self.stops else self.ends)
 
 
 class Clocks:
-    """The clocks of all questions in progress. They stop in an outage of any LLM of the run."""
+    """The clocks of all questions in progress. All clocks stop if any LLM of the run has an outage."""
 
     def __init__(self) -> None:
         self._clocks: set[Clock] = set()

@@ -10,7 +10,7 @@ from pyfast.engine.budget import Budget
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The limits of prompts.
+    """The limits of prompts that follow from the size of a model's context window.
 
     Example:
         >>> from pyfast.engine.profile import profile_of

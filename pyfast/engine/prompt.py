@@ -28,7 +28,7 @@ _REASONING_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How an answer is sampled. Default: temperature 0."""
+    """How the LLM samples an answer: temperature and seed. The default is temperature 0."""
 
     temperature: float = 0.0
     seed: int = 0
@@ -36,7 +36,7 @@ class Sampling:
     def apply(self, request: Request) -> Request:
         """Return the request with this temperature and seed.
 
-        A temperature that the system has set stays. The seed of the request is combined with the seed of the
+        If the system has set a temperature, it stays. The seed of the request is combined with the seed of the
         run, so that two runs with different seeds never send the same seed.
         """
         if self == GREEDY:

@@ -54,7 +54,7 @@ def _value(cell: str) -> Any:
 
 
 def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring a question's object into the usual form.
+    """Change the fields of a question into the usual form.
 
     A numeric `id` becomes text, and a single text in `answers` becomes a list.
     """

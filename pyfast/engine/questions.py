@@ -43,7 +43,7 @@ class Question:
 def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
     """Read the questions of a file one by one (see `question_files`). Unknown keys and blank lines are ignored.
 
-    To save memory, this function does not look for repeated ids. `questions_in` does.
+    To save memory, this function does not look for repeated ids. `questions_in` looks for them.
 
     Args:
         path: A file with one JSON object in each line. A question has `id` and `question`. A conversation has
@@ -169,11 +169,9 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 
 def sampled(questions: Questions, size: int) -> Questions:
-    """Draw a sample of questions. For each question, a digest of its id is computed, and the smallest digests
-    are taken.
-
-    So a larger sample contains each smaller sample. A conversation is drawn as a whole, by the digest of its
-    own id. The last conversation can make the sample larger than asked for.
+    """Draw a sample of questions: the questions whose ids have the smallest digests. So a larger sample
+    contains each smaller sample. A conversation is drawn as a whole, by the digest of its own id. The last
+    conversation can make the sample larger than asked for.
     """
     groups: dict[tuple[bool, str], list[Question]] = {}
     for question in questions.read():

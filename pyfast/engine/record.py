@@ -105,9 +105,8 @@ _NAMES = ("segment", "id", "uri")  # the fields of a piece of evidence that answ
 
 
 def reply_begins(text: str) -> str:
-    """Show how an unusable reply of an LLM begins, as a JSON string. Error messages end with it.
-
-    For an empty reply, the result is empty.
+    """Return the beginning of an unusable reply as a JSON string, for the end of an error message. For an empty
+    reply, the result is empty.
     """
     shown = text[:_BEGINNING].encode("utf-8", "replace").decode()
     return f"{REPLY_BEGINS}{json.dumps(shown, ensure_ascii=False)}" if text.strip() else ""
@@ -144,8 +143,8 @@ class Record:
 
     @property
     def uris(self) -> list[str]:
-        """The uris of the evidence, in the order of the evidence. They are read from answers.jsonl, without the
-        traces."""
+        """The uris of the evidence, in the order of the evidence. They come from answers.jsonl, so the file of
+        traces is not read."""
         try:
             return [item["uri"] for item in orjson.loads(self.evidence_json)]
         except (ValueError, KeyError, TypeError):
@@ -166,7 +165,8 @@ class Record:
 
     @cached_property
     def trace(self) -> dict[str, Any]:
-        """The steps of the system, in JSON types. The page of each system in the docs explains them."""
+        """How the system found the answer, in JSON types. docs/systems.md explains the traces of the
+        systems."""
         trace: dict[str, Any] = self._details["trace"]
         return trace
 
@@ -175,7 +175,7 @@ class Record:
         return details_of(self.details(), self.id, "the traces")
 
     def line(self) -> bytes:
-        """Write the record's line of answers.jsonl. It has only the ids and uris of the evidence."""
+        """Write the record's line of answers.jsonl. Of the evidence, this line has only ids and uris."""
         reason = {} if self.reason is None else {"reason": self.reason}
         record = {
             "id": self.id,

@@ -65,7 +65,7 @@ _LOG = logging.getLogger("pyfast")
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
-    """Check that a run can start or resume in the folder `path`. Nothing changes.
+    """Check that a run can start or resume in the folder `path`, without changing anything.
 
     Args:
         path: The folder.
@@ -163,8 +163,8 @@ class RunFolder:
     """An open run folder. Only one process at a time can have it open.
 
     All completions and finished questions of one turn of the event loop are committed in one transaction. After
-    that, their answers are written. A separate thread does this: a call of SQLite releases Python's lock (GIL),
-    for which the event loop would then have to wait.
+    that, the answers are written. A separate thread does all this, because a call of SQLite releases Python's
+    lock (GIL), and the event loop would have to wait for the lock.
     """
 
     def __init__(
@@ -214,11 +214,11 @@ class RunFolder:
         self._broken: BaseException | None = None
 
     def batches(self) -> JournalledBatches:
-        """The run's batch jobs at an LLM provider, as the journal records them."""
+        """The batches that the run has submitted to an LLM provider, as stored in the journal."""
         return JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
-        """Record that the run waits for an LLM, for readers of the folder. None: the run continues."""
+        """Write into the folder that the run waits for an LLM, for `pyfast status`. None: the run continues."""
         path = self._path / OUTAGE
         with contextlib.suppress(OSError):  # The file only informs readers, so an error does not matter.
             if waiting is None:

@@ -45,7 +45,7 @@ class TraceWriter:
         self._done: int | None = 0
 
     def go_on(self, done: int) -> None:
-        """Continue after the first `done` lines. The next write removes all later lines."""
+        """Continue after the first `done` lines. All later lines are removed at the next write."""
         self._done = done
 
     def write(self, lines: Sequence[bytes]) -> None:
@@ -103,7 +103,7 @@ class TraceWriter:
 
 
 def count_traces(path: Path) -> int:
-    """Count the readable lines of the file. Returns 0 if there is no file."""
+    """Count the readable lines of a traces file. Returns 0 if there is no file."""
     if not path.exists():
         return 0
     frames = _frames(path)
@@ -113,7 +113,7 @@ def count_traces(path: Path) -> int:
 
 
 def read_traces(path: Path) -> Iterator[bytes]:
-    """Yield the lines in order, including the lines of an unfinished frame."""
+    """Yield the lines of a traces file in order, including the lines of an unfinished frame."""
     frames = _frames(path)
     for first, end in pairwise(frames):
         yield from _decoded(path, first, end)

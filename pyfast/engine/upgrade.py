@@ -1,4 +1,4 @@
-"""Convert a run of an older format to the current one."""
+"""Convert a run of an older format to the current format."""
 
 from __future__ import annotations
 

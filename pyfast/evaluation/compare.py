@@ -47,7 +47,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Flips: questions that only one of two runs answers correctly. The figure must be 0 or 1 for each
+    """Flips: questions that only one of two runs answers correctly, by a figure that is 0 or 1 for each
     question."""
 
     a: str
@@ -76,7 +76,7 @@ class Comparison:
     """The smallest number of independent questions that can show a difference, as `least_to_differ` counts it"""
 
     def as_json(self) -> dict[str, Any]:
-        """The comparison in JSON types."""
+        """Return the comparison in JSON types."""
         return asdict(self)
 
 
@@ -144,7 +144,8 @@ def bootstrap_p(apart: Float64) -> float:
 
 
 def least_to_differ(differences: int) -> int:
-    """Return how many independent questions are needed to find a significant difference (0.05) among so many.
+    """Return how many independent questions are needed so that one of several differences can be significant
+    (0.05).
 
     If n questions all change in the same direction, McNemar's exact test and the sign test give p = 2 / 2^n.
     Holm's correction multiplies the smallest p by the number of differences.
@@ -160,7 +161,7 @@ def least_to_differ(differences: int) -> int:
 def holm(p: Sequence[float]) -> list[float]:
     """Correct p-values by Holm's step-down method: the k-th smallest of n is multiplied by n - k + 1.
 
-    A larger p-value never gets a smaller corrected value, and no corrected value is above 1.
+    The corrected values keep the order of the p-values, and no corrected value is above 1.
     """
     values = np.asarray(p, np.float64)
     order = np.argsort(values, kind="stable")

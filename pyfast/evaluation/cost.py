@@ -17,7 +17,7 @@ _RIGHT = ("em", "h@1")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run costs per question: means over some of its questions."""
+    """The costs of a run per question. They are means over some of its questions."""
 
     run: str
     llm_calls: float

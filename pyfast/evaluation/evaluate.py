@@ -30,7 +30,8 @@ CONVERSATIONS, QUESTIONS = ("hits",), ("em_f1", "evidence")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value for some questions, with its 95 % interval from a bootstrap over questions or conversations."""
+    """The value of a metric for some questions, with a 95 % interval from a bootstrap over questions or
+    conversations."""
 
     value: float
     low: float
@@ -92,7 +93,7 @@ class Report:
 def evaluate(
     answers: Answers, gold: Lines, metrics: Sequence[str | Metric] | None = None, where: str = "the run"
 ) -> Report:
-    """Score answers. A failed question counts as wrong. Questions that the run has not finished are only listed.
+    """Score answers. A failed question counts as wrong. Unfinished questions are listed, but do not count.
 
     Args:
         answers: The file answers.jsonl of a run (the file of traces must be in the same folder), or records.
@@ -125,8 +126,8 @@ def evaluate(
 
 
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
-    """Make a row for all questions, and then a row for each group. A key (such as the type of a question) makes
-    a group for each of its values, if it has several.
+    """Make a row for all questions, and then a row for each group of questions with the same value of a key,
+    such as their type. Keys with only one value are left out.
     """
     rows = [_row("all", "", scored)]
     for key in dict.fromkeys(chain.from_iterable(one.groups for one in scored)):
@@ -139,8 +140,8 @@ def rows_of(scored: Sequence[Scored]) -> list[Row]:
 
 
 def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, Float64]:
-    """Make two arrays, numerators and denominators: float64 [questions, names]. A figure that a question does
-    not have is 0 in both.
+    """Make two arrays, numerators and denominators: float64 [questions, names]. If a question does not have a
+    figure, both are 0.
     """
     nothing = (0.0, 0.0)
     shares = [[one.shares.get(name, nothing) for name in names] for one in scored]

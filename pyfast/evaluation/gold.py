@@ -42,12 +42,12 @@ class Gold(Named):
 
     @property
     def answer_type(self) -> str:
-        """The type of the first answer, by its form: `date`, `number` or `string`."""
+        """The type of the first gold answer: `date`, `number` or `string`."""
         return answer_type(self.answers[0]) if self.answers else "string"
 
     def sentences(self, uri: str, first: int, end: int) -> list[int] | None:
-        """Find the sentences of a document that overlap a range of its characters. None if the gold line has no
-        sentences."""
+        """Find the sentences of a document that overlap a range of its characters. Returns None if sentences
+        are not known."""
         starts = (self.sentence_starts or {}).get(uri)
         if not starts or first < 0:
             return None
@@ -55,7 +55,7 @@ class Gold(Named):
         return [n for n, (a, b) in enumerate(zip(starts, ends, strict=True)) if a < end and first < b]
 
     def groups(self) -> dict[str, str]:
-        """The groups to which this question belongs: a value for each key, such as the type of the question."""
+        """The groups to which this question belongs, as a mapping such as {"type": "bridge"}."""
         groups = {"type": self.type}
         if self.conversation is not None or self.domain is not None:
             groups |= {
@@ -88,7 +88,7 @@ def answer_type(answer: str) -> str:
 
 
 def read_gold(source: Lines) -> Iterator[Gold]:
-    """Read the gold of each question. For a conversation, each turn is one question.
+    """Read the gold answers of each question. For a conversation, each turn is one question.
 
     If a line is not valid or repeats an id, an `InputError` names the line.
     """

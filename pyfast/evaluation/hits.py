@@ -1,5 +1,5 @@
-"""The metrics of ConvMix: H@1, H@5 and MRR. They use the rank of the correct answer among the entities of the
-evidence.
+"""The metrics of ConvMix: H@1, H@5 and MRR. They depend on the rank of the correct answer among the entities of
+the evidence.
 """
 
 from __future__ import annotations

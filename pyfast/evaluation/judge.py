@@ -91,9 +91,8 @@ JUDGE_WITHOUT_TIES = Prompt(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An earlier turn of a conversation.
-
-    If its gold answer is known, the LLM sees the gold answer in place of the runs' answers.
+    """An earlier turn of a conversation. If the gold answer of the turn is known, the LLM sees it in place of
+    the runs' answers.
     """
 
     question: str
@@ -137,7 +136,7 @@ class Pairs:
             earlier.append(Turn(question.text, *known))
 
     def digest(self) -> str:
-        """A checksum of everything that is compared. It reads all answers once."""
+        """A checksum of everything that is compared. Computing it reads all answers once."""
         digest = blake2b(digest_size=16)
         for pair in self:
             digest.update(orjson.dumps((pair.id, pair.text, pair.a, pair.b, pair.earlier)))
@@ -209,7 +208,8 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
 
 
 def transcript(turns: Sequence[Turn]) -> str:
-    """Write the earlier turns, one on each line, with the answers of run `a` first."""
+    """Write the earlier turns of a conversation, one turn on each line. In each line, the answer of run `a`
+    comes first."""
     return "".join(
         f"Earlier question: {quoted(turn.question)}, answered: {quoted(turn.a)}\n"
         if turn.a == turn.b
@@ -221,7 +221,7 @@ def transcript(turns: Sequence[Turn]) -> str:
 def quoted(answer: str | None) -> str:
     """Write an answer as a JSON string on one line.
 
-    In this form, a model cannot confuse the answer with another answer or with instructions.
+    In this form, a model cannot take the answer for another answer or for instructions.
     """
     return orjson.dumps(answer).decode()
 
@@ -233,7 +233,7 @@ def agreed(forward: Winner, backward: Winner) -> Winner:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How many questions each run wins in one dimension."""
+    """How many questions each run wins in one dimension (a criterion for good answers)."""
 
     dimension: str
     a: int
@@ -278,8 +278,7 @@ def _row(dimension: str, verdicts: Iterable[tuple[Winner, Winner]]) -> Row:
 def win_rate(wins: int, ties: int, losses: int, resamples: int = 10_000) -> tuple[float, float, float]:
     """Return the win rate and its 95 % interval, from a percentile bootstrap over questions with a fixed seed.
 
-    Each question is won, lost or tied, so the counts of a resample are one draw from a multinomial
-    distribution.
+    Each question is won, lost or tied, so a resample is one draw from a multinomial distribution.
     """
     counts, worth = np.array([wins, ties, losses]), np.array([1.0, 0.5, 0.0])
     total = counts.sum()

@@ -88,7 +88,7 @@ def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is
 
     Args:
         prediction: An answer.
-        gold: The right one.
+        gold: The right answer.
         verdicts_whole: If one answer is `yes`, `no` or `noanswer`, the result is 0 unless both answers are equal.
         empty_is_right: If both answers are empty after normalising, they count as equal.
     """
@@ -138,8 +138,8 @@ def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
 
 
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
-    """Compare a set of answers, by its items. Returns the exact match (whether all items are named), and the
-    overlap of items.
+    """Compare the items of an answer with a set of gold answers. Returns the exact match (whether the items are
+    the same), and the overlap of items.
     """
     if prediction is None or not answers:
         return 0.0, NOTHING

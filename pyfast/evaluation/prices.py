@@ -25,7 +25,7 @@ class Price(BaseModel):
     output: float = Field(ge=0, allow_inf_nan=False)
 
     def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
-        """Compute the price of these tokens. Prompt tokens include the cached tokens."""
+        """Compute the price of a number of tokens. Cached tokens are a part of the prompt tokens."""
         cached = self.input if self.cached_input is None else self.cached_input
         paid = (prompt_tokens - cached_tokens) * self.input + cached_tokens * cached
         return (paid + completion_tokens * self.output) / _MILLION
@@ -84,5 +84,5 @@ def read_prices(path: str | Path) -> Prices:
 
 
 def listed(prices: str | Path | Prices | None) -> Prices | None:
-    """Return a price list. It can be given as an object or as a file. Raises the errors of `read_prices`."""
+    """Return a price list, which is given as an object or as a file. Raises the errors of `read_prices`."""
     return read_prices(prices) if isinstance(prices, str | Path) else prices

@@ -17,7 +17,7 @@ Counts = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Micro averages, each in [0, 1]."""
+    """Precision, recall and F1 over all questions together (micro averages), each in [0, 1]."""
 
     precision: float
     recall: float
@@ -30,7 +30,7 @@ def counts(picked: Collection[Hashable], wanted: Collection[Hashable]) -> Counts
 
 
 def selection(questions: Sequence[Counts]) -> Selection:
-    """Compute the micro averages over all questions. An average is 0 if its denominator is 0."""
+    """Compute precision, recall and F1 over all questions together. A figure is 0 if its denominator is 0."""
     return Selection(*_averages(_table(questions).sum(axis=0)).tolist())
 
 

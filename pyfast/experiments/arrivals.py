@@ -55,7 +55,8 @@ def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, bursti
 
 
 def read_trace(path: Path) -> Float64:
-    """Read arrival times from a file: a number of seconds on each line. The first time becomes 0.
+    """Read arrival times from a file: a number of seconds on each line. All times are shifted so that the first
+    is 0.
 
     Raises:
         InputError: The file cannot be read or is empty, a line is not a number, or a number is smaller than the

@@ -32,7 +32,7 @@ _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of the table: the runs of one row on one data set with one model, one run for each seed."""
+    """One cell of the table: one row (a system) on one data set with one model. It has a run for each seed."""
 
     set: str
     row: str

@@ -98,12 +98,12 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """The value after, divided by the value before."""
+        """The later value, divided by the earlier value."""
         return self.after / self.before if self.before else float("inf")
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """Compare two results of `Bench.as_json`, for the loads that are in both.
+    """Compare two results of `Bench.as_json`. Only loads that are in both results are compared.
 
     Raises:
         InputError: An argument is not a result of `bench`, or the two results share no load.

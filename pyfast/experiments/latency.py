@@ -64,7 +64,7 @@ class Bench:
         }
 
     def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
-        """Compare with an earlier result: a file that `bench` wrote, or the result of `as_json`.
+        """Compare this result with an earlier result: a file that `bench` wrote, or the result of `as_json`.
 
         Raises:
             InputError: The file is not a result of `bench`, or the two results share no load.

@@ -76,7 +76,7 @@ def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sampl
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
     """Make `count` questions, each with its own id.
 
-    If fewer questions are given, they are repeated from the first on.
+    If there are fewer questions than `count`, they are repeated, with new ids.
     """
     for number, question in enumerate(islice(cycle(questions), count)):
         yield Question(f"{name}-{number}", question.text)

@@ -37,7 +37,7 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
 
 
 def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Find the points (name, cost, quality) that no other point beats.
+    """Find the points (name, cost, quality) that are not beaten by another point.
 
     A point beats another point if it does not cost more and is at least as good.
 

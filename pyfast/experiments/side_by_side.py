@@ -19,7 +19,7 @@ _LOOK_S = 0.25
 def side_by_side(
     runs: Sequence[Callable[..., Any]], cluster: Cluster, on_event: OnEvent, stop: threading.Event | None
 ) -> None:
-    """Carry out runs on a cluster, as many at once as it has workers.
+    """Carry out runs on a cluster. Each worker of the cluster carries out one run at a time.
 
     Args:
         runs: Functions that call `pyfast.answer` with the keyword arguments that they get.

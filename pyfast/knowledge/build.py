@@ -69,8 +69,8 @@ def build_knowledge(
         passes: How often the LLM reads a chunk. After the first time, it looks for missing triples.
         limit: The maximum number of new chunks to read.
         budget: Limits of each call.
-        failures: A function from the number of chunks to the number of chunks that may fail before the extraction
-            stops. None: all may fail.
+        failures: A function that gets the number of chunks, and returns how many chunks may fail before the
+            extraction stops. None: all may fail.
         concurrency: How many chunks the LLM reads at once.
         restart: Start again from the beginning. The existing store stays, and the folder of a stopped extraction
             gets another name.
@@ -197,8 +197,8 @@ def update_knowledge(
 def chunk_size(index: Index, tokens: int | None = None) -> int:
     """The size of chunks in tokens.
 
-    After an extraction by an LLM, its size is used. Before, the given size is used, or `TOKENS`. Raises
-    `InputError` if the given size differs from the size of an earlier extraction.
+    If an LLM has extracted a part of the graph, this extraction decides the size. Otherwise the given size is
+    used, or `TOKENS`. Raises `InputError` if the given size differs from the size of an earlier extraction.
     """
     before = begun_chunk_tokens(extraction_folder(index.folder))
     if before is None and has_knowledge(index):

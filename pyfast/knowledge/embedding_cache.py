@@ -28,8 +28,8 @@ def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], 
     and appends new vectors.
 
     Each row of the file has the hash of a text, the text's vector, and a checksum over hash, vector and model.
-    After an incomplete or damaged row, or a row of another model, this row and all later rows are computed again.
-    Only one process at a time may use the file.
+    If a row is incomplete, damaged or of another model, the vectors of this row and of all later rows are
+    computed again. Only one process at a time may use the file.
     """
     model = blake2b(embedder.fingerprint.encode()).digest()
 

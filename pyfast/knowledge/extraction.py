@@ -1,5 +1,5 @@
-"""Extraction of triples by an LLM. It is a run in which each question asks for the triples of one chunk, or of
-several short chunks.
+"""Extraction of triples by an LLM. The extraction is a run, whose questions ask for the triples of one chunk or
+of several short chunks.
 
 The folder of this run is next to the snapshots and contains the chunks, so that the run can resume even if the
 index has changed. This module does not change the store.

@@ -114,8 +114,8 @@ async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) ->
     with the title.
 
     If the reply for a part is cut off, the LLM reads the two halves of the part separately. The LLM reads each
-    part `passes` times. After the first time, the prompt asks for missing triples. Reading stops early after a
-    pass that finds no triple. A reply of the wrong form is ignored in every pass after the first.
+    part `passes` times. After the first time, the prompt asks for missing triples. If a pass finds no triple,
+    it is the last pass. From the second pass on, a reply of the wrong form is ignored.
 
     Raises the errors of `Context.generate`, and `CutOffError` if even the reply for a part of `_SHORTEST`
     characters is cut off.

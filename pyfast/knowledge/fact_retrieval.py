@@ -78,7 +78,7 @@ def retrieve_facts(
     """Find the `k` facts with the highest cosine to each sub-question (SubQRAG's equation 3).
 
     A search is (sub-question, triples extracted by the run, allowed triples). The result contains only allowed
-    triples. None allows all.
+    triples. If they are None, all triples are allowed.
 
     The first `named` facts are about entities that the sub-question names. Vectors hardly distinguish names, so
     facts about other entities can have a higher cosine. Of the facts about named entities, those whose relation is

@@ -52,7 +52,8 @@ class Facts:
         return facts
 
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
-        """Return the facts about these entities, and for each fact the position of its entity in `entities`."""
+        """Return the facts about `entities`. Also returns, for each fact, the position of its entity in
+        `entities`."""
         begin = self.about_offsets[entities]
         sizes = self.about_offsets[entities + 1] - begin
         which = np.repeat(np.arange(len(entities)), sizes)

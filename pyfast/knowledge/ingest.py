@@ -17,7 +17,7 @@ from pyfast.retrieval.embeddings import Embedder
 
 
 def add_extracts(index: Index, embedder: Embedder, extracts: Iterable[Extract]) -> Knowledge:
-    """Add extracts to the knowledge of an index. Extracts that it already has are skipped.
+    """Add extracts to the knowledge graph of an index. Extracts that are already in the graph are skipped.
 
     Args:
         index: The index. If it has no knowledge yet, this call makes it.
@@ -40,7 +40,7 @@ def ingest(
 ) -> Knowledge:
     """Add extracts, and remove extracts of chunks that the index no longer has.
 
-    Merged triples of runs and of other indexes stay.
+    Triples that were merged from runs or from other indexes stay.
 
     Args:
         index: The index of the store.
@@ -71,6 +71,6 @@ def ingest(
 
 
 def prune(index: Index, embedder: Embedder, current: Iterable[str]) -> Knowledge:
-    """Remove the triples of chunks that are not in `current`."""
+    """Remove the triples of all chunks that are not in `current`."""
     write = partial(remove_other_chunks, digests=list(current), methods=(BY_LLM, RULE_BASED))
     return make_snapshot(index, embedder, write)

@@ -65,8 +65,8 @@ class Learned:
 
 
 def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:
-    """Compute the vector of each statement, [dimensions], in the same way as for a fact. Call it through
-    `Context.call`.
+    """Compute the vector of each statement, [dimensions], in the same way as the vector of a fact. Call this
+    function through `Context.call`.
     """
     texts = [fact_text(one.head, one.relation, [one.tail], backward=False) for one in statements]
     return list(store.encode(texts))

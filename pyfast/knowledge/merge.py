@@ -72,8 +72,8 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
     """Find for each entity name of another store the name of the same entity in this database.
 
-    It is the same name, if this database has it. Otherwise it is the first name that differs only in case or
-    spaces. Two names of the other store never get the same name.
+    If this database has the same name, the result is this name. Otherwise it is the first name that differs
+    only in case or spaces. Two names of the other store never get the same result.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())

@@ -12,7 +12,7 @@ _IN_WORD = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0010
 
 
 def tidy(name: str) -> str:
-    """Put a name on one line, with single spaces."""
+    """Write a name on one line, with single spaces."""
     return " ".join(name.split())
 
 
@@ -62,7 +62,7 @@ def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
 
 
 def escape_name(name: str) -> str:
-    """Escape a name for a prompt, in which a line end or a `|` has a meaning."""
+    """Escape line ends and `|` in a name, because they have a meaning in prompts."""
     return tidy(name).replace("|", "/")
 
 

@@ -31,7 +31,7 @@ _log = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """The knowledge that the questions of one run share."""
+    """The knowledge graph, and learned triples, that the questions of one run share."""
 
     index: Index
     store: Knowledge
@@ -51,7 +51,8 @@ class Session:
     def allowed(self) -> Int32 | None:
         """Return the numbers of the triples that a question may use, ascending.
 
-        If the question names its documents, these are their triples. None: the question may use all triples.
+        If the question has its own documents, the result is the triples of these documents. None means that the
+        question may use all triples.
         """
         if not self.index.is_restricted:
             return None
@@ -64,8 +65,8 @@ class Session:
         return bool(known) if self.allowed is None else not set(known).isdisjoint(self.allowed.tolist())
 
     def describe(self) -> dict[str, Any]:
-        """Return what run.toml records about the knowledge, because answers depend on it: a checksum of the graph,
-        and versions of libraries."""
+        """Return the entries of run.toml that identify the knowledge graph: its checksum, and versions of
+        libraries."""
         used = {
             name: version(name) for name in ("faiss-cpu", "sentence-transformers", "torch") if _installed(name)
         }

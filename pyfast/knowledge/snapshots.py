@@ -41,7 +41,7 @@ _log = logging.getLogger("pyfast")
 
 
 def has_knowledge(index: Index) -> bool:
-    """Find out whether an index has knowledge.
+    """Find out whether an index has a knowledge graph.
 
     Args:
         index: The index.

@@ -206,7 +206,7 @@ class Knowledge:
         return [self._segments(query, int(self._triple_ids[i])) for i in triples]
 
     def stated_in(self, segments: Sequence[int]) -> Int32:
-        """Return the triples that these segments state, ascending. Give the segments by their ids in the
+        """Return the triples that these segments state, ascending. The segments are given by their ids in the
         corpus."""
         rows = self._statements
         stated = np.isin(rows[:, 1], np.asarray(segments, np.uint64).view(np.int64))
@@ -312,7 +312,7 @@ class Knowledge:
         return [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
-        """Return a fingerprint of each text, as rows of int64[texts, columns].
+        """Return a number code for each text, as rows of int64[texts, columns].
 
         Equal texts have equal rows, also in another store of the same process.
         """

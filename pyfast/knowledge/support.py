@@ -1,5 +1,5 @@
-"""Check which triples of an LLM a text supports. Head and tail of a triple must be names, and the text must
-contain both.
+"""Check which of the LLM's triples are supported by a text. Head and tail of a triple must be names, and the
+text must contain both.
 
 All other triples are dropped, for example triples that a model invents. Triples with a pronoun are dropped too: in
 a graph, "he" would be one entity for many people. pyfast counts the dropped triples by reason.

@@ -26,7 +26,8 @@ _DIGEST = 16  # bytes of a digest
 
 
 class Writer:
-    """Add extracts to a database. The same extracts in the same order always give the same rows."""
+    """A writer, which adds extracts to a database. The same extracts in the same order always give the same
+    rows."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -142,7 +143,8 @@ def contents_digest(database: sqlite3.Connection) -> str:
 
 
 def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
-    """Make the database record, by triggers, how later changes affect the digest. `changed_digest` reads this."""
+    """Add triggers to the database, which record how later changes affect the digest. `changed_digest` reads
+    these records."""
     changed = 0
 
     def count(sign: int, table: str, *row: object) -> None:

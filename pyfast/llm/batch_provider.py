@@ -1,4 +1,4 @@
-"""A client for the Batch API of a provider, in OpenAI's format. Calls and results are files."""
+"""A client for the Batch API of a provider, in OpenAI's format. Calls and results are sent as files."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class BatchProvider:
         return _id((await self._ask("POST", self._files, form)).get("id"))
 
     async def create(self, key: str, file: str) -> tuple[str, bool]:
-        """Submit a batch. It is submitted only once, even if the provider's reply is lost.
+        """Submit a batch. Even if the provider's reply is lost, the batch is submitted only once.
 
         Returns:
             The id of the batch, and whether the provider stored pyfast's key for the batch.

@@ -13,7 +13,8 @@ from pyfast.llm.protocol import LLM, InFront
 
 @dataclass(slots=True)
 class Progress:
-    """How many questions of a run are in progress, and how many of them wait for the reply to a collected call."""
+    """Counts how many questions of a run are in progress, and how many of them wait for the reply to a
+    collected call."""
 
     running: int = 0
     waiting: int = 0
@@ -101,8 +102,8 @@ class CollectingLLM(LLM, Protocol):
 
 
 def collecting(llm: LLM) -> CollectingLLM | None:
-    """Find the LLM that collects calls, if it is wrapped, for example in a cache. Returns None if no LLM
-    collects calls."""
+    """Find the LLM that collects calls inside of its wrappers, such as a cache. Returns None if the LLM does
+    not collect calls."""
     inner: Any = llm
     while isinstance(inner, InFront):
         inner = inner._llm
@@ -110,5 +111,5 @@ def collecting(llm: LLM) -> CollectingLLM | None:
 
 
 def new_batch(key: str, digests: Sequence[str]) -> LoggedBatch:
-    """Make the entry of a batch for the store, before the batch is submitted."""
+    """Describe a batch for the `BatchLog`, before the batch is submitted."""
     return LoggedBatch(key, None, time.time(), dict(enumerate(digests)))

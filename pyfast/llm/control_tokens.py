@@ -82,7 +82,7 @@ def plain(text: str) -> str:
 
 
 def join_plain(parts: Sequence[str]) -> str:
-    """Join texts. If a control token would begin in one text and end in the next, put a space inside it.
+    """Join texts. If a control token would arise where two texts meet, put a space inside this token.
 
     Control tokens that lie completely inside one text stay unchanged.
     """

@@ -41,7 +41,7 @@ def without_controls(text: str) -> str:
 
 
 def has_escaped_controls(text: str) -> bool:
-    """Return whether a JSON text may contain control characters as JSON escapes."""
+    """Return whether a JSON text may contain control characters in escaped form."""
     return _ESCAPED.search(text) is not None
 
 
@@ -85,7 +85,7 @@ _TEMPLATE = 4096
 
 
 def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
-    """Limit the token counts of a completion to values that are possible.
+    """Limit the token counts of a completion to possible values.
 
     A token stands for at least one byte of the text that was sent or received, so a count cannot be larger than
     the number of bytes. For reasoning that the server does not show, the limit is `max_tokens`.

@@ -1,4 +1,4 @@
-"""Read the control tokens of a model from the header of its GGUF file. llama.cpp cannot list them."""
+"""Read the control tokens of a model from the header of its GGUF file, because llama.cpp cannot list them."""
 
 from __future__ import annotations
 

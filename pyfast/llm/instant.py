@@ -45,11 +45,11 @@ class Instant:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies this version of the answers."""
+        """A text that identifies this LLM and the version of its answers."""
         return "instant:2"
 
     async def complete(self, request: Request) -> Completion:
-        """Answer at once. Raises `InputError` for a schema with keywords that it does not support."""
+        """Answer at once. Raises `InputError` if the schema has an unsupported keyword."""
         prompt = request.messages[-1].content
         tail = prompt[-TAIL:].encode(errors="replace")
         number = crc32(tail, request.seed & 0xFFFFFFFF) + len(prompt)

@@ -123,7 +123,7 @@ class LlamaCpp:
     async def start(self) -> None:
         """Load the model. Raises `LLMUnavailableError` if llama.cpp cannot load it.
 
-        llama.cpp holds Python's global lock (GIL) while it loads the model, so the event loop stops for this time.
+        llama.cpp holds Python's global lock (GIL) while it loads the model, so the event loop stands still.
         """
         if self._server:
             return

@@ -128,7 +128,7 @@ class OpenAI:
     """A model on one server. The environment variable `OPENAI_API_KEY` can have the API key.
 
     pyfast removes the key from every text that the server sends. The variables `HTTP_PROXY`, `HTTPS_PROXY`,
-    `ALL_PROXY` and `NO_PROXY` apply to all servers except those on this machine.
+    `ALL_PROXY` and `NO_PROXY` apply to all servers except servers on this machine.
 
     - `concurrency`: how many requests run at once.
     - `timeout_s`: how many seconds all attempts of one request may take together. Waiting for a rate limit does
@@ -204,7 +204,7 @@ class OpenAI:
         return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
-        """Check that the server answers. Raises `LLMUnavailableError` if it does not."""
+        """Check that the server answers. Otherwise raise `LLMUnavailableError`."""
         if self._session is not None:
             return
         self._rate = limit_of(str(self._chat_url))

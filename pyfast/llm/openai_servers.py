@@ -87,7 +87,7 @@ class OpenAIServers:
         return min(server.llm.context_window for server in reached or self._servers)
 
     async def start(self) -> None:
-        """Check which servers answer. Raises `LLMUnavailableError` if none does."""
+        """Check which servers answer. Raises `LLMUnavailableError` if no server answers."""
         starting = (server.llm.start() for server in self._servers)
         results = await asyncio.gather(*starting, return_exceptions=True)
         for server, error in zip(self._servers, results, strict=True):

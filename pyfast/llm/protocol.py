@@ -80,7 +80,7 @@ class Request:
     """A function that raises `AnswerError` if the answer has the wrong form. `CachedLLM` does not store it"""
 
     def digest(self) -> bytes:
-        """16 bytes that identify the request. Equal requests have equal digests, in any process.
+        """Return 16 bytes that identify the request. Equal requests have equal digests, in any process.
 
         Raises `CallError` if the text is not valid Unicode.
         """
@@ -135,9 +135,9 @@ class LLM(Protocol):
     - `async start()`: load the model, or check that it answers. Raise `LLMUnavailableError` or
       `ModelNotFoundError` if that fails.
     - `async close()`: release everything. pyfast may call it twice, or never.
-    - `weights`: a checksum of the folder from which the model was loaded. Only systems that pass embeddings
-      need it. Default: empty (not known).
-    - `device`: `cuda` or `cpu`. Only systems that pass embeddings need it. Default: `cpu`.
+    - `weights`: a checksum of the folder from which the model was loaded. Only systems that send embeddings
+      instead of text need it. Default: empty (not known).
+    - `device`: `cuda` or `cpu`. Only systems that send embeddings instead of text need it. Default: `cpu`.
 
     Example:
         >>> from pyfast.llm import Completion, Request
@@ -167,7 +167,7 @@ class LLM(Protocol):
 
 
 class FullLLM(LLM, Protocol):
-    """An LLM with every member that the engine reads. `with_defaults` makes one from any LLM."""
+    """An LLM with every member that the engine uses. `with_defaults` makes a `FullLLM` from any LLM."""
 
     @property
     def spec(self) -> str: ...

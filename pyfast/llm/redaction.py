@@ -43,7 +43,7 @@ def hider(*secrets: str) -> Callable[[str], str]:
     """Make a function that replaces secrets in a text with `***`, in every encoding that servers use.
 
     The function finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in nested
-    encodings. It also finds them in hexadecimal digits and in base64, even if a whole header with the secret
+    encodings. It also finds secrets in hexadecimal digits and in base64, even if a whole header with the secret
     was encoded. It ignores case, white space and invisible characters inside a secret.
 
     Args:
@@ -132,7 +132,7 @@ def _without(text: str, wanted: re.Pattern[str]) -> str:
 
 
 def api_key() -> str:
-    """The environment variable OPENAI_API_KEY, or an empty text if it is not set.
+    """Return the environment variable OPENAI_API_KEY, or an empty text if it is not set.
 
     Raises `InputError` if the key has a character that an HTTP header cannot contain.
     """

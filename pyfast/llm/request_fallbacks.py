@@ -22,7 +22,7 @@ Body = dict[str, Any]
 
 
 class Fallback(NamedTuple):
-    """One change to a request that a server refuses."""
+    """A fallback: a change to requests that a server refuses, such as leaving out a field."""
 
     field: str
     named: str
@@ -35,7 +35,7 @@ class Fallback(NamedTuple):
 
 
 def response_format(schema: Schema) -> orjson.Fragment:
-    """The field of a request that asks for an answer of this schema."""
+    """Return the field of a request that asks for an answer with this schema."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "")))[:64] or "answer"
     described = {"name": name, "strict": True, "schema": closed(schema)}
     return orjson.Fragment(orjson.dumps({"type": "json_schema", "json_schema": described}))
@@ -57,7 +57,8 @@ _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties
 def strict(schema: Any) -> Any:
     """Reduce a schema to what OpenAI's strict mode supports: no additional fields, and all fields required.
 
-    The reduced schema allows answers that the whole schema forbids. So check the answers by the whole schema.
+    The reduced schema allows answers that the whole schema forbids. So answers must also be checked against the
+    whole schema.
     """
     if not isinstance(schema, Mapping):
         return schema

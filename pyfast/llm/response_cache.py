@@ -52,11 +52,12 @@ class CachedLLM(InFront):
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the wrapped model, because the answers are the same."""
+        """The fingerprint of the wrapped model. The cache does not change it, because the answers are the
+        same."""
         return self._llm.fingerprint
 
     async def complete(self, request: Request) -> Completion:
-        """Return the stored completion, or ask the model for a new one. Raises the model's errors."""
+        """Return the stored completion. If there is none, ask the model. Raises the model's errors."""
         if not request.reusable:
             return await self._llm.complete(request)
         digest = request.digest().hex()

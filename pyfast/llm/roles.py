@@ -41,7 +41,7 @@ def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
 
 
 def read_role(name: str) -> Role:
-    """Return `name` if it is a role. Raises `InputError` otherwise."""
+    """Return `name` if it is the name of a role. Otherwise raise `InputError`."""
     for role in ROLES:
         if role == name:
             return role
@@ -49,7 +49,7 @@ def read_role(name: str) -> Role:
 
 
 def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` if a role of `who` has no model and there is no `default` model."""
+    """Raise `InputError` if a role of the system `who` has no model, and there is no `default` model."""
     missing = [role for role in asked if role not in given]
     if missing and DEFAULT_ROLE not in given:
         raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; give one for each, or a default")

@@ -39,8 +39,8 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
 
 
 def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
-    """The tokens of the text that `chat` writes. Raises `InputError` as `chat` does, and for text that is not
-    valid Unicode.
+    """Return the tokens of the text that `chat` writes. Raises `InputError` as `chat` does, and for text that
+    is not valid Unicode.
     """
     text = chat(tokenizer, messages, **options)
     try:

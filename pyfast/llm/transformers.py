@@ -19,7 +19,7 @@ from pyfast.llm.template import chat_tokens
 
 
 def find_folder(text: str) -> Path:
-    """Check that there is a model in the folder. Raises `ModelNotFoundError` if there is none."""
+    """Check that there is a model in the folder. Otherwise raise `ModelNotFoundError`."""
     folder = Path(text).expanduser()
     if not (folder / "config.json").is_file():
         raise ModelNotFoundError(f"no model folder at {text} (it has no config.json)")

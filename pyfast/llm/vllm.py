@@ -49,7 +49,7 @@ def find_model(text: str) -> tuple[str, str | None]:
 
 
 def find_adapter(text: str) -> Path:
-    """Check that there is an adapter in the folder. Raises `ModelNotFoundError` if there is none."""
+    """Check that there is an adapter in the folder. Otherwise raise `ModelNotFoundError`."""
     folder = Path(text).expanduser()
     if not (folder / "adapter_config.json").is_file():
         raise ModelNotFoundError(f"no adapter at {text} (it has no adapter_config.json)")

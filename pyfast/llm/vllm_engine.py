@@ -1,4 +1,4 @@
-"""Start and stop vLLM's engine: its processes, their signals, their logs.
+"""Start and stop vLLM's engine, and handle the signals and logs of its processes.
 
 vLLM runs the model in child processes. This module takes care that Ctrl-C does not end them before running work
 is done, that they end with this process, and that they print nothing.

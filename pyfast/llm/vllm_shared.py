@@ -17,7 +17,8 @@ from pyfast.llm.vllm_engine import start_engine, stop_engines
 
 
 def adapter_rank(adapter: Path) -> int:
-    """The LoRA rank for which vLLM must reserve memory. Raises `InputError` if the adapter is damaged."""
+    """Return the LoRA rank for which vLLM must reserve memory. Raises `InputError` if the adapter is
+    damaged."""
     try:
         rank: int = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
         return max(8, 1 << (rank - 1).bit_length())
@@ -45,7 +46,7 @@ class SharedEngine:
         weakref.finalize(self, stop_engines, self.engines)
 
     def add(self, adapters: Mapping[Path, int]) -> None:
-        """Add these adapters. Call it before the engine starts."""
+        """Add adapters to the engine. Call this method before the engine starts."""
         self.adapters |= adapters
 
     @property

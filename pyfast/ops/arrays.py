@@ -140,12 +140,12 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
 
 
 def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, Int32]:
-    """Check ragged pools, and return them as offsets int64[P + 1] and document ids int32[N]."""
+    """Check pools, and return them as offsets int64[P + 1] and document ids int32[N]."""
     return array("pool_offsets", pool_offsets, np.int64), array("doc_ids", doc_ids, np.int32)
 
 
 def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
-    """Check a ragged list of term ids, and return it as (offsets, term ids)."""
+    """Check lists of term ids, and return them as (offsets, term ids)."""
     if not isinstance(value, tuple) or len(value) != 2:
         raise ArrayError(f"{name}: expected a pair (offsets, values)")
     return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], np.int32)
@@ -221,7 +221,7 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
 
 
 def thread_count(threads: int | None) -> int:
-    """The number of threads that an op may use.
+    """Return the number of threads that an op may use.
 
     The argument decides, or else PYFAST_THREADS, or else the first number of OMP_NUM_THREADS, or else torch's
     setting if torch is imported. If none is set, it is the number of cores that this process may use. The

@@ -1,4 +1,4 @@
-"""Choose where an op runs: on the CPU, or on the GPU that holds its arrays.
+"""Choose where an op runs: on the CPU, or on the GPU that has its arrays.
 
 With `backend="auto"`, an op runs where its arrays are. For arrays of CuPy or torch on a GPU, the op runs on
 this GPU, in the current stream of the library and with the library's allocator. No op copies arrays to a GPU by
@@ -83,7 +83,7 @@ def gpu_problem() -> str:
 
 @cache
 def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
-    """Return the GPU's name, and whether the kernels support it. They need compute capability 8.0 or newer."""
+    """Return the name of the GPU, and whether pyfast supports it (compute capability 8.0 or newer)."""
     name = cuda.device_name(number)
     capability = re.search(r"compute capability (\d+)", name)
     fits = capability is None or int(capability[1]) >= 8
@@ -196,7 +196,7 @@ class Gpu:
         """Make the objects that native ops need in one call: a stream, memory for their status, and a
         workspace.
 
-        At the end of the `with` block, an error of these ops is raised.
+        If an op found an error, it is raised at the end of the `with` block.
         """
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)

@@ -1,4 +1,5 @@
-"""BM25 over the parts of a corpus. An index stores only term counts. Each query computes its statistics."""
+"""BM25 over the parts of a corpus. Only term counts are stored. For each query, the op computes the statistics
+that BM25 needs."""
 
 from __future__ import annotations
 

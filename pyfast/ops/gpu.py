@@ -47,7 +47,7 @@ def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
     """Compute sizes of the pools, from which the CPU allocates a workspace. Waits until the stream has
     finished.
 
-    If X does not have a document, or X is malformed, the number of entries is arbitrary.
+    If a document is not in X, or X is malformed, the number of entries is arbitrary.
 
     Raises:
         ArrayError: The offsets are malformed.
@@ -202,8 +202,8 @@ def pagerank(
 ) -> tuple[Any, Any]:
     """Compute the rank of each node (on the GPU), and whether each pool converged (on the CPU).
 
-    To find out whether pools converged, the function waits until the stream has finished. It does not wait if
-    `tolerance` and `max_iterations` alone decide whether they converge.
+    To find out which pools converged, the function waits until the stream has finished. It does not wait if
+    `tolerance` and `max_iterations` alone decide this.
     """
     gpu = Gpu(*graph)
     with gpu.current():

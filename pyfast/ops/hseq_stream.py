@@ -291,7 +291,7 @@ def hseq_stream(
 
     The stream has the segments whose level is in `priority`: first the segments of the first level, then the
     segments of the next level, and so on. Within a level, segments are in the order of the corpus. Segments of
-    other levels are in no window, except for a cursor whose prior has them.
+    other levels are in no window, unless a cursor was made with a prior (its own first segments) that has them.
 
     `hseq_stream` itself takes O(segments) time. After that, the time of a call of the stream does not depend on
     the size of the corpus.
@@ -303,7 +303,7 @@ def hseq_stream(
             None: the op computes it from `parent`.
         priority: The levels of segments that questions see, the first level first.
         tombstones: [segments], 1 for deleted segments. None: nothing is deleted.
-        order: (order, starts) of an earlier stream over the same columns, to save time. The columns can then be
+        order: (order, starts) of an earlier stream of the same corpus, to save time. The columns can then be
             memory-mapped files that are larger than memory, because the op checks only the parts that it reads.
 
     Returns:

@@ -221,7 +221,7 @@ def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stage_of(name: str, stage: list[Any]) -> dict[str, Any]:
-    """Give names to the fields of one stage in a ledger's row."""
+    """Return one stage of a ledger's row, with a name for each field."""
     calls, queued, running, batches, *of_prompt = stage
     role, tokens_in, tokens_out = of_prompt if len(of_prompt) == 3 else ("", 0, 0)
     return {

@@ -22,8 +22,8 @@ _of_this_thread = local()
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """How texts and queries are divided into terms. All documents of an index have the same analysis, also those
-    added later.
+    """How texts and queries are divided into terms. The analysis is the same for all documents of an index,
+    including documents that are added later.
     """
 
     tokenizer: Tokenizer = "words"

@@ -1,4 +1,5 @@
-"""BERT with torch alone, for most embedding models. It loads several seconds faster than sentence-transformers."""
+"""BERT models in plain torch. Most embedding models are BERT models. They load several seconds faster than with
+sentence-transformers."""
 
 from __future__ import annotations
 

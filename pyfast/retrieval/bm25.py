@@ -58,7 +58,7 @@ def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
 
 
 def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.TermCounts:
-    """Map the term counts of a part.
+    """Memory-map the term counts of a part.
 
     The function reads and checks only the lengths of passages. Check the other arrays before you read them.
     """

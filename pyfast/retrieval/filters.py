@@ -101,7 +101,7 @@ def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mas
 
 
 def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
-    """Return the document with only those triples whose time meets the conditions."""
+    """Return the document with only the triples whose time meets the conditions."""
     timed = [condition for condition in conditions if condition.key == "time"]
     if not timed or not isinstance(document, KnowledgeGraph):
         return document

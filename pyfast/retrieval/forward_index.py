@@ -99,8 +99,8 @@ weights)"""
 def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> Iterator[Rows]:
     """Compute X and its transpose as `weigh` does, but only some passages at a time.
 
-    X has no entries of stop words. The transpose has them, with the weight 0, so that its entries are the same as
-    in the counts.
+    X has no entries of stop words. The transpose has these entries, with the weight 0. So its entries have the
+    same positions as the term counts.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 
@@ -227,7 +227,7 @@ def to_csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
 
 
 def take_rows(x: csr_array, rows: Int32) -> csr_array:
-    """The given rows of `x`, in this order.
+    """Copy some rows of `x`, in the order of `rows`.
 
     SciPy's `x[rows]` first copies the indices of all of `x` to int64: gigabytes for millions of passages.
     """
@@ -238,7 +238,7 @@ def take_rows(x: csr_array, rows: Int32) -> csr_array:
 
 
 def save_cells(folder: Path, cells: Cells) -> None:
-    """Write the arrays of the cell values, each into a file."""
+    """Write the cell values of table rows. Each array gets its own file."""
     folder.mkdir()
     for name in _CELLS:
         np.save(folder / f"{name}.npy", getattr(cells, name))

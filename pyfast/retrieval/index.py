@@ -180,7 +180,8 @@ class Index:
         return other
 
     def retriever_named(self, name: str) -> Retriever:
-        """The retriever with this name, or `MODULE:NAME`. It is opened once. Raises `InputError`."""
+        """Return the retriever with this name or `MODULE:NAME`. Only the first call opens it. Raises
+        `InputError`."""
         if name not in self._retrievers:
             self._retrievers[name] = open_retriever(name, self)
         return self._retrievers[name]
@@ -273,7 +274,7 @@ class Index:
 
     @property
     def XT(self) -> csr_array:
-        """The transpose of X. It can store zeros in the rows of stop words."""
+        """The transpose of X. In the rows of stop words, it can have stored zeros."""
         transposed = self._weights[1]
         self._weighed.check_weights()
         return transposed
@@ -300,11 +301,12 @@ class Index:
         return [term for term in found.tolist() if term >= 0]
 
     def frequency(self, term: int) -> int:
-        """The number of passages with a term. 0 for stop words."""
+        """Return the number of passages with a term. For stop words it is 0."""
         return self._weighed.frequency(term)
 
     def idf(self, term: int) -> float:
-        """The idf of a term: ln(1 + N / n), where n of the N passages have the term. 0 for stop words."""
+        """Return the idf of a term: ln(1 + N / n), where n of the N passages have the term. For stop words it
+        is 0."""
         passages = self.frequency(term)
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
@@ -333,11 +335,12 @@ class Index:
 
     @of_index
     def text(self, passage: int) -> str:
-        """A passage as the LLM reads it."""
+        """Return a passage as the LLM reads it."""
         return self._line(passage).decode()
 
     def lines(self, passages: Int32) -> tuple[RenderedPassages, Int32]:
-        """Return lines of passages in the form that ops read, and the number of each passage's line in it."""
+        """Return texts of passages in the form that ops read. Also returns, for each passage, the position of
+        its text in the result."""
         if self._is_one:
             return lines_of(self.rendered, passages), passages
         distinct, place = np.unique(passages, return_inverse=True)

@@ -62,7 +62,8 @@ class LateEncoder:
         return f"{self._model.fingerprint}-{self.dimensions}-rotated"
 
     def encode(self, texts: Sequence[str]) -> list[Float32]:
-        """Compute the vectors of the tokens of each text: [tokens, dimensions] for each."""
+        """Compute the vectors of the tokens of each text. Returns an array [tokens, dimensions] for each
+        text."""
         return [
             rotated(_unit(hidden[:, : self.dimensions])) for hidden in self._model.run(self._model.tokens(texts))
         ]
@@ -92,8 +93,8 @@ def rotated(vectors: Float32) -> Float32:
 
 
 class LateReranker:
-    """A reranker. The score of a passage is a sum over the query's tokens: for each, the largest cosine with a
-    token of the passage.
+    """A reranker by late interaction. Each token of the query adds its largest cosine with a token of the
+    passage to the passage's score.
 
     If the index has vectors of this model, the reranker uses them. Otherwise it encodes the passages of a few
     queries at a time, with all dimensions of the model.

@@ -206,7 +206,7 @@ def check_file(folder: Path, manifest: dict[str, Any], name: str) -> None:
 
 
 def commit_numbers(folder: Path) -> list[int]:
-    """The numbers of the commits that exist, the oldest first."""
+    """Return the numbers of the commits (versions of the index) that exist, the oldest first."""
     return sorted(int(path.stem) for path in (folder / COMMITS).glob("*.json") if path.stem.isdecimal())
 
 

@@ -123,7 +123,7 @@ class Part:
             )
 
     def frequency(self, term: int) -> int:
-        """The number of passages with a term. 0 for stop words of the forward index."""
+        """Return the number of passages with a term. For stop words of the forward index it is 0."""
         assert self.weights is not None
         transposed = self.weights[1]
         if self.files is not None:

@@ -18,8 +18,8 @@ _SHORTEST = 100
 
 @dataclass(frozen=True, slots=True)
 class PassageSize:
-    """The maximum length and the overlap of passages of texts, in characters. All documents of an index have the
-    same, also those added later.
+    """The maximum length and the overlap of passages of texts, in characters. It is the same for all documents
+    of an index, including documents that are added later.
     """
 
     length: int = LENGTH

@@ -19,7 +19,7 @@ RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
 
 
 def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
-    """Write the texts into one file, and the offset of each text into another."""
+    """Write the texts into one file, and their offsets into another file."""
     folder.mkdir()
     offsets, text = rendered
     text.tofile(folder / "text.bin")

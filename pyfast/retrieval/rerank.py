@@ -71,7 +71,7 @@ class SelectedPool(Pool):
 
 @of_index
 def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:
-    """Rank the nodes of each pool's evidence graph, and keep the best ones for the context.
+    """Rank the nodes of each pool's evidence graph, and keep the best nodes for the context.
 
     Three native calls serve all pools: structural score, GraphRank (which adds the scores of the search), and
     pruning. The structural score is the weighted degree, another centrality of the graph, or `bridge_rank`.

@@ -1,4 +1,4 @@
-"""Make parts of an index that have only some of its documents: those that a filter or a question chooses."""
+"""Make parts of an index that have only the documents that a filter or a question chooses."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from pyfast.retrieval.uris import find_documents
 def fitting_parts(
     parts: Sequence[Part], live: Sequence[Mask], conditions: Sequence[Condition], parameters: Mapping[str, Any]
 ) -> tuple[list[Part], list[Mask]]:
-    """Return the parts, and which of their documents are not deleted and meet all conditions.
+    """Return the parts, and for each part a mask of the documents that are not deleted and meet all conditions.
 
-    If only some triples of a knowledge graph meet the conditions, these triples become a separate part after the
-    old one.
+    If only some triples of a knowledge graph meet the conditions, these triples become a new part, which
+    follows the old part.
     """
     fitting: list[Part] = []
     masks: list[Mask] = []

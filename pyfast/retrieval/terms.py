@@ -116,7 +116,7 @@ class Terms(Sequence[str]):
             raise IndexFormatError("the terms of the index are damaged; build it again") from error
 
     def bytes(self, number: int) -> bytes:
-        """A term in UTF-8."""
+        """Return a term in UTF-8."""
         offsets, text = self._read
         return text[offsets[number] : offsets[number + 1]].tobytes()
 

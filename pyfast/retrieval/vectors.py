@@ -129,7 +129,7 @@ def make(matrix: Float32, exact: int | None = None) -> Vectors:
 
 
 def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
-    """Make the vectors of a changed list of texts. Texts that stay keep their vectors.
+    """Make the vectors of a changed list of texts. Vectors of texts that were in the old list are reused.
 
     Args:
         known: The vectors before the change.
@@ -187,7 +187,7 @@ def make_codes(matrix: Float32) -> Any:
 def save(
     folder: Path, name: str, vectors: Vectors, before: Path | None = None, known: Vectors | None = None
 ) -> None:
-    """Write the vectors. Files that `known` has already written (in the folder `before`) become hard links."""
+    """Write the vectors into a folder. Files that already exist in the folder `before` become hard links."""
     files = [f"{name}.vectors.npy", f"{name}.codes.faiss"]
     if before is not None and known is not None and vectors.matrix is known.matrix:
         for file in files:

@@ -105,9 +105,10 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
     """Move each question to its next window (Refresh in HSEQ's paper).
 
-    Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, they come first
-    and fill at most half of the window. Of more neighbours, those with the most words of the question are taken.
-    Very large segments, such as whole documents, are left out.
+    Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, the
+    neighbours come first and fill at most half of the window. If there are too many neighbours, the window gets
+    the neighbours with the most words of the question. Very large segments, such as whole documents, are left
+    out.
 
     Args:
         index: The index.

@@ -132,7 +132,7 @@ class Batches:
         return sorted(self._known.values(), key=lambda batch: (-batch.created_at, batch.id))
 
     def get(self, id: str) -> Batch:
-        """Return a batch. Raises `ApiError` 404 if there is none with this id."""
+        """Return a batch. Raises `ApiError` 404 if no batch has this id."""
         if id not in self._known:
             raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
         return self._known[id]

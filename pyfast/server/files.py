@@ -62,7 +62,7 @@ class Files:
         return sorted(files, key=lambda file: (-file.created_at, file.id))
 
     def get(self, id: str) -> File:
-        """Return a file. Raises `ApiError` 404 if there is none with this id."""
+        """Return a file. Raises `ApiError` 404 if no file has this id."""
         try:
             if _ID.fullmatch(id):
                 return File(**orjson.loads((self._folder / f"{id}.json").read_bytes()))
@@ -75,7 +75,7 @@ class Files:
         return self._folder / id
 
     def delete(self, id: str) -> None:
-        """Remove a file. Raises `ApiError` 404 if there is none with this id."""
+        """Remove a file. Raises `ApiError` 404 if no file has this id."""
         name = self.get(id).id
         (self._folder / f"{name}.json").unlink(missing_ok=True)
         (self._folder / name).unlink(missing_ok=True)

@@ -60,7 +60,7 @@ def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Ine
 
 
 def as_text(value: Any) -> str:
-    """Write a value as the command line takes it."""
+    """Write a value as a user writes it on the command line."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Enum):

@@ -246,7 +246,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
-    """Let the LLM plan the hops of a question ("Structured Query Planning" in N2N-GQA's paper).
+    """Let the LLM plan the hops (search steps) of a question ("Structured Query Planning" in N2N-GQA's paper).
 
     If a hop of the plan is not usable, the plan ends before this hop. If the first hop is not usable, the plan is
     one search for the question itself.

@@ -143,9 +143,9 @@ class System:
 
         Args:
             given: Values by name, as text like on the command line (`{"k": "5", "graph": "off"}`), or as Python
-                values (`{"k": 5, "graph": False}`). The old name of a setting works too, with a warning. `preset`
-                names one of the system's `presets`: its settings replace the defaults. Other given values replace
-                those of the preset.
+                values (`{"k": 5, "graph": False}`). The old name of a setting works too, with a warning.
+                `preset` names one of the system's `presets`: its settings replace the defaults. Other values in
+                `given` take precedence over the preset.
 
         Raises:
             InputError: A setting or preset does not exist, a value is not valid, a setting has no effect together

@@ -21,7 +21,7 @@ class Devices:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files."""
+        """Whether this process writes the files. Of several processes, only the first does."""
         return self.rank == 0
 
     def share(self, things: Sequence[T]) -> Sequence[T]:
@@ -43,7 +43,7 @@ class Devices:
         """Give each parameter the sum of its gradients in all processes, and return the sum of the processes'
         values.
 
-        A parameter without a gradient in every process stays without one.
+        If no process has a gradient for a parameter, the parameter gets no gradient.
         """
         if self.count == 1:
             return value

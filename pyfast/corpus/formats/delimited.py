@@ -68,8 +68,8 @@ def _lines(text: str) -> Iterator[str]:
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """Find the dialect of a file.
 
-    The suffix of the file's name gives the delimiter. If the file then has only one column, its first lines
-    decide.
+    The suffix of the file's name gives the delimiter. If this gives only one column, the first lines of the
+    file decide.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]

@@ -28,8 +28,8 @@ _LOG = logging.getLogger("pyfast")
 def read_text(path: Path) -> str:
     """Read a text file.
 
-    A byte order mark gives the encoding. Without one, the file is read as UTF-8, or in an encoding that is guessed
-    from its bytes. Raises InputError if the file is damaged UTF-8, or no encoding can be found.
+    A byte order mark gives the encoding. Without such a mark, the file is read as UTF-8, or in an encoding that
+    is guessed from its bytes. Raises InputError if the file is damaged UTF-8, or no encoding can be found.
     """
     data = path.read_bytes()
     for bom, encoding in _BOMS:

@@ -15,7 +15,7 @@ _LEFT_OUT = ["script", "style", "noscript", "template", "nav", "svg", "head"]
 
 
 def read_html(uri: str, path: Path) -> Iterator[Document]:
-    """Read the text and the tables of a page. The page itself states its encoding."""
+    """Read the text and the tables of a page. The encoding is the one that the page names."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 

@@ -1,4 +1,5 @@
-"""Read Markdown. Headings make sections, tables become tables, and YAML front matter becomes metadata."""
+"""Read Markdown. Headings begin sections, tables become separate documents, and YAML front matter becomes
+metadata."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _BETWEEN = "\n\n"
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document]:
-    """Read the text of a file. The outline of the document has the pages, and the bookmarks as headings."""
+    """Read the text of a file. In the result, the outline has the pages, and the bookmarks as headings."""
     import pypdfium2
 
     pdf = pypdfium2.PdfDocument(path)

@@ -44,7 +44,7 @@ def hybridqa(source: Path) -> Pieces:
 
 
 def ottqa(source: Path) -> Pieces:
-    """Yield the lines for OTT-QA.
+    """Yield the lines to write for OTT-QA.
 
     One file has all tables, and another has all passages. The questions are about the whole corpus.
     """

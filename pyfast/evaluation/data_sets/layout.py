@@ -1,4 +1,5 @@
-"""What all converters share: the lines that they write, and functions to read published files."""
+"""Code that all converters share: the types of the lines that they write, and functions to read published
+files."""
 
 from __future__ import annotations
 
@@ -69,9 +70,9 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
-    """Find a file or folder that matches the pattern, in the nearest parent folder that has one.
+    """Search the parent folders, the nearest first, for a file or folder that matches the pattern.
 
-    Raises `InputError` if there is none.
+    Raises `InputError` if nothing matches.
     """
     for folder in list(path.resolve().parents)[:3]:
         match = next(iter(sorted(folder.glob(pattern))), None)

@@ -34,7 +34,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines for a file. Titles repeat, so the uri of a paragraph is its hash."""
+    """Yield the lines to write for a file. Titles repeat, so the uri of a paragraph is its hash."""
     documents = Documents()
     for place, line in read_lines(one_file(source, "*.jsonl", "questions")):
         record = checked(line, _Record, place)

@@ -38,9 +38,9 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
 def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Policy:
     """Let the LLM decide. The score is 1 if the LLM says that the evidence is sufficient, and 0 otherwise.
 
-    `head_tokens` and one call are reserved for the head. If the budget has no more than that, the policy stops
-    with the segments picked so far. The lexical policy picks in two cases: the LLM's reply is not usable, or the
-    budget is spent and no segment is picked yet.
+    `head_tokens` and one call are reserved for the head, which writes the answer. If nothing else is left in
+    the budget, the policy stops with the segments picked so far. The lexical policy picks in two cases: the
+    LLM's reply is not usable, or the budget is spent and no segment is picked yet.
     """
     lexical = lexical_policy(ctx, k)
 

@@ -192,8 +192,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
-    """Make the guidance, and return (its source, the guidance). The head makes it only if the budget then still
-    allows other calls.
+    """Make the guidance, and return (its source, the guidance). The LLM writes it only if the budget also
+    allows the calls that follow.
     """
     if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""

@@ -123,7 +123,6 @@ class Settings(system.WithKnowledge):
         return self
 
     def matrix(self) -> Weights:
-        """The weight of each node: how much of its text the next node of the column sees"
-        " (equation 9 of MTQA)."""
+        """The weight of each node: how much of its text the next node of the column sees (equation 9)."""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)

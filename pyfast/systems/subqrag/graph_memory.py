@@ -17,7 +17,7 @@ from pyfast.token_budget import fit, join, share
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
     """Write the used facts in about `budget` characters. Each line has one fact, with only its used triples.
 
-    An answer from a document, without a triple, gets a line too.
+    An answer that has no triple, because it comes from a document, also gets a line.
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:
