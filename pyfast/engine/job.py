@@ -132,7 +132,7 @@ class Job:
         return profile_of(window, self.budget)
 
     def check(self) -> None:
-        """Check that the folder is new or has this run. It is called before a model is loaded. Raises
+        """Check that the folder is new or has this run. Call this method before you load a model. Raises
         `InputError`.
         """
         if self.folder is not None:

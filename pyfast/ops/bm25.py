@@ -70,8 +70,8 @@ class TermCounts:
         object.__setattr__(self, "total_length", int(lengths.sum(dtype=np.int64)))
 
     def at(self, columns: npt.ArrayLike) -> TermCounts:
-        """Return the same counts with other term ids. `columns`, int32[terms], has the column of each new term,
-        or -1."""
+        """Return the same counts with other term ids. `columns`, int32[terms], has for each new term its
+        column, or -1 if the counts do not have the term."""
         other = copy(self)
         object.__setattr__(other, "columns", array("columns", columns, np.int32))
         return other

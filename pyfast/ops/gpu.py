@@ -44,7 +44,7 @@ def forward(gpu: Gpu, x: Any) -> Forward:
 
 
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
-    """Compute sizes of the pools, from which the CPU allocates a workspace. Waits until the stream has
+    """Compute sizes of the pools. With these sizes, the CPU allocates a workspace. Waits until the stream has
     finished.
 
     If a document is not in X, or X is malformed, the number of entries is arbitrary.
