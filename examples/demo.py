@@ -17,7 +17,7 @@ from pyfast import Run
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 DEMO = ROOT / "demo"
-CHOSEN = {"1-hop": 2, "2-hop": 7, "3-hop": 5}
+CHOSEN = {"1-hop": 1, "2-hop": 4, "3-hop": 3}
 # Small contexts: a small model loses its way in the paper's 25 documents, and a CPU reads them for half a minute.
 SETTINGS = ["hop_k=10", "hop_min=2", "hop_max=3", "final_min=3", "final_max=5", "ranking=bridge_rank"]
 
