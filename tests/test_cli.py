@@ -186,7 +186,8 @@ def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
     done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
     assert done.returncode == 0 and "1 documents, 1 passages" in done.stdout
     reason = "no reader is for such a file: convert it, or name a reader with --reader"
-    assert done.stderr == f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: {reason}\n"
+    told = [line for line in done.stderr.splitlines() if "passages indexed" not in line]  # of a slow start
+    assert told == [f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: {reason}"]
     assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 0
 
 

@@ -1,5 +1,6 @@
 """The kinds of documents: texts, tables and knowledge graphs, as plain values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyfast.corpus.sections import Heading
@@ -66,7 +67,7 @@ class Table:
     title: str
     section: str
     header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: Sequence[tuple[str, ...]]
     links: tuple[tuple[int, int, str], ...] = ()
 
 

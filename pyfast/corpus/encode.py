@@ -19,6 +19,7 @@ from pyfast.corpus.encode_structured import encode_graphs, encode_tables
 from pyfast.corpus.encode_text import encode_texts
 from pyfast.corpus.levels import parents
 from pyfast.corpus.outlines import outline_json
+from pyfast.corpus.packed import Packed
 from pyfast.corpus.schema import Columns, Kind
 from pyfast.corpus.segment_ids import hash_uris
 from pyfast.corpus.sequence import Corpus
@@ -51,7 +52,7 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
         True
     """
     buffer = bytearray()
-    segments = [schema.empty(schema.SEGMENTS)]
+    segments = schema.GrowingSegments()
     described = [schema.empty(schema.DOCUMENTS)]
     triples = [schema.empty(schema.TRIPLES)]
     documents_before = segments_before = 0
@@ -59,27 +60,24 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
         try:
             hashes = hash_uris(document.uri for document in batch)
             passages = np.zeros(len(batch), np.int64)
-            first, root = len(segments), segments_before
+            root = segments_before
             for piece, row in _pieces(batch):
                 columns, facts = _segments(piece, buffer, length)
                 passages += np.bincount(columns["source"], columns["passage"], len(batch)).astype(np.int64)
                 columns["source"] = columns["source"] + np.int32(documents_before)
                 columns = _placed(columns, segments_before, row, root)
-                if row == 0:
-                    top = columns
-                segments.append(schema.segments(columns, len(buffer)))
+                segments.append(columns, len(buffer))
                 triples.append(facts)
                 segments_before += columns["level"].size
-            if row:  # the table's own segment, in the first piece, ends where the last one does
-                top["byte_end"][0], top["subtree_end"][0] = len(buffer), segments_before
-                segments[first] = schema.segments(top, len(buffer))
+            if row:  # The table's own segment, in the first piece, ends where the last one does.
+                segments.set(root, byte_end=len(buffer), subtree_end=segments_before)
             described.append(_described(batch, passages, hashes))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
         documents_before += len(batch)
-        del batch, piece  # The next document is read, and the columns are joined, without them.
-    parts = (schema.join(segments), schema.join(described), schema.join(triples))
-    del segments, described, triples
+        del batch, piece  # The next document is read without them.
+    parts = (segments.batch(), schema.join(described), schema.join(triples))
+    del described, triples
     pa.default_memory_pool().release_unused()  # Arrow keeps what the batches took.
     corpus = Corpus(*parts, memoryview(buffer).toreadonly())
     if twice := _repeated(corpus.columns.hashes):
@@ -113,10 +111,11 @@ def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
     A large table comes in several pieces, because the arrays of all its cells would take several times its size.
     """
     table = batch[0]
-    if len(batch) > 1 or not isinstance(table, Table) or _size(table) < _LARGE:
+    size = _size(table) if len(batch) == 1 and isinstance(table, Table) else 0
+    if size < _LARGE or not isinstance(table, Table):
         yield batch, 0
         return
-    step = max(_BATCH * len(table.rows) // _size(table), 1)
+    step = max(_BATCH * len(table.rows) // size, 1)
     for row in range(0, len(table.rows) or 1, step):
         yield [replace(table, rows=table.rows[row : row + step])], row
 
@@ -208,10 +207,27 @@ def _section(document: Document) -> str:
 
 def digest_of(document: Document) -> bytes:
     """The digest of everything in a document."""
+    digest = blake2b(digest_size=16)
     try:
-        return blake2b(orjson.dumps(document), digest_size=16).digest()
+        for piece in _json(document):
+            digest.update(piece)
     except TypeError:  # no Unicode: another column refuses it, and says where
         return bytes(16)
+    return digest.digest()
+
+
+def _json(document: Document) -> Iterator[bytes]:
+    """A document as JSON. Packed rows come block by block, as if they were in one list."""
+    rows = document.rows if isinstance(document, Table) else ()
+    if not isinstance(document, Table) or not isinstance(rows, Packed):
+        yield orjson.dumps(document)
+        return
+    # Only a key of the document itself is followed by `:[`: a quote in a string has a backslash.
+    before, _, after = orjson.dumps(replace(document, rows=())).partition(b'"rows":[]')
+    yield before + b'"rows":['
+    for number, block in enumerate(rows.json()):
+        yield b"," * (number > 0) + block
+    yield b"]" + after
 
 
 def _kind(document: Document) -> Kind:

@@ -9,6 +9,7 @@ import orjson
 
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.packed import Packed, pack
 from pyfast.errors import GoldError, InputError
 from pyfast.jsonl import read_lines
 
@@ -38,7 +39,7 @@ def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
     try:
         content = orjson.loads(read_text(path))
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
+        raise InputError(f"{path}: not JSON: {error}; correct the file") from None
     lists = [value for value in content.values() if _is_records(value)] if isinstance(content, dict) else []
     records = (
         lists[0] if len(lists) == 1 and len(content) == 1 else content if isinstance(content, list) else [content]
@@ -60,7 +61,7 @@ def documents_of_records(
 
     Each record comes with a text that names its place, such as "FILE, line 3". The text ends with a number.
     """
-    flat: list[JsonObject] = []
+    flat: Packed[dict[str, str]] = Packed()
     for place, record in placed:
         if _kind_of(record) is None:
             if _is_question(record):
@@ -68,7 +69,10 @@ def documents_of_records(
                     f"{place}: a question, or its gold, and no document: leave {path.name} out, or give the line a"
                     ' "kind" if it is one'
                 )
-            flat.append(record)
+            try:
+                flat.append({key: _cell(value) for key, value in record.items()})
+            except _Fault as fault:
+                raise InputError(f"{path}: {fault}") from None
         else:
             line = place.rpartition(" ")[2]
             yield document_of(record, place, f"{uri}#{line}")
@@ -78,11 +82,7 @@ def documents_of_records(
             raise InputError(
                 f"{path}: {len(flat)} records with {len(header)} keys, too few in common for one table"
             )
-        try:
-            rows = tuple(tuple(_cell(record.get(key)) for key in header) for record in flat)
-        except _Fault as fault:
-            raise InputError(f"{path}: {fault}") from None
-        yield Table(uri, title, "", header, rows)
+        yield Table(uri, title, "", header, pack(tuple(record.get(key, "") for key in header) for record in flat))
 
 
 def _is_question(record: JsonObject) -> bool:

@@ -1,9 +1,11 @@
 """The columns of a stored corpus. They have no nulls, so that a memory-mapped column is a plain array."""
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -133,6 +135,42 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
         return record(segments_schema(size), values)
     except pa.ArrowInvalid as error:
         raise InputError("more than 2,147,483,647 segments, or characters of a document, in one corpus") from error
+
+
+class GrowingSegments:
+    """Segments to which others are added at the end. They are joined column by column, to take little memory."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Columns] = []
+        self._firsts: list[int] = []
+        self._size = self._bytes = 0
+
+    def append(self, values: Mapping[str, NDArray[Any]], size: int) -> None:
+        """Add segments, of a text buffer that has `size` bytes by now. Raises `InputError` as `segments` does."""
+        batch = segments(values, size)
+        self._pieces.append({name: batch.column(name).to_numpy() for name in batch.schema.names})
+        self._firsts.append(self._size)
+        self._size, self._bytes = self._size + len(batch), size
+
+    def set(self, segment: int, **values: int) -> None:
+        """Change columns of one segment."""
+        piece = bisect_right(self._firsts, segment) - 1
+        for name, value in values.items():
+            column = self._pieces[piece][name].astype(self._kind(name))
+            column[segment - self._firsts[piece]] = value
+            self._pieces[piece][name] = column
+
+    def _kind(self, name: str) -> Any:
+        return segments_schema(self._bytes).field(name).type.to_pandas_dtype()
+
+    def batch(self) -> pa.RecordBatch:
+        """All of them. After this, there are none."""
+        columns: Columns = {}
+        for name in SEGMENTS.names:
+            columns[name] = np.concatenate(
+                [np.empty(0, self._kind(name)), *(one.pop(name) for one in self._pieces)]
+            )
+        return of_arrays(columns)
 
 
 def of_arrays(columns: Columns) -> pa.RecordBatch:

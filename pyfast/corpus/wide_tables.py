@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyfast.corpus.documents import Table
+from pyfast.corpus.packed import pack
 
 COLUMNS = 64
 """The maximum number of columns in a table"""
@@ -17,7 +18,7 @@ def narrow(table: Table, columns: int) -> Iterator[Table]:
     Each new table begins with the first column of the old table, which identifies the rows. Its header has the
     names of its own columns. Links stay with their cells.
     """
-    widest = max([len(table.header), *map(len, table.rows)])
+    widest = max(len(table.header), max(map(len, table.rows), default=0))
     if widest <= columns:
         yield table
         return
@@ -34,6 +35,6 @@ def narrow(table: Table, columns: int) -> Iterator[Table]:
             table.title,
             table.section,
             table.header[:1] + table.header[start:stop],
-            tuple(row[:1] + row[start:stop] for row in table.rows),
+            pack(row[:1] + row[start:stop] for row in table.rows),
             tuple(links),
         )

@@ -31,9 +31,10 @@ from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.forward_index import FORWARD, WORDS
 from pyfast.retrieval.index import KNOWLEDGE, Index
+from pyfast.retrieval.making import make_part
 from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, write_manifest
 from pyfast.retrieval.merging import merge_parts
-from pyfast.retrieval.parts import Part, make_part, open_part, save_part
+from pyfast.retrieval.parts import Part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import PassageVectors, Spread, describe_vectors, unfinished, with_vectors
 from pyfast.retrieval.tokenization import TOKENS

@@ -25,6 +25,7 @@ from pyfast.files import only_writer
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.forward_index import Mask
 from pyfast.retrieval.index import live_documents
+from pyfast.retrieval.making import make_part
 from pyfast.retrieval.manifest import (
     COMMITS,
     DELETED,
@@ -37,7 +38,7 @@ from pyfast.retrieval.manifest import (
     write_commit,
 )
 from pyfast.retrieval.merging import merge_parts
-from pyfast.retrieval.parts import Part, make_part, open_part, save_part
+from pyfast.retrieval.parts import Part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents

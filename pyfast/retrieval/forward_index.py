@@ -27,8 +27,11 @@ _X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
 _TRANSPOSED = "transposed_weights"
 _AT_ONCE = 1 << 20
 """How many values are read at once"""
+_LEAST = 1 << 17
 _RANGES = 8
 """How many ranges of passages are searched for at once"""
+_SHARES = 64
+"""In how many ranges a small index is weighed. Each of them takes ten times its values in memory"""
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
@@ -109,7 +112,8 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
     weigh_rows = TfidfTransformer(sublinear_tf=True)
     frequencies = np.diff(counts.indptr).astype(np.float32) + np.float32(1)
     weigh_rows.idf_ = np.log(np.float32(passages + 1) / frequencies) + np.float32(1)
-    ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64))))
+    some = min(max(counts.total_length // _SHARES, _LEAST), _AT_ONCE)
+    ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64)), some))
     for first, last, entries in _entries(counts, ranges):
         at = np.searchsorted(entries, counts.indptr)
         numbers, rows_of = np.arange(len(entries), dtype=np.int32), counts.documents[entries] - first
@@ -125,11 +129,11 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
         yield np.diff(rows), columns, weights, entries, of_entries
 
 
-def pieces(offsets: Int64) -> Iterator[tuple[int, int]]:
-    """Divide an array of lists into ranges of lists with about `_AT_ONCE` values each."""
+def pieces(offsets: Int64, size: int = _AT_ONCE) -> Iterator[tuple[int, int]]:
+    """Divide an array of lists into ranges of lists with about `size` values each."""
     first = 0
     while first < len(offsets) - 1:
-        last = max(int(np.searchsorted(offsets, offsets[first] + _AT_ONCE, side="right")) - 1, first + 1)
+        last = max(int(np.searchsorted(offsets, offsets[first] + size, side="right")) - 1, first + 1)
         yield first, last
         first = last
 

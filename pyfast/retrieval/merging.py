@@ -34,6 +34,8 @@ from pyfast.retrieval.uris import save_uris
 _LARGEST = np.iinfo(np.int32).max
 _AT_ONCE = 1 << 16
 """How many passages are copied at once"""
+_VALUES = 1 << 18
+"""How many counts are copied at once"""
 
 
 def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone: bool) -> None:
@@ -58,18 +60,24 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
     passages, documents = Corpus.join(corpora, live, folder / CORPUS, size)
     np.save(folder / PASSAGES, passages)
     save_uris(folder, documents)
-    analysis = parts[0].analysis
+    terms, counts = merge_passages(folder, parts, kept)
+    save_vectors(folder, join_vectors([part.vectors for part in parts], kept))
+    if alone:
+        save_weights(folder / WEIGHTS, counts, terms, parts[0].analysis)
+    write_checksums(folder)
+
+
+def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) -> tuple[Terms, TermCounts]:
+    """Write what `save_passages` writes, for passages of several parts. Returns the terms and their counts."""
+    folder.mkdir(parents=True, exist_ok=True)
     frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
-    stop = sorted(analysis.stop(STOP_WORDS))
+    stop = sorted(parts[0].analysis.stop(STOP_WORDS))
     terms, columns = _merge_terms([part.terms for part in parts], [some > 0 for some in frequencies], stop)
     terms.save(folder)
     counts = _merge_counts(folder / BM25_FOLDER, parts, kept, frequencies, columns, len(terms))
     _merge_cells(folder / CELLS, [part.cells for part in parts], kept, columns)
     _merge_rendered(folder / RENDERED_FOLDER, [part.rendered for part in parts], kept)
-    save_vectors(folder, join_vectors([part.vectors for part in parts], kept))
-    if alone:
-        save_weights(folder / WEIGHTS, counts, terms, analysis)
-    write_checksums(folder)
+    return terms, counts
 
 
 def merged(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
@@ -87,7 +95,7 @@ def _frequencies(counts: TermCounts, keep: Mask) -> Int64:
     """In how many of the remaining passages each term is."""
     frequencies: Int64 = np.diff(counts.indptr)
     if not keep.all():
-        for first, last in pieces(counts.indptr):
+        for first, last in pieces(counts.indptr, _VALUES):
             begin, end = counts.indptr[first], counts.indptr[last]
             there = np.concatenate([[0], np.cumsum(keep[counts.documents[begin:end]])])
             frequencies[first:last] = np.diff(there[counts.indptr[first : last + 1] - begin])
@@ -136,7 +144,7 @@ def _merge_counts(
     before = 0
     for part, keep, frequency, column in zip(parts, kept, frequencies, columns, strict=True):
         number = np.cumsum(keep) - 1 + before
-        for first, last in pieces(part.counts.indptr):
+        for first, last in pieces(part.counts.indptr, _VALUES):
             entries = slice(part.counts.indptr[first], part.counts.indptr[last])
             stays = keep[part.counts.documents[entries]]
             some = frequency[first:last]
@@ -153,7 +161,7 @@ def _largest(counts: TermCounts, keep: Mask) -> int:
     if counts.counts.dtype == np.uint8:
         return 0
     largest = 0
-    for first, last in pieces(counts.indptr):
+    for first, last in pieces(counts.indptr, _VALUES):
         entries = slice(counts.indptr[first], counts.indptr[last])
         largest = max(largest, int(counts.counts[entries][keep[counts.documents[entries]]].max(initial=0)))
     return largest

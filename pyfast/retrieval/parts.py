@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,26 +16,23 @@ from scipy.sparse import csr_array
 
 from pyfast import ops
 from pyfast.blocks import MappedFolder, map_folder, write_checksums
-from pyfast.corpus import Corpus, Document, encode
+from pyfast.corpus import Corpus
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import ArrayError, IndexFormatError
-from pyfast.ops.arrays import Int32, Int64, utf8
+from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
-from pyfast.retrieval.bm25 import check_columns, open_term_counts, save_term_counts, term_counts
+from pyfast.retrieval.bm25 import check_columns, open_term_counts, save_term_counts
 from pyfast.retrieval.forward_index import (
     WORDS,
     Mask,
-    cell_terms,
     check_rows,
-    count_terms,
     open_cells,
     open_weights,
     save_cells,
     save_weights,
     transposed_weights,
 )
-from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
 from pyfast.retrieval.passage_vectors import (
     PassageVectors,
     dense_codes,
@@ -153,25 +150,6 @@ class Part:
             raise self._damaged(fault)
 
 
-def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
-    """Make a part from these documents, in memory."""
-    corpus = encode(documents, size.length)
-    places = corpus.passages()
-    passages = places.tolist()
-    counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
-    vocabulary = {term: i for i, term in enumerate(terms)}
-    rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
-    return Part(
-        corpus,
-        places,
-        Terms.of(terms),
-        term_counts(counts, terms, analysis),
-        cell_terms(rows, vocabulary, analysis),
-        utf8(passage_line(corpus, i, size.overlap) for i in passages),
-        analysis=analysis,
-    )
-
-
 def with_weights(part: Part) -> Part:
     """Compute the forward index X of a part, and its transpose, in temporary files."""
     with TemporaryDirectory(prefix="pyfast-") as name:
@@ -186,15 +164,21 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
     folder.mkdir(parents=True)
     part.corpus.save(folder / CORPUS)
     np.save(folder / PASSAGES, part.passages)
-    part.terms.save(folder)
     save_uris(folder, part.corpus.document_table)
-    save_term_counts(folder / BM25_FOLDER, part.counts)
-    save_cells(folder / CELLS, part.cells)
-    save_rendered(folder / RENDERED_FOLDER, part.rendered)
+    save_passages(folder, part)
     save_vectors(folder, part.vectors)
     if alone:
         save_weights(folder / WEIGHTS, part.counts, part.terms, part.analysis)
     write_checksums(folder)
+
+
+def save_passages(folder: Path, part: Part) -> None:
+    """Write what is known of each passage: the counts of its terms, its cells and its text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part.terms.save(folder)
+    save_term_counts(folder / BM25_FOLDER, part.counts)
+    save_cells(folder / CELLS, part.cells)
+    save_rendered(folder / RENDERED_FOLDER, part.rendered)
 
 
 def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:

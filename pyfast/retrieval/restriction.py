@@ -11,7 +11,8 @@ import numpy as np
 from pyfast.errors import InputError
 from pyfast.retrieval.filters import Condition, fitting_documents, with_fitting_triples
 from pyfast.retrieval.forward_index import Mask
-from pyfast.retrieval.parts import Part, make_part
+from pyfast.retrieval.making import make_part
+from pyfast.retrieval.parts import Part
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import with_vectors
 from pyfast.retrieval.uris import find_documents

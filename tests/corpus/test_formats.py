@@ -202,6 +202,19 @@ def test_what_can_be_read_is_found(built: tuple[pyfast.Index, list[Unread]], nam
     assert found["uri"].partition("#")[0] == name
 
 
+@pytest.mark.parametrize("name", ["hotel.csv", "india.csv", "juliett.csv", "kilo.csv", "lima.tsv"])
+def test_decimal_commas_divide_no_cell(folder: Path, name: str) -> None:
+    (found,) = read([folder / name])
+    assert isinstance(found, Table) and found.header == ("Vogel", "Größe, in cm", "Satz")
+    assert found.rows[0] == ("Möwe", "40,5", "x") and {len(row) for row in found.rows} == {3}
+
+
+def test_a_comma_stays_the_delimiter_where_others_are_in_cells(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,tags,n\n1,a;b,2\n2,c|d,3\n3,e;f;g;h,4\n")
+    (found,) = read([tmp_path / "a.csv"])
+    assert isinstance(found, Table) and found.rows == (("1", "a;b", "2"), ("2", "c|d", "3"), ("3", "e;f;g;h", "4"))
+
+
 def test_what_cannot_be_read_is_named_once_with_its_reason(
     built: tuple[pyfast.Index, list[Unread]], folder: Path
 ) -> None:

@@ -7,6 +7,7 @@ import gzip
 import random
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -92,6 +93,46 @@ def test_it_is_indexed_within_bounds(
     opened = Index(tmp_path / "IDX")
     (pool,) = opened.search([question], 1)
     assert opened.uri(int(pool.passages[0])).partition("#")[0] == name
+
+
+def anonymous(pid: int) -> int:
+    """Bytes of memory that a process has now, without mapped files."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1000 for line in lines if line.startswith("RssAnon")), 0)
+
+
+def most_memory(source: Path, out: Path) -> int:
+    """The most memory that `pyfast index` takes, without mapped files."""
+    child = subprocess.Popen([sys.executable, "-m", "pyfast", "index", str(source), "--out", str(out)])
+    most = 0
+    while child.poll() is None:
+        most = max(most, anonymous(child.pid))
+        time.sleep(0.01)
+    assert child.returncode == 0
+    return most
+
+
+def orders(path: Path, rows: int) -> None:
+    """Cells of different kinds and lengths: 8 letters in the mean."""
+    words = ["heron", "lake", "moon", "Saturn", "river", "Titan"]
+    with path.open("w", encoding="utf-8") as file:
+        file.write("id,name,city,year,amount,note\n")
+        for k in range(rows):
+            city, note = words[k % 5], f"{words[k % 3]} {words[k % 6]} {words[k % 4]}"
+            file.write(f"{k},{words[k % 6]} {k % 977},{city},{1900 + k % 120},{k / 7 % 10_000:.2f},{note}\n")
+
+
+def test_a_large_table_takes_less_than_fifteen_times_its_size(tmp_path: Path) -> None:
+    one, many = tmp_path / "one.csv", tmp_path / "many.csv"
+    orders(one, 1)
+    orders(many, 800_000)
+    taken = most_memory(many, tmp_path / "IDX") - most_memory(one, tmp_path / "ONE")
+    times = taken / many.stat().st_size
+    print(f"{many.stat().st_size:,} bytes, {taken:,} bytes of memory, {times:.1f} times")
+    assert 1 < times < 15
 
 
 def zeros(write: Callable[[bytes], object]) -> None:

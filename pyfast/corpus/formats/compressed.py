@@ -40,7 +40,7 @@ def unpacked(path: Path) -> Iterator[Path]:
                     written += out.write(block)
                     check_growth(path, packed, written)
         except (EOFError, gzip.BadGzipFile, ValueError, OSError) as error:
-            raise InputError(f"{path}: cannot be unpacked: {error}") from error
+            raise InputError(f"{path}: cannot be unpacked: {error}; copy or download it again") from error
         yield target
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from pyfast.corpus.documents import Document, Table
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.packed import pack
 from pyfast.errors import InputError
 
 _DELIMITERS = [",", ";", "\t", "|"]
@@ -31,8 +32,8 @@ def _rows(path: Path, text: str) -> Iterator[tuple[str, ...]]:
 
 def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
     """Make a table from rows. The first row is its header."""
-    header, *data = list(rows) or [()]
-    return Table(uri, title_of(path), "", header, tuple(data))
+    rows = iter(rows)
+    return Table(uri, title_of(path), "", next(rows, ()), pack(rows))
 
 
 class PlainTabs(csv.excel_tab):
@@ -68,8 +69,8 @@ def _lines(text: str) -> Iterator[str]:
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """Find the dialect of a file.
 
-    The suffix of the file's name gives the delimiter. If this gives only one column, the first lines of the
-    file decide.
+    The suffix of the file's name gives the delimiter, if it gives more than one column and no other delimiter
+    divides every line into more. Otherwise the first lines of the file decide.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]
@@ -77,8 +78,14 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
         sample = sample[: sample.rfind("\n") + 1] or sample
     widths = _widths(sample, named)
     others = [mark for mark in _DELIMITERS if mark != named.delimiter and mark in sample]
-    if not others or (len(widths) == 1 and widths != {1}):
+    if not others:
         return named
+    if len(widths) == 1 and widths != {1}:
+        # Decimal commas, one in each line, look like a delimiter. The real one divides the lines into more cells.
+        given = [type("Given", (csv.excel,), {"delimiter": mark}) for mark in others]
+        same = [(max(found), dialect) for dialect in given if len(found := _widths(sample, dialect)) == 1]
+        most, dialect = max(same, key=lambda it: it[0], default=(0, named))
+        return dialect if most > max(widths) else named
     return _sniffed(sample) or named
 
 

@@ -44,7 +44,8 @@ def read_text(path: Path) -> str:
             raise _fault(path, data, error.start, "UTF-8") from None
         guessed = None if b"\0" in data else _detected(data, error.start)
     if guessed is None:
-        raise InputError(f"{path}: no text in an encoding that pyfast knows; perhaps a binary file")
+        why = "no text in an encoding that pyfast knows; perhaps a binary file; if it is text, save it as UTF-8"
+        raise InputError(f"{path}: {why}")
     _LOG.info("%s: read as %s", path, guessed)
     return _decoded(data, guessed, path, 0, data)
 

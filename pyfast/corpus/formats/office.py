@@ -11,6 +11,7 @@ from typing import Any
 from pyfast.corpus.documents import Document, Outline, Table, TextDocument
 from pyfast.corpus.formats.limits import check_cells, check_growth
 from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.packed import pack
 from pyfast.corpus.sections import Heading
 
 
@@ -82,7 +83,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document]:
     book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     try:
         title = (book.properties.title or "").strip() or title_of(path)
-        sheets = [(sheet.title, rows) for sheet in book.worksheets if (rows := list(_rows(sheet, path)))]
+        sheets = [(sheet.title, rows) for sheet in book.worksheets if (rows := pack(_rows(sheet, path)))]
     finally:
         book.close()
     for name, rows in sheets:
@@ -117,9 +118,9 @@ def _cell(value: object) -> str:
     return str(value).strip()
 
 
-def _table(uri: str, title: str, section: str, rows: list[tuple[str, ...]]) -> Table:
-    header, *data = rows or [()]
-    return Table(uri, title, section, header, tuple(data))
+def _table(uri: str, title: str, section: str, rows: Iterable[tuple[str, ...]]) -> Table:
+    rows = iter(rows)
+    return Table(uri, title, section, next(rows, ()), pack(rows))
 
 
 def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:

@@ -29,7 +29,7 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document]:
             (it.subject, it.predicate, it.object) for it in pyoxigraph.parse(path=str(path), format=format_)
         ]
     except (SyntaxError, ValueError) as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+        raise InputError(f"{path}: {' '.join(str(error).split())}; correct the file") from error
     names = _Names()
     for subject, predicate, value in statements:
         if predicate.value in _LABELS and isinstance(value, pyoxigraph.Literal):

@@ -1,0 +1,104 @@
+"""Make a part of an index from documents."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+
+from pyfast.blocks import map_folder, raw, write_checksums
+from pyfast.corpus import Corpus, Document, encode
+from pyfast.ops import Cells
+from pyfast.ops.arrays import Int64, utf8
+from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.bm25 import open_term_counts, term_counts
+from pyfast.retrieval.forward_index import WORDS, cell_terms, count_terms, open_cells
+from pyfast.retrieval.merging import merge_passages
+from pyfast.retrieval.parts import CELLS, Part, save_passages
+from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
+from pyfast.retrieval.rendered_passages import open_rendered
+from pyfast.retrieval.terms import Terms
+
+_AT_ONCE = 1 << 23
+"""About how many bytes of the corpus are counted at once"""
+_SEGMENT = 16
+"""How many bytes of text take as long to count as a segment"""
+
+
+def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
+    """Make a part from these documents.
+
+    Words are counted for some passages at a time, because counting takes several times the size of the text. The
+    counts of a large part are in temporary files (`TMPDIR`), which are deleted when nothing uses the part any
+    more.
+    """
+    corpus = encode(documents, size.length)
+    pieces = _pieces(corpus)
+    if len(pieces) == 1:
+        return _counted(corpus, pieces[0], size, analysis)
+    mapped = partial(_mapped, corpus=corpus, analysis=analysis)
+    with TemporaryDirectory(prefix="pyfast-") as name:
+        *folders, whole = (Path(name) / str(number) for number in range(len(pieces) + 1))
+        for folder, passages in zip(folders, pieces, strict=True):
+            _give_back()
+            save_passages(folder, _counted(corpus, passages, size, analysis))
+        _give_back()
+        parts = list(map(mapped, folders, pieces))
+        merge_passages(whole, parts, [np.ones(len(passages), bool) for passages in pieces])
+        _give_back()
+        return mapped(whole, np.concatenate(pieces))
+
+
+def _give_back() -> None:
+    """Give free memory back to the operating system. glibc and Arrow keep as much as a large table takes."""
+    with contextlib.suppress(AttributeError):  # Other C libraries have no such function.
+        ctypes.CDLL(None).malloc_trim(0)
+    pa.default_memory_pool().release_unused()
+
+
+def _pieces(corpus: Corpus) -> list[Int64]:
+    """The passages of a corpus, some at a time."""
+    passages = corpus.passages()
+    done = (corpus.byte_start[passages] + _SEGMENT * passages) // _AT_ONCE
+    return np.split(passages, np.flatnonzero(np.diff(done)) + 1)
+
+
+def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysis) -> Part:
+    """A part of these passages, in memory."""
+    passages = places.tolist()
+    counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
+    vocabulary = {term: i for i, term in enumerate(terms)}
+    rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
+    return Part(
+        corpus,
+        places,
+        Terms.of(terms),
+        term_counts(counts, terms, analysis),
+        cell_terms(rows, vocabulary, analysis),
+        utf8(passage_line(corpus, i, size.overlap) for i in passages),
+        analysis=analysis,
+    )
+
+
+def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -> Part:
+    """A part of these passages, whose counts this process has just written."""
+    write_checksums(folder)
+    files = map_folder(folder)
+    terms = Terms.map(files)
+    cells = open_cells(files, CELLS, len(passages))
+    lines, text = open_rendered(files, len(passages))
+    return Part(
+        corpus,
+        passages,
+        terms,
+        open_term_counts(files, len(passages), len(terms)),
+        Cells(*map(raw, (cells.value_offsets, cells.term_offsets, cells.term_ids))),
+        (raw(lines), raw(text)),
+        analysis=analysis,
+    )
