@@ -159,7 +159,7 @@ def test_encoding_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def colbert(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a ColBERT with the weights of all-MiniLM-L6-v2 and a random last layer."""
     sentence_transformers = pytest.importorskip("sentence_transformers", minversion="6")
     import torch
