@@ -330,7 +330,7 @@ class OpenAI:
             reraise=True,
         )
         try:
-            # The first attempt is made without the policy, whose bookkeeping takes as long as half of a request.
+            # The first attempt is made without the policy, whose bookkeeping costs about 80 µs a call.
             try:
                 return await attempt()
             except Again as error:

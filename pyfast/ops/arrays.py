@@ -162,6 +162,16 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
     return offsets, np.fromiter(chain.from_iterable(lists), dtype, int(offsets[-1]))
 
 
+def places_of(offsets: Int32 | Int64, lists: Int32 | Int64) -> tuple[Int64, Int64]:
+    """Find the values of some lists of a ragged array. Returns (the offsets of these lists, the places of their
+    values in the array).
+    """
+    starts = offsets[lists]
+    sizes = offsets[lists + 1] - starts
+    chosen = np.append(0, np.cumsum(sizes, dtype=np.int64))
+    return chosen, np.arange(chosen[-1]) + np.repeat(starts - chosen[:-1], sizes)
+
+
 def utf8(texts: Iterable[str]) -> tuple[Int64, npt.NDArray[np.uint8]]:
     """Join texts into a ragged array in UTF-8: (offsets int64[texts + 1], uint8). A lone surrogate becomes
     `?`."""

@@ -16,7 +16,7 @@ from pyfast import ops
 from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
 from pyfast.errors import IndexFormatError
 from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Float32, Int32, Int64, utf8
+from pyfast.ops.arrays import Float32, Int32, Int64, places_of, utf8
 from pyfast.retrieval.analysis import Analysis
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
@@ -235,9 +235,7 @@ def take_rows(x: csr_array, rows: Int32) -> csr_array:
 
     SciPy's `x[rows]` first copies the indices of all of `x` to int64: gigabytes for millions of passages.
     """
-    sizes = x.indptr[rows + 1] - x.indptr[rows]
-    indptr = np.append(0, np.cumsum(sizes, dtype=np.int64))
-    places = np.arange(indptr[-1]) + np.repeat(x.indptr[rows] - indptr[:-1], sizes)
+    indptr, places = places_of(x.indptr, rows)
     return to_csr(x.data[places], x.indices[places], indptr, x.shape[1])
 
 

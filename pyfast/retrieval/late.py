@@ -38,12 +38,10 @@ def find_late_model(model: str) -> Path:
     return find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
 
 
+@lru_cache(maxsize=4)  # All open indexes share a model.
 def open_late_model(folder: Path) -> OnnxModel | ColBERT:
     """Open a late-interaction model: an ONNX file, or a model of sentence-transformers, PyLate or ColBERT."""
-    return open_model(folder) if (folder / MODEL).is_file() else _open_colbert(folder)
-
-
-_open_colbert = lru_cache(maxsize=4)(ColBERT)  # All open indexes share a model.
+    return open_model(folder) if (folder / MODEL).is_file() else ColBERT(folder)
 
 
 class LateEncoder:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pyfast import ops
 from pyfast.blocks import MappedFolder, check_lists, checked, raw
-from pyfast.ops.arrays import Float32, Int32, Int64, ends
+from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
 from pyfast.retrieval.forward_index import fit_together
 
 _AT_ONCE = 256
@@ -44,10 +44,8 @@ class Tokens:
 
     def of(self, passages: Int64) -> Tokens:
         """Copy the tokens of the given passages."""
-        lengths = np.diff(self.offsets)[passages]
-        starts = np.repeat(self.offsets[passages] - (np.cumsum(lengths) - lengths), lengths)
-        rows = starts + np.arange(lengths.sum())
-        return Tokens(self.codes[rows], self.scales[rows], np.append(0, np.cumsum(lengths)))
+        offsets, places = places_of(self.offsets, passages)
+        return Tokens(self.codes[places], self.scales[places], offsets)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

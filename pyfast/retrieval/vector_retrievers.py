@@ -21,7 +21,7 @@ from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
 from pyfast.retrieval.late import LateEncoder
 from pyfast.retrieval.passage_vectors import Encoder, encoder_of
 from pyfast.retrieval.pools import Pool, stack_pools
-from pyfast.retrieval.retriever import Retriever, open_retriever
+from pyfast.retrieval.retriever import Retriever
 from pyfast.retrieval.token_store import TokenStore
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class LateRetriever:
         encoder = encoder_of(index.manifest["parameters"], "late")
         assert isinstance(encoder, LateEncoder)
         self._encoder = encoder
-        self._first: Retriever = open_retriever(of or "bm25", index)
+        self._first: Retriever = index.retriever_named(of or "bm25")
         store = index.whole.vectors["late"]
         assert isinstance(store, TokenStore)
         self._store = store
@@ -187,7 +187,7 @@ class HybridRetriever:
             raise InputError(
                 f"hybrid:{of}: expected two retrievers or more, such as bm25+dense, all with a weight or none"
             )
-        self._retrievers: list[Retriever] = [open_retriever(name, index) for name, _, _ in parts]
+        self._retrievers: list[Retriever] = [index.retriever_named(name) for name, _, _ in parts]
         names = [retriever.fingerprint for retriever in self._retrievers]
         weighted = (
             [f"{name}*{weight}" for name, weight in zip(names, self._weights, strict=True)]
