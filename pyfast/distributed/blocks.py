@@ -2,7 +2,7 @@
 folder of the whole run.
 
 The name of the folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128
-questions. When the folder appears, its questions are already written.
+questions. The folder appears only after the block's file of questions is complete.
 """
 
 from __future__ import annotations

@@ -243,11 +243,11 @@ class RunFolder:
         return len(failed)
 
     def answered(self, questions: Iterable[Question]) -> int:
-        """Return how many answers are already written, counted from the first question without a gap.
+        """Return how many questions at the beginning have an answer in answers.jsonl, up to the first without one.
 
-        The rest of the file is removed: an incomplete line, a changed line, a line without its trace, or
-        answers of later questions. pyfast writes these answers again from the journal, in order. Answers of an
-        unfinished conversation are written again too, because its next turn needs them.
+        The method removes all later lines of the file: an incomplete line, a changed line, a line without its
+        trace, or answers of later questions. pyfast writes these answers again from the journal, in order. Answers
+        of an unfinished conversation are written again too, because its next turn needs them.
         """
         if self._done is not None:
             self._traces.go_on(self._done)

@@ -267,8 +267,8 @@ class Knowledge:
         return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
 
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
-        """Find the `limit` triples of a relation key that are nearest to a query's vector. The result is in
-        ascending order.
+        """Find at most `limit` triples with this key (its number in `keys`): the triples that are nearest to a
+        query's vector. The result is in ascending order.
 
         The vector of a triple is the vector of its fact.
         """

@@ -78,7 +78,7 @@ def bridge_expand(
 def bridge_expand_reference(
     X: Csr, seed: int, question_terms: npt.ArrayLike, k: int = 10
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Compute (documents, similarities) of one seed in float64, by a product with the whole index."""
+    """Compute (documents, similarities) of one seed in float64, by the product of its row with all rows of X."""
     rows = X.astype(np.float64)
     rows.data[np.isin(rows.indices, question_terms)] = 0.0
     similarity = rows @ rows[[seed]].toarray().ravel()

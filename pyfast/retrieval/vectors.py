@@ -55,7 +55,7 @@ class Vectors:
         return len(self.matrix) if self.rows is None else len(self.rows)
 
     def of(self, places: npt.NDArray[np.integer[Any]]) -> Float32:
-        """Return the vectors of the texts at `places`, float32[..., dimensions]."""
+        """Return the vectors of texts, float32[..., dimensions]. `places` are the numbers of the texts."""
         if self.rows is None or self.late is None:
             vectors: Float32 = self.matrix[places]
             return vectors

@@ -44,7 +44,8 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for dev_set.json, or for dev_ers.jsonl, which also has a corpus.
+    """Yield the lines to write for dev_set.json or dev_ers.jsonl. Only dev_ers.jsonl has evidence, from which a
+    corpus is made.
 
     The first answer of a turn was given by the crowd worker. Each piece of evidence becomes a document, with
     the entity for which it was retrieved as the title.

@@ -18,8 +18,8 @@ _FRAME = 24  # characters of a line without its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
-    """Pick segments one after the other: each time the segment with most of the question's words that no earlier
-    pick has.
+    """Pick segments one after the other. A word counts if it is in the question, but in no segment picked so far.
+    The segment with the most of these words is picked next.
 
     Each word of the question has a weight. The score of the picked segments is the weight of the question's words
     in them, divided by the weight of all its words.
