@@ -93,9 +93,9 @@ def answer(
 ) -> Run:
     """Answer questions with one of the systems, and wait until all are answered.
 
-    If `run` is a folder, pyfast stores each reply of the LLM there before the question continues. If the process
-    is killed, call `answer` again with the same arguments to resume the run. The answers are then the same as
-    without the interruption.
+    If `run` is a folder, pyfast stores each reply of the LLM in it before the question that asked for the
+    reply continues. If the process is killed, call `answer` again with the same arguments to resume the run.
+    The answers are then the same as without the interruption.
 
     Args:
         questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). You can
@@ -104,12 +104,13 @@ def answer(
             question. An asynchronous iterator runs in pyfast's own event loop, in another thread. If the iterator
             must run in your event loop, use `Engine.answer_many`.
         index: An index, or its folder. The systems `direct` and `cot` need no index.
-        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass as
-            an object stays loaded when `answer` returns. A model that you name by a text is closed. You can also
-            give each role (the purpose of a prompt) its own model: `{"default": ..., "pick": ...}`. All other
-            roles use the default model. `pyfast systems NAME` prints the roles.
-        llm_options: Options of a model that you name by a text. `NAME` is an option of the default model.
-            `"ROLE.NAME"` is an option of the model of this role.
+        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass
+            as an object stays loaded after `answer` returns. A model that you name by a text is closed before
+            `answer` returns. You can also give each role (the purpose of a prompt) its own model:
+            `{"default": ..., "pick": ...}`. A role that the mapping does not name uses the default model.
+            `pyfast systems NAME` prints the roles.
+        llm_options: Options of a model that you name by a text. The key `"NAME"` sets an option of the
+            default model. The key `"ROLE.NAME"` sets an option of the model of this role.
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets
             several others at once.
@@ -124,21 +125,23 @@ def answer(
             questions.
         documents: `own`: if a question has the field `documents` (a list of uris), pyfast searches only these
             documents for it. `all`: pyfast ignores this field and searches the whole index.
-        temperature: The sampling temperature of the model, if the system does not set it. At 0, the model always
-            chooses the most probable token.
+        temperature: The sampling temperature of the model. A temperature that the system itself sets for a
+            prompt takes precedence. At 0, the model always chooses the most probable token.
         seed: The seed of the model's sampling. pyfast also sends it at temperature 0, where most servers ignore
             it.
         concurrency: How many questions are in progress at once. This number does not change the answers. None:
             10,000 for a model behind a Batch API, 64 for every other model.
-        budget: Limits by name. Limits of each question are `calls`, `tokens`, `steps`, `seconds`, `call_seconds`
-            and `attempts`. Limits of the run are `run_tokens` and `run_seconds`.
+        budget: Limits by name. Limits of each question are `calls`, `tokens`, `steps`, `seconds`,
+            `call_seconds`, `attempts`, `passages` and `answer_tokens`. Limits of the run are `run_tokens` and
+            `run_seconds`. `pyfast.engine.Budget` explains each limit.
         outage: How many minutes to wait if the model cannot be reached, is overloaded or has internal errors.
             After this time the run stops, and you can resume it. 0: the run stops at once.
-        strict: If the model gives no usable reply, the question fails. Without `strict`, the system then takes a
+        strict: True: a question fails if the model gives no usable reply. False: the system then takes a
             simpler step, called its fallback. `run.status.fall_backs` counts these steps.
         max_failures: Stop the run if more than this many questions fail. Give a number, or a share such as `"5%"`.
-        response_cache: A folder in which pyfast stores plans that depend only on the question, so that later runs
-            do not ask the model again. Several runs can share it.
+        response_cache: A folder in which pyfast stores the model's replies to prompts that depend only on the
+            question, such as plans. Later runs use these replies and do not ask the model again. Several runs
+            can share it.
         sync: `normal`: a power cut can lose the last LLM replies. `full`: a power cut loses no reply, but pyfast
             needs more time to store each reply.
         keep_prompts: Store the prompts in the run's folder, for `Run.prompts`. Use False for private data.
@@ -146,7 +149,7 @@ def answer(
         accept_code: Resume a run that was started with another version of pyfast or of the system's code. The file
             run.toml then records both versions. The answers may differ from the answers that one version alone
             would give.
-        retry_failed: Try the failed questions again.
+        retry_failed: In a resumed run, try the questions again that failed in earlier sessions.
         on_event: A function that pyfast calls with each `pyfast.engine.Event`, from another thread. The function
             must return quickly.
         on_step: A function that pyfast calls with each `pyfast.engine.Step`, from another thread. A step is one
@@ -251,11 +254,13 @@ def job_of(
     by_workers: bool = False,
     joins: bool = False,
 ) -> tuple[Job, OpenedModels]:
-    """Make the `Job` that `answer` carries out, with its models. The arguments are the same as for `answer`.
+    """Make the `Job` that `answer` carries out, with its models. The arguments that `answer` has too mean the
+    same here.
 
-    The function checks the run's folder and writes the questions into it. With `joins`, another process has
-    started the run, and the function only reads the folder. With `by_workers`, workers of a cluster may have
-    started the run. Raises `InputError`, as `answer` does.
+    The function checks the run's folder and writes the questions into it. `joins`: another process has
+    started the run, so the function writes nothing into the folder. `by_workers`: accept the folder of a run
+    that workers of a cluster have started. Without `by_workers`, such a folder is an error. Raises
+    `InputError` if an argument is not valid, or if the folder has a run with other arguments.
     """
     # Check all arguments before anything is created.
     configured = configure(
@@ -328,7 +333,8 @@ def job_of(
 
 
 def read_in(questions: ManyQuestions, limit: int | None) -> Questions:
-    """Read at most `limit` questions and check them. Raises `InputError` if a question is not valid."""
+    """Read the first `limit` questions (None: all questions) and check them. Raises `InputError` if a
+    question is not valid."""
     if isinstance(questions, str):
         questions = as_path(questions) or [questions]
     if isinstance(questions, Path):
@@ -348,9 +354,10 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
 
 
 def begin(job: Job, restart: bool = False) -> None:
-    """Check that the folder of a run is new, or holds a run with the same arguments. Raises `InputError`.
+    """Check that the folder of a job is new, or has a run with the same arguments. Raises `InputError` if it
+    has another run.
 
-    If the job has `restart`, an old folder is renamed first. Call this function before you load a model.
+    With `restart`, the function first gives an existing folder another name. Call it before you load a model.
     """
     assert job.folder is not None
     if restart and (aside := set_aside(job.folder)) is not None:
@@ -366,8 +373,8 @@ def carry_out(
     on_step: OnStep | None = None,
     stop: threading.Event | None = None,
 ) -> Run:
-    """Answer the questions of a job in the event loop of `run_blocking`. Models that the user passed as objects
-    stay loaded."""
+    """Answer the questions of a job in the event loop of `run_blocking`, and return the run. Models that the
+    user passed as objects stay loaded."""
     result = run_blocking(_carry_out(job, models, on_event, on_step, stop))
     return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
@@ -382,7 +389,8 @@ async def _carry_out(
 
 @contextlib.asynccontextmanager
 async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
-    """An asyncio event that is set when the thread's event is set."""
+    """Yield an asyncio event. It is set soon after the threading event `stop` is set. If `stop` is None, it
+    is never set."""
     stopping = asyncio.Event()
 
     async def look() -> None:
@@ -400,8 +408,8 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
-    """Return how many questions should be in progress at once: `concurrency`, or the default for these models.
-    Raises `InputError`.
+    """Return how many questions should be in progress at once: `concurrency`, or, if this is None, the
+    default for these models. Raises `InputError` if `concurrency` is below 1.
     """
     if concurrency is not None:
         return at_least_one("concurrency", concurrency)
@@ -423,8 +431,9 @@ def not_negative(name: str, value: float) -> float:
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """Return how many of `total` questions may fail. `given` is a number, a share such as "5%", or None (all may
-    fail). Raises `InputError`."""
+    """Return how many of `total` questions may fail. `given` is a number, or a share such as "5%". If `given`
+    is None, all questions may fail, and the result is None. Raises `InputError` if `given` is neither a
+    number nor a share."""
     if given is None:
         return None
     text = str(given)

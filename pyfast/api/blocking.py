@@ -28,11 +28,12 @@ _running: tuple[int, asyncio.AbstractEventLoop, threading.Thread] | None = None
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the library's event loop and return its result. A `KeyboardInterrupt` cancels it.
+    """Run a coroutine in the library's event loop and return its result. A `KeyboardInterrupt` cancels the
+    coroutine.
 
     Raises:
-        InputError: The caller itself runs in this event loop, for example in a callback. The call would wait
-            forever.
+        InputError: The caller itself runs in this event loop, for example in a callback. Without this error,
+            the call would wait for ever.
     """
     loop = blocking_loop()
     assert _running is not None

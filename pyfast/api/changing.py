@@ -39,7 +39,8 @@ def add_documents(
         The number of the new commit, and the number of added documents.
 
     Raises:
-        InputError: The index already has a document with this uri, or a source cannot be read.
+        InputError: The index already has a document with the uri of a new document, or a source cannot be
+            read.
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
@@ -64,8 +65,8 @@ def update_documents(
 ) -> Change:
     """Replace documents of an index by new versions, and add new documents. All changes make one commit.
 
-    A document replaces the document with the same uri. A replaced document moves to the end of the index. An
-    unchanged document keeps its place.
+    A given document replaces the document of the index that has the same uri. The new version stands at the
+    end of the index. If both are equal, nothing changes, and the document keeps its place.
 
     Args:
         index: The folder of the index.
@@ -76,7 +77,7 @@ def update_documents(
         on_unread: As in `build_index`.
 
     Returns:
-        The number of the commit, and the numbers of added, replaced, and unchanged documents.
+        The number of the new commit, and how many documents were added, replaced, and left unchanged.
 
     Raises:
         InputError: A source cannot be read.
@@ -107,7 +108,7 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
         The number of the new commit, and the number of deleted documents.
 
     Raises:
-        InputError: The index has no document with this uri.
+        InputError: The index has no document with one of these uris.
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
@@ -125,9 +126,9 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
 
     Args:
         index: The folder of the index.
-        erase: Also remove the earlier commits, with all text of deleted documents in the index's parts. Runs that
-            started with an earlier commit can then not be resumed. Knowledge graphs and runs can still contain
-            text of a deleted document: see docs/changing.md.
+        erase: Also remove the earlier commits. Then no part of the index has text of a deleted document any
+            more, and runs that started with an earlier commit cannot be resumed. Knowledge graphs and runs
+            can still contain text of a deleted document: see docs/changing.md.
 
     Returns:
         The number of the new commit.

@@ -28,19 +28,21 @@ def compare(
 
     Args:
         runs: Two runs or more, or their folders. Each run is compared with each later run.
-        gold: As in `pyfast.evaluate`. None: the gold answers in the questions of the first run, or in the file
-            gold.jsonl next to these questions.
+        gold: As in `pyfast.evaluate`. None: the file gold.jsonl in the folder of the first run's questions.
+            If there is no such file, the first run's file of questions.
         metrics: As in `pyfast.evaluate`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no costs in
             money.
 
     Returns:
         For each pair of runs and each figure (such as F1): the difference between the runs, its 95 % interval
-        (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from McNemar's
-        exact test or from the bootstrap. The field `least` says how many independent questions a significant
-        difference needs. With fewer questions, the p-values of the bootstrap are too small. For each pair, the
-        result lists the questions that only one run answers correctly. For each run, it has the calls, tokens,
-        seconds and money, per question and per correct answer.
+        (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from
+        McNemar's exact test if each question's value is 0 or 1 and no two questions are of the same
+        conversation. Otherwise it comes from the bootstrap. The field `least` says how many independent
+        questions are needed before a difference can be significant. With fewer questions, do not trust the
+        p-values of the bootstrap: they are too small. For each pair, the result lists the questions that only
+        one run answers correctly. For each run, it has the calls, tokens, seconds and money, per question and
+        per correct answer.
 
     Raises:
         InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
@@ -77,7 +79,8 @@ def compare(
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:
-    """The name of each run in tables: its folder, or a number for a run in memory."""
+    """Return the name of each run in tables: its folder, or a text such as `run 2` if the second run is in
+    memory. Raises `InputError` if two names are equal."""
     names = [
         str(path) if path is not None else f"run {number}"
         for number, path in enumerate((run.path if isinstance(run, Run) else Path(run) for run in runs), start=1)

@@ -42,12 +42,14 @@ class ConfiguredSystem:
         return roles
 
     def described(self) -> dict[str, Any]:
-        """The settings as strings, as they stand in run.toml."""
+        """Return the settings in JSON types, as run.toml has them. `follow_ups` is among them unless it is
+        `off`."""
         settings = self.settings.model_dump(mode="json")
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
-        """Open everything else that the system needs, such as a knowledge graph.
+        """Open what the system needs in addition to the index, such as a knowledge graph, and return it.
+        Return None if the system needs nothing more.
 
         `run` is the folder of a new or resumed run. None: the run stays in memory.
         """
@@ -56,7 +58,7 @@ class ConfiguredSystem:
         return self.system.opens(self.index, self.settings, run)
 
     def ask(self, session: Any) -> Ask:
-        """Make the function that answers one question."""
+        """Make the function that answers one question. `session` is the result of `open`."""
         ask = self.system.ask(self.settings, session)
         return (
             ask
@@ -79,8 +81,8 @@ def configure(
     follow_ups: FollowUps = "off",
     run: Path | None = None,
 ) -> ConfiguredSystem:
-    """Configure a system and open its index. A resumed `run` gets the version of the index with which the run
-    started.
+    """Configure a system and open its index. `run` is the folder of a new or resumed run. For a resumed run,
+    the index is opened at the commit with which the run started.
 
     Raises `InputError` if an argument is not valid.
     """

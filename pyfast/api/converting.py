@@ -20,7 +20,7 @@ def convert(name: str, source: str | Path, out: str | Path) -> Converted:
             HotpotQA. For it, give the file `NAME_corpus.json` as the source. The file `NAME.json` must be in the
             same folder.
         source: The set's file of questions. If a folder has only one such file, you can give the folder.
-        out: The folder to make. If the conversion fails, there is no folder.
+        out: The folder to make. If the conversion fails, no folder is made.
 
     Returns:
         The paths of the files, and the numbers of documents and questions. `convmix`, `nq`, `triviaqa` and `popqa`

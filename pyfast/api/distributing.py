@@ -27,7 +27,8 @@ from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
 
 Opens = Callable[[], tuple[Job, OpenedModels]]
 _OF_RUN = ("run_tokens", "run_seconds")
-"""Limits of the run. The process that starts the workers checks them itself"""
+"""The names of the limits that hold for a whole run. The process that starts the workers checks these limits.
+The workers do not get them"""
 
 
 def answer_by_workers(
@@ -38,12 +39,13 @@ def answer_by_workers(
     on_event: OnEvent,
     stop: threading.Event,
 ) -> Run:
-    """Let the workers of a cluster answer questions. If the run's folder exists, the run resumes.
+    """Let the workers of a cluster answer questions, and return the run. If the run's folder exists, the run
+    resumes.
 
     Args:
         questions: As in `answer`.
         given: The arguments of `answer` that each worker needs too.
-        of_run: The arguments of `answer` that only this process needs.
+        of_run: The other arguments of `answer`, which only the process that starts the workers needs.
         cluster: The Ray cluster, with the number and resources of its workers.
         on_event: A function that is called with each event.
         stop: After this event is set, no new question starts.
@@ -69,7 +71,8 @@ def extract_by_workers(
     on_event: OnEvent,
     stop: threading.Event,
 ) -> Run:
-    """Let the workers of a cluster extract a knowledge graph. If the extraction has started before, it resumes.
+    """Let the workers of a cluster extract a knowledge graph, and return the run of the extraction. If the
+    extraction has started before, it resumes.
 
     `llm` and `llm_options` are as in `build_knowledge`. All other arguments are as in `answer_by_workers`.
 
@@ -82,19 +85,20 @@ def extract_by_workers(
 
 
 def run_by_workers(job: Job, opens: Opens, cluster: Cluster, on_event: OnEvent, stop: threading.Event) -> Run:
-    """Let the workers of a cluster carry out a job. Each worker calls `opens` to open its own index and models."""
+    """Let the workers of a cluster carry out a job, and return the run. Each worker calls `opens` to open its
+    own index and models."""
     session = work_on_blocks(job, partial(Answering, opens), cluster, on_event, stop)
     return Run.finished(job.folder, job.questions.count, session, [])
 
 
 def _joined(run: str, given: Mapping[str, Any]) -> tuple[Job, OpenedModels]:
-    """The job of `answer` in a worker."""
+    """Make the job of `pyfast.answer` in a worker, with its models. `run` is the folder of the whole run."""
     index = None if given["index"] is None else open_index(*given["index"])
     return job_of(["-"], **{**given, "index": index}, run=run, joins=True)
 
 
 def _with_llm(job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None) -> tuple[Job, OpenedModels]:
-    """The job of an extraction in a worker."""
+    """Make the job of an extraction in a worker, with its models."""
     used = opened(llm, llm_options)
     return replace(job, llm=used.full()), used
 
@@ -109,7 +113,8 @@ def _check_named(given: GivenLLM) -> None:
 
 
 def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as they travel: texts and numbers. Raises `InputError` for one that cannot."""
+    """Return the arguments in a form that can be sent to another process, with absolute paths. Raises
+    `InputError` if the LLM or the system is given as an object, because an object cannot be sent."""
     handed = dict(given)
     _check_named(given["llm"])
     if not isinstance(given["system"], str):
@@ -129,14 +134,15 @@ def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Answering:
-    """A worker: a process that answers blocks of questions, one block after the other."""
+    """The work of one worker process: answer blocks of questions, one block after the other."""
 
     opens: Opens
     job: Job | None = None
     models: OpenedModels | None = None
 
     def start(self) -> Configuration:
-        """Open the index and the system of the run, and load its models."""
+        """Open the index and the system of the run, and load its models. Return the configuration of the
+        run."""
         if self.job is None or self.models is None:
             self.job, used = self.opens()
             self.models = OpenedModels(used.by_role, frozenset(used.by_role))
@@ -144,7 +150,7 @@ class Answering:
         return self.job.describe()
 
     def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
-        """Answer the questions of a block."""
+        """Answer the questions in the folder `block`, and return the counts of this session."""
         assert self.job is not None and self.models is not None
         index = None if self.job.index is None else self.job.index.keeping_scores(block / RERANK_SCORES)
         job = replace(self.job, folder=block, questions=questions_in(block / QUESTIONS), index=index)
@@ -159,8 +165,8 @@ class Answering:
         return self.job.concurrency
 
     def turn(self) -> Future[None]:
-        """Return a future that ends when the event loop has time. If it does not end, the event loop is
-        blocked."""
+        """Return a future that ends as soon as the event loop has time. If the future does not end, the event
+        loop is blocked."""
         return asyncio.run_coroutine_threadsafe(asyncio.sleep(0), blocking_loop())
 
 

@@ -30,7 +30,7 @@ class Package:
     version: str | None
     """The installed version. None: not installed"""
     use: str
-    """What pyfast uses it for"""
+    """What pyfast uses the package for"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Environment:
     """Whether this pyfast was built with GPU ops"""
     gpus: tuple[str, ...]
     gpu_problem: str | None
-    """Why pyfast cannot use a GPU. None: it can use one"""
+    """Why pyfast cannot use a GPU. None: pyfast can use a GPU"""
     packages: tuple[Package, ...]
     ops: dict[str, bool]
     """For each op, by its name: whether it runs on a GPU if its arrays are on the GPU"""

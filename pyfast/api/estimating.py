@@ -45,15 +45,16 @@ class Estimate:
     prompt_tokens: Expected
     completion_tokens: Expected
     money: Expected | None
-    """The price of the run. None: there is no price list"""
+    """The price of the run. None: `estimate` got no price list"""
     seconds: Expected | None
-    """The seconds of all questions together. None: the estimate does not come from a run. A run takes less time,
-    because it works on several questions at once"""
+    """The sum of the seconds that the questions take, each from its start to its end. None: the estimate does
+    not come from an earlier run, or this run did not record them. The run itself takes less time, because it
+    works on several questions at once"""
     currency: str | None = None
     """The currency of `money`"""
     hours: Expected | None = None
-    """The hours until all questions are answered. None: the estimate does not come from a run. The time to start
-    models and workers is not included
+    """The hours until all questions are answered. None: the estimate does not come from an earlier run. The
+    time to start models and workers is not included
     """
     shares: Mapping[str, float] = field(default_factory=dict)
     """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for the llm`
@@ -63,7 +64,8 @@ class Estimate:
 
     @property
     def bottleneck(self) -> str:
-        """The name of the largest share in `shares`. It is empty if `shares` were not measured."""
+        """The name of the largest share in `shares`. Empty if `shares` is empty, because the times were not
+        measured."""
         return max(self.shares, key=lambda name: self.shares[name], default="")
 
 
@@ -85,12 +87,12 @@ def estimate(
     """Estimate the LLM calls, tokens and price of a run, without a call to its LLM.
 
     With `based_on`, the means of an earlier run of the same system are multiplied by the number of questions.
-    Without it, a uniform sample of the questions goes through the system with the LLM `instant`. This LLM replies
-    at once with text that fits the schema.
+    Without `based_on`, pyfast answers a uniform sample of the questions with the LLM `instant`. This LLM
+    replies at once with text that fits the schema.
 
-    In this second case, searches and prompts are real, but replies are not. A plan can then have more or fewer
-    hops than a plan of a real language model, and four bytes count as one token. For a reliable estimate, make a
-    small real run and give it as `based_on`.
+    In this second case, searches and prompts are real, but replies are not. So a plan can have more or fewer
+    hops than a plan of a real language model. pyfast then counts four bytes as one token. For a reliable
+    estimate, make a small real run and give it as `based_on`.
 
     Args:
         questions: As in `pyfast.answer`. With `based_on`, you can also give the number of questions.
@@ -173,13 +175,15 @@ def estimate(
 
 
 def _workers_of(run: Path) -> int:
-    """How many workers answered an earlier run; 1 for a run of one process."""
+    """Return how many workers answered an earlier run. The result is 1 for a run of one process."""
     recorded = recorded_value(run, "places", "workers")
     return int(recorded) if isinstance(recorded, str) and recorded.isdigit() and int(recorded) else 1
 
 
 def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expected:
-    """The time of all questions, divided by how many are in progress at once on all workers (Little's law)."""
+    """Return the hours until `count` questions are answered, by Little's law: the sum of their times, divided
+    by the number of questions that are in progress at once on all workers. `had` is the number of workers of
+    the earlier run."""
     at_once = service.in_progress / had * workers
     return _expected([seconds / at_once / 3600 for seconds in service.seconds], count)
 
@@ -200,7 +204,8 @@ def _by_role(used: Sequence[Used]) -> dict[str, tuple[int, int]]:
 
 
 def _expected(values: Sequence[float], count: int) -> Expected:
-    """The mean times `count`, with a percentile bootstrap over the questions."""
+    """Return the mean of `values`, multiplied by `count`. Its 95 % interval comes from a percentile bootstrap
+    over the questions."""
     array = np.array(values, np.float64)
     draws = np.random.default_rng(0).integers(0, len(array), (_DRAWS, len(array)))
     low, high = np.quantile(array[draws].mean(axis=1), [0.025, 0.975])
@@ -210,7 +215,9 @@ def _expected(values: Sequence[float], count: int) -> Expected:
 def _priced(
     used: Sequence[Used], roles: Mapping[str, tuple[int, int]], of_role: Mapping[str, Price], count: int
 ) -> Expected:
-    """The money. Roles with models of their own pay their own prices, by their share of all tokens."""
+    """Return the expected price of `count` questions. If the roles have models with different prices, the
+    tokens of each question are divided among the roles, in proportion to the tokens of each role in all
+    questions."""
     default = of_role.get("default") or next(iter(of_role.values()))
     if len(set(of_role.values())) == 1:
         return _expected([money_of(one, default, {}) for one in used], count)

@@ -57,8 +57,8 @@ def evaluate(
 
 
 def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
-    """Return the answers of a run, and a name of the run for error messages. Raises `InputError` if there is no
-    run."""
+    """Return the answers of a run, and a name of the run for error messages. Raises `InputError` if the
+    folder has no run."""
     path = run.path if isinstance(run, Run) else Path(run)
     if path is None:
         assert isinstance(run, Run)
@@ -70,8 +70,10 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
 
 
 def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
-    """Read the gold answers. None: the file gold.jsonl in the folder of the run's questions, or the questions
-    themselves. Raises `InputError`.
+    """Return the gold answers: their file, or a list of mappings. If `gold` is None, they are in the file
+    gold.jsonl in the folder of the run's questions. If there is no such file, they are in the file of the
+    questions itself. Raises `InputError` if `gold` is None and the run's file of questions is not known or
+    does not exist.
     """
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)

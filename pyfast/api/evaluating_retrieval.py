@@ -33,10 +33,12 @@ class RetrievalSetting:
     retriever: str = "bm25"
     """The retriever, as in `pyfast.open_index`"""
     ranking: Ranking = "list"
-    """What orders the passages: the retriever itself, `graph_rank` or `bridge_rank`"""
+    """How the passages are ordered. `list`: by the retriever. `graph_rank` or `bridge_rank`: by the op with
+    this name"""
     expand: bool | str = False
-    """Whether to add passages that share terms with the best passages. The name of a retriever, such as `dense`:
-    add the passages that this retriever finds nearest to the best passages. Only with `bridge_rank`
+    """Whether to add passages that share terms with the best passages. If this is the name of a retriever,
+    such as `dense`, the passages are added that this retriever finds nearest to the best passages. Only
+    possible with the ranking `bridge_rank`
     """
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""
@@ -71,7 +73,8 @@ class RetrievalSetting:
             raise InputError(f"pool: expected a number of passages, got {self.pool!r}")
 
     def __str__(self) -> str:
-        """What differs from the default, as `parse` reads it."""
+        """Return the retriever, and each other value that differs from its default, as a text that `parse`
+        can read."""
         changed = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         changed = {"retriever": self.retriever, **changed}
         return " ".join(f"{name}={'on' if value is True else value}" for name, value in changed.items())
@@ -89,12 +92,12 @@ class SettingReport:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalReport:
-    """What `pyfast.evaluate_retrieval` returns."""
+    """The result of `pyfast.evaluate_retrieval`: how much of the gold evidence each setting found."""
 
     settings: dict[str, SettingReport]
     """The report of each setting, by its name"""
     differences: list[Difference]
-    """The differences between each setting and each setting after it"""
+    """The differences between each setting and each later setting"""
     without_gold: tuple[str, ...]
     """The ids of the questions that name no gold evidence. They are not scored"""
 
@@ -119,8 +122,8 @@ def evaluate_retrieval(
 ) -> RetrievalReport:
     """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
 
-    Gold evidence is a set of documents. A document counts as found if the list has one of its passages. Its rank
-    is the rank of its best passage.
+    Gold evidence is a set of documents. A document counts as found if the list of passages has one of its
+    passages. The documents are ranked by their best passages.
 
     Args:
         index: An index, or its folder. The call ignores the index's own retriever and rerankers.
@@ -196,7 +199,7 @@ def _named(
 
 
 def _asked(questions: GoldLike, gold: GoldLike | None) -> tuple[list[RetrievalQuestion], tuple[str, ...]]:
-    """(the questions with gold evidence, the ids of the others)."""
+    """Return (the questions with gold evidence, the ids of the questions without it)."""
     every = _read(questions)
     if gold is None and isinstance(questions, str | Path) and not any(one.gold for one in every):
         beside = Path(questions).with_name(GOLD)

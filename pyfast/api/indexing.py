@@ -53,15 +53,15 @@ def build_index(
     """Build an index of documents in a folder, and open it.
 
     Args:
-        documents: Paths of files and folders, or documents. A document is a value of `pyfast.corpus`, or a mapping
-            with the fields of a `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`. You can give one
-            document, or an iterable of documents.
+        documents: Paths of files and folders, or documents. A document is a `TextDocument`, a `Table` or a
+            `KnowledgeGraph` of `pyfast.corpus`, or a mapping with the fields of a `.jsonl` line, such as
+            `{"id": ..., "title": ..., "text": ...}`. You can give one document, or an iterable of documents.
         out: The folder to make. The folder appears only when the index is complete.
         overwrite: Replace an existing index. The knowledge graph in its folder stays.
         readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. If an
             additional reader and an installed reader can both read a file, the additional reader reads it.
-        columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of them
-            has the first column and its column names.
+        columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of
+            these tables begins with the first column of the wide table, and has the names of its columns.
         passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
             sentence ends. The index keeps this size for documents that are added later.
         passage_overlap: The maximum number of characters that neighbouring passages share if a paragraph is cut.
@@ -81,10 +81,10 @@ def build_index(
         on_unread: A function that is called at the end, once for each file that could not be read, with the
             reason. None: pyfast logs a warning for each file.
         memory: How many MB of memory the process may use, at least 600. The page cache, the vectors and their
-            model do not count. A corpus that needs more memory is indexed in several parts, which are merged at
-            the end. If the process is killed, call `build_index` again with the same arguments. It keeps the
-            finished parts, and does not read their files again. If a file has changed in the meantime, this file
-            and all files after it are read again.
+            model do not count. A corpus that needs more memory is indexed in several parts, which are merged
+            at the end. If the process is killed, call `build_index` again with the same arguments. The new
+            call keeps the finished parts, and does not read the files of these parts again. If a file has
+            changed in the meantime, this file and all files after it are read again.
         on_progress: A function that is called with the progress from time to time, and after each part.
         ray: Let the workers of a Ray cluster encode the passages, as in `pyfast.answer`. Each worker loads the
             models that `vectors` names. The workers need no access to `out`.
@@ -129,12 +129,13 @@ def open_index(
 
     Args:
         path: A folder that `build_index` made.
-        retriever: The retriever that `search` uses. `bm25`. `dense`, `sparse` or `late`, if the index has such
-            vectors. `late`: BM25 finds the passages, and late interaction scores them again, token by token.
-            `late:dense`: the same for passages that `dense` finds. `hybrid`: the lists of BM25 and `dense` are
-            joined by reciprocal ranks. `hybrid:bm25+sparse`: the same for other retrievers.
-            `hybrid:bm25*0.3+dense*0.7`: the lists are joined by weighted scores. You can also give `MODULE:NAME`,
-            or a function that takes the index and returns a retriever.
+        retriever: The retriever that `search` uses. `bm25`: BM25. `dense` or `sparse`: the nearest vectors of
+            this kind. `late`: BM25 finds the passages, and late interaction scores them again, token by
+            token. `late:dense`: late interaction scores the passages that `dense` finds. `dense`, `sparse`
+            and `late` need an index with vectors of this kind. `hybrid`: the lists of BM25 and `dense` are
+            joined by reciprocal ranks. `hybrid:bm25+sparse`: the lists of these two retrievers are joined in
+            the same way. `hybrid:bm25*0.3+dense*0.7`: the lists are joined by weighted scores. You can also
+            give `MODULE:NAME`, or a function that takes the index and returns a retriever.
         rerank: The reranker, a model that scores the best passages of a list again. `off`: none. `cross`: a
             cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and `late`.
             You can also give `MODULE:NAME`, or a function that takes the index and returns a reranker. Every
@@ -173,7 +174,8 @@ def sources_of(
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
     """Yield the sources, and an empty list. The code that reads the sources adds each unreadable file to this
-    list. At the end, each file in the list is passed to `on_unread`, or logged.
+    list. With `strict`, there is None in place of the list, and the first unreadable file is an error. When
+    the `with` block ends, each file in the list is passed to `on_unread`, or logged if `on_unread` is None.
     """
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
@@ -201,14 +203,16 @@ def documents_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[Iterator[Document]]:
-    """Yield the documents. At the end, each file that could not be read is passed to `on_unread`, or logged."""
+    """Yield the documents. When the `with` block ends, each file that could not be read is passed to
+    `on_unread`, or logged if `on_unread` is None."""
     with sources_of(given, readers, columns, strict, on_unread) as (sources, _):
         yield (document for source in sources for document in source.documents())
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
-    """Return an index. If a folder is given, it is opened. A resumed `run` gets the version of the index with
-    which the run started.
+    """Return an index. If `given` is a folder, the function opens it. `run` is the folder of a new or resumed
+    run. For a resumed run, the result is the index at the commit with which the run started. If this commit
+    no longer exists, it is the index at its newest commit.
     """
     folder = Path(given) if isinstance(given, str | Path) else given.folder
     commit = None if run is None else recorded_value(run, "index", "commit")
@@ -223,7 +227,8 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
 def _sources(
     given: Source | Iterable[Source], unread: list[Unread] | None, readers: tuple[Reader | str, ...], columns: int
 ) -> Iterator[DocumentSource]:
-    """What was given. Neighbouring paths are listed together because their uris depend on each other."""
+    """Yield the sources of `given`, in order. Neighbouring paths are listed together, because their uris
+    depend on each other."""
     paths: list[Path] = []
     number = 0
     for one in [given] if isinstance(given, str | Path | Document | Mapping) else given:

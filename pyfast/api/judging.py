@@ -26,7 +26,8 @@ class Judgement:
     run: Run
     """The run in which the judge compared the answers. It is like any other run"""
     rows: list[Row]
-    """The result for each dimension, such as comprehensiveness"""
+    """The result for each dimension, such as comprehensiveness. Empty if the judge's run was stopped before
+    its end"""
     failed: int
     """The number of pairs that could not be judged"""
 
@@ -56,15 +57,17 @@ def judge_runs(
         run_b: The folder of another run over the same questions.
         run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
             arguments.
-        questions: The file of questions. Needed only if the file is no longer where the first run read it.
+        questions: The file of questions. You need it only if the file is no longer at the place from which
+            `run_a` read it.
         ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
             Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order, or
             the two answers are the same.
-        llm: The model that judges, in the role `judge`. `llm` and all that follows are as in `pyfast.answer`.
+        llm: The model that judges. Its role is `judge`. `llm` and all that follows are as in
+            `pyfast.answer`.
 
     Returns:
-        For each dimension: how often each run wins, and the share of pairs that `run_a` wins, with its bootstrap
-        interval.
+        For each dimension: how often each run wins, and the share of pairs that `run_a` wins, with the
+        bootstrap interval of this share.
 
     Raises:
         InputError: The runs answer different questions, or a run is not finished, or an argument is not valid for

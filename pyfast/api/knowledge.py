@@ -69,15 +69,16 @@ def build_knowledge(
             use its vectors.
         chunk_tokens: How many tokens of a text the LLM reads at once. None: the number of an earlier extraction,
             or 1200 for the first extraction.
-        packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. This saves calls, but
-            needs a larger model. If you delete a document, still only its own triples are removed.
+        packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. This saves calls,
+            but needs a larger model. If you later delete a document, its own triples are removed, but not the
+            triples of the other documents in the same call.
         passes: How often the LLM reads each chunk. After the first time, the LLM looks for missing triples. More
             passes find more triples, but need more calls.
         limit: The maximum number of new chunks that the LLM reads in this call.
         budget: Limits for each chunk (with `packed`, for each call). `pyfast.answer` lists their names.
         max_failures: Stop if more than this many chunks fail. Give a number, or a share such as "5%".
         concurrency: How many chunks the LLM reads at once. None: as in `pyfast.answer`.
-        outage: How many minutes to wait if the model does not answer.
+        outage: How many minutes to wait if the model answers no call.
         restart: Start again from the beginning. The existing graph stays, and the folder of the old extraction
             gets another name.
         retry_failed: Try again the chunks that failed.

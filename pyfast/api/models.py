@@ -34,8 +34,8 @@ class OpenedModels:
     """The roles whose model the caller gave as an object. These models stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """Wrap each model with the functions that the engine needs. Roles (the tasks of a system, each with its
-        own LLM) that share a model also share the wrapped model.
+        """Return the model of each role, with all members that the engine needs. A model that lacks some of
+        them gets a wrapper that has them. Roles that share a model also share its wrapper.
 
         Args:
             response_cache: A folder that stores replies, so that later runs can use them. None: no reply is
@@ -51,7 +51,7 @@ class OpenedModels:
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator[None]:
         """Start all models, one after the other, and keep them loaded while the `with` block runs. Raises the
-        errors of `started`.
+        errors of the function `started`.
         """
         async with contextlib.AsyncExitStack() as stack:
             for role, llm in self.by_role.items():
@@ -64,11 +64,12 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
 
     Args:
         given: One model for all roles, or a mapping from roles to models.
-        options: Options of models that a text names. `NAME` is an option of the default model. `ROLE.NAME` is an
-            option of the model of this role.
+        options: Options of models that a text names. The key `NAME` sets an option of the default model. The
+            key `ROLE.NAME` sets an option of the model of this role.
 
     Raises:
-        InputError: A role does not exist, or an option belongs to a model that was passed as an object.
+        InputError: A role does not exist, or there is an option for a role without a model or for a model
+            that was passed as an object.
     """
     each: dict[Role, LLM | str] = {}
     for role, llm in given.items() if isinstance(given, Mapping) else [(DEFAULT_ROLE, given)]:
@@ -101,7 +102,7 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
 
 
 def _share_engines(llms: Iterable[LLM]) -> None:
-    """Let vLLM load a model once for all roles that use it, whatever their adapters."""
+    """Let vLLM load a model only once, even if several roles use it with different adapters."""
     distinct = list({id(llm): llm for llm in llms}.values())
     if len(distinct) == 1:
         return
@@ -131,7 +132,8 @@ class _Use:
 
 
 _uses: dict[int, _Use] = {}
-"""Who uses each model, by the model's `id()`. An entry is deleted when nothing refers to its model any more
+"""The use of each started model, by the model's `id()`. An entry is deleted when nothing refers to its model
+any more
 """
 
 
@@ -191,7 +193,7 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
 
 
 async def _end(llm: LLM, full: FullLLM, use: _Use) -> None:
-    """Close the model. Callers that need it meanwhile wait until it is closed."""
+    """Close a model. A caller that needs the model while it is closing waits until it is closed."""
     if use.closing is not None:
         await asyncio.shield(use.closing)
         return
@@ -212,7 +214,7 @@ def _itself(llm: LLM) -> LLM:
 
 
 def _close_in_time(use: _Use) -> None:
-    """Close the models at the end of the process, while the event loop still runs in its thread."""
+    """Close a model at the end of the process, while the event loop still runs in its thread."""
     llm = use.alive()
     if llm is None or use.closing is not None or use.process != os.getpid():
         return

@@ -1,4 +1,5 @@
-"""Write questions about a corpus as a whole. They serve to compare the long answers of two systems."""
+"""Write questions about a corpus as a whole. With these questions, you can compare the long answers of two
+systems."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
         query: The question.
         texts: The texts, such as passages that a vector store found. pyfast computes the weights of words from
             these texts alone.
-        scores: Scores that the texts already have, where higher is better. None: the TF-IDF weights of the query's
-            terms in the texts.
+        scores: Scores that the texts already have, where higher is better. None: the score of a text is the
+            sum of the TF-IDF weights that the query's terms have in it.
 
     Returns:
         A score in [0, 1] for each text, in the order of the texts.

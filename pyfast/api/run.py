@@ -42,8 +42,8 @@ class Run:
         self.path: Path | None = Path(path)
         """The folder of the run. None: the run is in memory"""
         self.session: Summary | None = None
-        """What the session that returned this run did: how questions ended, LLM calls, tokens, seconds. None: the
-        run was only opened
+        """The counts of the session that returned this run: how its questions ended, its LLM calls, tokens
+        and seconds. None: the run was only opened from its folder
         """
         self._records: Sequence[Record] = ()
         self._lines: tuple[tuple[int, int, int], _Lines] | None = None
@@ -61,8 +61,8 @@ class Run:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records (results) of the questions, in the order of the questions. They are read from the run's
-        folder.
+        """The records (results) of the questions that have ended, in the order of the questions. If the run
+        has a folder, they are read from it.
 
         A record reads its `evidence` and its `trace` from the disk when you first access them.
 
@@ -89,7 +89,7 @@ class Run:
         return read_status(self.path)
 
     def prompts(self, id: str) -> list[LLMCall]:
-        """The LLM calls of one question, each with its prompt and its reply.
+        """Return the LLM calls of one question, each with its prompt and its reply.
 
         Args:
             id: The id of the question.
@@ -98,7 +98,8 @@ class Run:
             The calls in the order in which they ended. `messages` is None if the run does not store prompts.
 
         Raises:
-            InputError: The run is in memory, no question with this id has ended, or its journal is damaged.
+            InputError: The run is in memory, no question with this id has ended, or the run's journal is
+                damaged.
 
         Example:
             >>> import pyfast

@@ -92,10 +92,12 @@ class Engine:
             outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
                 errors. 0: `LLMUnavailableError` is raised at once.
             prompts: A TOML file with prompts that replace prompts of the systems.
-            follow_ups: How a system that answers single questions gets a question with a `history`. The values are
-                those of `pyfast.answer`. It has no effect on systems that read the history themselves.
-            journal: A new folder. The engine writes completions, answers, traces and times into it, as a run does.
-                A question then continues only after its completion is stored. You cannot resume from this folder.
+            follow_ups: How a system that answers single questions gets a question with a `history`. The
+                values are those of `pyfast.answer`. This argument has no effect on systems that read the
+                history themselves.
+            journal: A new folder. The engine writes completions, answers, traces and times into it, as a run
+                does. A question then continues only after its completion is stored. You cannot resume from
+                this folder. None: the engine writes nothing.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -208,8 +210,8 @@ class Engine:
             One record for each question or turn.
 
         Raises:
-            InputError: The system, a setting or a question is not valid. The error comes after the records of all
-                earlier questions.
+            InputError: The system, a setting or a question is not valid. If it is a question, the error comes
+                after the records of all earlier questions.
             LLMUnavailableError: The model can no longer be reached.
         """
         prepared = await self._prepare(system, settings)
@@ -343,7 +345,7 @@ class Engine:
         on_step: OnStep | None = None,
         ledger: Ledger | None = None,
     ) -> list[Record]:
-        """The record of a question, or the records of a conversation's turns in order."""
+        """Answer one question, or the turns of one conversation. Return the record of each, in order."""
         ask, replaced, system = prepared
         records = []
         task = asyncio.current_task()
@@ -366,7 +368,8 @@ class Engine:
         return records
 
     async def _prepare(self, system: str | System, settings: Mapping[str, Any] | None) -> _Prepared:
-        """A system with its settings. What it needs beside the index is opened once, in a thread."""
+        """Return a system with its settings. What the system needs in addition to the index is opened in a
+        thread, and only once for all questions with the same system and settings."""
         self._entered()
         _refuse_module(system)
         key = system, orjson.dumps(settings or {}, option=orjson.OPT_SORT_KEYS, default=repr)
@@ -380,13 +383,14 @@ class Engine:
         return await asyncio.shield(opening)
 
     def _forget(self, key: object, opening: asyncio.Future[_Prepared]) -> None:
-        """Drop a failed opening, so that the next caller tries again."""
+        """Forget an opening that failed or was cancelled, so that the next caller tries again."""
         if opening.cancelled() or opening.exception() is not None:
             self._prepared.pop(key, None)
 
 
 def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:
-    """A run folder, which the stack flushes and closes."""
+    """Make the folder of a run. When `stack` ends, it flushes and closes the folder. Raises `InputError` if
+    `path` is not new and not an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"journal: {path} exists already; give a new folder")
     folder = RunFolder(path, {})
@@ -396,7 +400,8 @@ def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:
 
 
 def _refuse_module(system: str | System) -> None:
-    """Raise `InputError` for `MODULE:NAME`. It may come from a request, which must not import modules."""
+    """Raise `InputError` if the system is given as `MODULE:NAME`. This text may come from a request, and a
+    request must not import modules."""
     if isinstance(system, str) and ":" in system:
         raise InputError(f"{system}: give the engine a System, or the name of an installed one")
 
@@ -409,12 +414,12 @@ def _opened(configured: ConfiguredSystem) -> _Prepared:
 
 
 async def _next(asked: AsyncGenerator[list[Question], None]) -> list[Question]:
-    """The next question or conversation; empty at the end."""
+    """Return the next question, or the turns of the next conversation. The list is empty at the end."""
     return await anext(asked, [])
 
 
 async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Question], None]:
-    """Each question, or the turns of each conversation."""
+    """Yield a list for each single question, and a list with all turns for each conversation."""
     turns: list[Question] = []
     number = 0
     async for given in _each(questions):
@@ -433,7 +438,7 @@ async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Questi
 
 
 async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
-    """The items of any iterable, plain or asynchronous."""
+    """Yield the items of any iterable, ordinary or asynchronous, or the records of a file of questions."""
     if isinstance(questions, bytes | Mapping):
         raise InputError("questions: expected a text, a list of questions, or a file of them")
     if isinstance(questions, str):

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyfast.training.weak_positives import Gold
 
 OnStep = Callable[["Point", int], None]
-"""A function that is called after each step of a training, with the step's point of the curve and the number of
-steps"""
+"""A function that is called after each step of a training. It gets the step's `Point` (loss, norm of the
+gradient, seconds), and the number of steps in the whole training"""
 OnEstimate = Callable[["Estimate"], None]
 """A function that is called with an estimate of the remaining training"""
 _LAST = 10
@@ -40,7 +40,7 @@ class Training:
     """The result of a training."""
 
     path: Path
-    """The trained weights"""
+    """The folder with the trained weights"""
     curve: list[Point]
     """For each step: its loss, the norm of its gradient, and how many seconds it took"""
 
@@ -92,13 +92,15 @@ def train_graph_convqa(
         dropout: The dropout of the encoder's attention.
         residual: Add the encoder's output to the embeddings of the tokens. False: the output replaces the
             embeddings, as in the paper.
-        memory: Which evidence of earlier turns is added. It takes the place of the worst-ranked evidence of the
-            turn.
-        memory_share: The share of a turn's evidence that `memory` may replace.
-        passages: The number of passages that a search finds. The evidence items in these passages are then ranked.
-        k: The number of evidence items for a turn.
-        max_prompt_tokens: The maximum number of tokens in a prompt. A warning lists the evidence that does not
-            fit.
+        memory: Which evidence of earlier turns takes the place of the worst-ranked evidence of a turn. `on`:
+            the items that are most similar to the query, which consists of all questions and answers so far.
+            `random`: random items. `off`: none, so nothing is replaced.
+        memory_share: The share of a turn's evidence that `memory` may replace, between 0 and 1.
+        passages: The number of passages that the search for a turn finds. The evidence items in these
+            passages are then ranked.
+        k: The number of evidence items that a turn gets: the best-ranked items.
+        max_prompt_tokens: The maximum number of tokens in a prompt. Evidence that does not fit is left out,
+            and a warning says how much.
         epochs: How often the training goes through all examples.
         learning_rate: The learning rate of Adam.
         accumulation: The number of examples for each step of the optimizer.
@@ -106,8 +108,8 @@ def train_graph_convqa(
         lora_alpha: The scale of LoRA's updates.
         seed: The seed for the order of examples, the initial weights and the dropout.
         minutes: Stop after this many minutes. To continue, call the function again with the same arguments.
-        on_step: A function that is called after each step, with the step's point of the curve and the number of
-            steps.
+        on_step: A function that is called after each step. It gets the step's point of the curve, and the
+            number of steps in the whole training.
 
     Returns:
         The training, with its curve. The folder `out` has the encoder, and in `model` the language model with
@@ -180,18 +182,24 @@ def train_hseq_iterator(
     process writes `out`.
 
     Args:
-        sources: Pairs of a file of questions with gold answers, and its index or the index's folder.
+        sources: A mapping from each file of questions with gold answers to its index, or to the index's
+            folder.
         model: The folder of a language model in safetensors.
         out: The folder of the training. To resume an interrupted training, call the function again
             with the same arguments.
-        settings: Settings of hseq by name, the same as in later runs. `guidance` is `template` if it is not given.
-        head: The model that makes the plans if `guidance` is `head`, in the form of `llm` in `pyfast.answer`. The
-            plans are made by a run in the folder `guidance` of `out`, which resumes like any other run.
-        weights: The weight of each source, which decides how many examples it gives. Empty: all are equal.
+        settings: Settings of hseq by name. Give the settings that later runs will use. The default of
+            `guidance` is `template`.
+        head: The model that makes the plans if `guidance` is `head`. You name it as you name `llm` in
+            `pyfast.answer`. The plans are made by a run in the folder `guidance` of `out`, which resumes like
+            any other run.
+        weights: The weight of each source. The number of examples from a source is in proportion to its
+            weight. Empty: all sources have the same weight.
         size: The number of examples from all sources together. An example is one step of hseq.
         max_positives: The maximum number of positives for a question: segments that the iterator learns to choose.
-        lexical_weight: The weight of a positive that only shares words with the question. 0: these are not used.
-        verdict_weight: The weight of the tokens that say whether the evidence is sufficient.
+        lexical_weight: The weight of a positive that only shares words with the question. 0: the training
+            uses no such positives.
+        verdict_weight: The weight, in the loss, of the tokens that say whether the evidence is sufficient.
+            All other tokens of an action have the weight 1.
         epochs: How often the training goes through all examples.
         learning_rate: The highest learning rate of Adam. The rate rises during the first 3 % of the steps and then
             falls along a cosine.
@@ -204,9 +212,10 @@ def train_hseq_iterator(
         lora_alpha: The scale of LoRA's updates.
         seed: The seed for the order of examples, the initial weights and the dropout.
         minutes: Stop after this many minutes. To continue, call the function again with the same arguments.
-        on_step: A function that is called after each step, with the step's point of the curve and the number of
-            steps.
-        on_estimate: Called before the first step with an estimate of the remaining steps, from two trial steps.
+        on_step: A function that is called after each step. It gets the step's point of the curve, and the
+            number of steps in the whole training.
+        on_estimate: A function that is called before the first step. It gets an estimate of the time and
+            memory of the remaining steps, made from trial steps.
 
     Returns:
         The training, with its curve. Its `path` is the folder of the trained adapter, in peft's format.
@@ -263,15 +272,18 @@ def estimate_hseq_iterator(
     """Estimate the time and memory of `train_hseq_iterator` on this machine, by trying two batches.
 
     Args:
-        sources: Pairs of a file of questions with gold answers, and its index or the index's folder.
+        sources: A mapping from each file of questions with gold answers to its index, or to the index's
+            folder.
         model: The folder of a language model in safetensors.
-        settings: Settings of hseq by name, the same as in later runs. `guidance` is `template` if it is not given.
-            With `head`, the function does not ask the head for plans: it assumes that they are as long as the
-            template's.
-        weights: The weight of each source, which decides how many examples it gives. Empty: all are equal.
+        settings: Settings of hseq by name. Give the settings that later runs will use. The default of
+            `guidance` is `template`. With `guidance` set to `head`, the function does not ask the head for
+            plans. It assumes that these plans are as long as the plans of the template.
+        weights: The weight of each source. The number of examples from a source is in proportion to its
+            weight. Empty: all sources have the same weight.
         size: The number of examples from all sources together. An example is one step of hseq.
         max_positives: The maximum number of positives for a question: segments that the iterator learns to choose.
-        lexical_weight: The weight of a positive that only shares words with the question. 0: these are not used.
+        lexical_weight: The weight of a positive that only shares words with the question. 0: the training
+            uses no such positives.
         epochs: How often the training goes through all examples.
         accumulation: The number of examples for each step of the optimizer.
         batch: The maximum number of examples that go through the model together.
@@ -326,7 +338,8 @@ def _recipe(
 
 
 def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, folder: Path) -> dict[str, str]:
-    """The head's plan for each question. If several processes train together, none of them may call the head."""
+    """Return the head's plan for each question. If several processes train together, none of them may call
+    the head: `InputError` is raised unless an earlier process has made all plans."""
     texts = list(dict.fromkeys(gold.question for _, some in golds for gold in some))
     if os.environ.get("RANK") and not (folder.is_dir() and Run(folder).status.ended == len(texts)):
         raise InputError(f"{folder}: start with one process: the head has not made plans for all questions yet")
@@ -383,10 +396,11 @@ def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Pa
 
 
 def _over(minutes: float | None) -> Callable[[], bool]:
-    """A function that says whether `minutes` have passed since this call."""
+    """Return a function that says whether `minutes` have passed since this call. If `minutes` is None, it
+    always returns False."""
     end = None if minutes is None else monotonic() + 60 * minutes
     return lambda: end is not None and monotonic() > end
 
 
 def _ignore(point: Point, total: int) -> None:
-    """Ignore the event."""
+    """Do nothing after a step."""

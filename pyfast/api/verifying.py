@@ -90,7 +90,8 @@ def verify(path: str | Path) -> Verification:
 
 
 def _check(name: str, look: Callable[[], str]) -> Check:
-    """The result of a check: what `look` returns, or what it raises."""
+    """Carry out a check. It has passed if `look` returns a text, and failed if `look` raises an error. The
+    text or the error is the detail of the result."""
     try:
         return Check(name, True, look())
     except sqlite3.Error as error:
@@ -194,7 +195,9 @@ def _traces(folder: Path, traces: list[str], answers: int) -> str:
 
 
 def _compare(folder: Path, column: str, digests: list[str]) -> str:
-    """How many lines have no digest in the journal. Raises `_DamageError` if a digest differs."""
+    """Compare the digests of lines with those in the journal. Return a text with the number of lines for
+    which the journal has no digest. The text is empty if there are none. Raises `_DamageError` if a digest
+    differs."""
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
     other = [

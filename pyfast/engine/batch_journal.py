@@ -33,12 +33,12 @@ class JournalledBatches:
         self._writer = writer
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """Return the stored batches of an LLM, the oldest first. Each batch has only its calls that are not
-        answered yet."""
+        """Return the stored batches of an LLM, the oldest first. Each batch has only the calls that have no
+        reply in the journal yet."""
         return await self._do(lambda database: _load(database, llm))
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
-        """Add a batch before it is submitted."""
+        """Store a new batch. Call this method before the batch is submitted."""
 
         def add(database: sqlite3.Connection) -> None:
             database.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (batch.key, llm, batch.id, batch.made))

@@ -35,7 +35,7 @@ class BatchPoint(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
 
     def __call__(self, item: T, stage: Stage) -> asyncio.Future[R]:
-        """Join the next batch.
+        """Put an item into the next batch, and return a future of its result.
 
         This is an ordinary method, because a coroutine would slow down every resumption.
         """

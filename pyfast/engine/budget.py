@@ -32,9 +32,10 @@ class Budget(BaseModel):
     steps: int | None = Field(default=None, ge=1)
     """The maximum number of steps of one question. LLM calls, searches and other batched work are steps"""
     attempts: int = Field(default=3, ge=1, le=20)
-    """How often pyfast asks the LLM for an answer, if earlier answers have the wrong form"""
+    """The maximum number of times that pyfast asks the LLM for one answer. It asks again if an answer has the
+    wrong form"""
     passages: int | None = Field(default=None, ge=1)
-    """The maximum number of passages in a prompt. None: it depends on the context window
+    """The maximum number of passages in a prompt. None: the maximum depends on the context window
     (`pyfast.engine.profile`)"""
     answer_tokens: int | None = Field(default=None, ge=16)
     """The maximum number of tokens of a final answer. None: the limit of the system's prompt"""
@@ -49,7 +50,8 @@ class Budget(BaseModel):
     seconds: float | None = Field(default=None, gt=0)
     """The maximum number of seconds of one question, from its start"""
     run_tokens: int | None = Field(default=None, ge=1)
-    """The maximum number of tokens of the run, in all sessions. It is checked before each question starts"""
+    """The maximum number of tokens of the run, in all sessions. pyfast checks this limit before each question
+    starts"""
     run_seconds: float | None = Field(default=None, gt=0)
     """The maximum number of seconds of this session of the run"""
 
@@ -69,7 +71,8 @@ class Budget(BaseModel):
             raise InputError(f"budget {name}: {fault}") from None
 
     def shaping(self) -> dict[str, Any]:
-        """The limits that affect answers. A run cannot be resumed with other values of these limits."""
+        """Return the limits that affect answers. A run cannot be resumed with other values of these
+        limits."""
         names = {"calls", "tokens", "steps", "attempts", "passages", "answer_tokens"}
         limits = self.model_dump(include=names, exclude_none=True)
         return {**limits, "strict": True} if self.strict else limits
@@ -87,7 +90,7 @@ class Remaining:
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """Return what remains after more calls, tokens and steps are used."""
+        """Return what remains after these calls, tokens and steps are used too."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 

@@ -51,14 +51,15 @@ def configuration(
 
     Args:
         system: The system's name.
-        settings: Its settings, in JSON types.
-        prompts: All prompts that it may use.
+        settings: The system's settings, in JSON types.
+        prompts: All prompts that the system may use.
         llm: The LLM for all roles, or one for each role.
         index: The index, if there is one.
         budget: The limits that affect answers.
         questions: The `count` and `digest` of the questions.
         places: Paths, and texts that name models. They may change when the run is resumed.
-        knowledge: A description of the knowledge graph that the system reads in addition to the index.
+        knowledge: A description of the knowledge graph that the system reads in addition to the index. None:
+            it reads no knowledge graph.
         system_code: A checksum of the system's code, if the system is not part of pyfast.
         sampling: The temperature and the seed. None: temperature 0.
 
@@ -154,8 +155,9 @@ def recorded_path(run: Path, name: str) -> Path:
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
-    """Accept that a run was started with other code: the configuration gets the code that started the run, and
-    `places` names the current code.
+    """Change a configuration so that a run that was started by other code can be resumed. The result names
+    the code that started the run. If the current code is different, its version and digest are added to the
+    table `places`. If the folder `run` has no run yet, the configuration stays unchanged.
     """
     if run is None or not (run / CONFIGURATION).exists():
         return described
@@ -174,7 +176,7 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
     """Compare two configurations. Returns one line for each value that differs, with the old and the new value.
 
-    The table `places` and the `unknown` values are ignored.
+    The table `places`, and the values whose names are in `unknown`, are ignored.
     """
     before, after = dict(_flat(recorded)), dict(_flat(now))
     names = sorted((before.keys() | after.keys()) - set(unknown))
@@ -188,7 +190,8 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
 
 
 def configuration_digest(described: Configuration) -> str:
-    """Compute a checksum of everything that `differences` compares. run.toml stores the checksum."""
+    """Compute a checksum of everything that `differences` compares. The journal stores this checksum, so that
+    pyfast can check whether run.toml and the journal belong together."""
     written = tomllib.loads(tomli_w.dumps(described))
     return blake2b(
         json.dumps(dict(_flat(written)), sort_keys=True, default=str).encode(), digest_size=16
@@ -196,7 +199,7 @@ def configuration_digest(described: Configuration) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value on one line, for a message."""
+    """Return a value as text on one line, for a message."""
     return "".join(letter if letter.isprintable() else " " for letter in str(value))
 
 
@@ -218,7 +221,8 @@ def check_format(run: Path) -> None:
 
 
 def read_with_format(path: Path) -> tuple[int, Configuration]:
-    """Read run.toml. Returns the version of its format, and the rest of the configuration."""
+    """Read run.toml. Returns the version of its format, and the tables without this version. Raises
+    `InputError` as `read_configuration` does."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -258,7 +262,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def code_digest(root: Path = _PACKAGE) -> str:
     """Compute a checksum of the code on which answers depend.
 
-    The checksum covers the code of pyfast except its API, and the versions of libraries.
+    The checksum covers the Python and native code of pyfast, and the versions of NumPy and SciPy. Code that
+    no answer depends on, such as the API, the commands and the reports, is left out.
     """
     digest = blake2b(digest_size=8)
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):

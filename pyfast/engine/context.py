@@ -61,7 +61,8 @@ _KEPT = 256  # the number of indexes, each over the documents of one question, t
 
 
 class Runtime:
-    """What all questions of a run or a service share: index, LLMs, batch points, budget and journal."""
+    """The objects that all questions of a run or a service share: index, LLMs, batch points, budget and
+    journal."""
 
     def __init__(
         self,
@@ -84,16 +85,18 @@ class Runtime:
         tokens
         """
         self.progress: Progress | None = None
-        """How many questions of the run wait, if an LLM collects calls"""
+        """Counts how many questions of the run wait for an LLM that collects calls into batches. None: no LLM
+        collects calls"""
         self.tracing = tracing()
-        """Makes spans of OpenTelemetry, if the process has a tracer provider"""
+        """The object that makes spans of OpenTelemetry. None: the process has no tracer provider"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
         self._within: dict[tuple[str, ...], asyncio.Future[Index]] = {}
-        """The indexes of questions that name their own documents. The turns of a conversation share one index"""
+        """For questions that name their own documents: an index of only these documents, by their uris. The
+        turns of a conversation share one index"""
 
     def required_index(self) -> Index:
-        """The index. Raises `InputError` if the run has no index."""
+        """Return the index. Raises `InputError` if the run has no index."""
         if self.index is None:
             raise InputError("this system retrieves: the run needs an index")
         return self.index
@@ -103,7 +106,8 @@ class Runtime:
     ) -> BatchPoint[Any, Any]:
         """Find the batch point (the queue) for all calls of `work` with the same parameters.
 
-        A question that has its own documents has its own batch points for functions that take an index.
+        `own` is the index of a question that has its own documents. Such a question has batch points of its
+        own for functions that take an index.
         """
         if own is not None and _takes_index(work):
             return BatchPoint(lambda items: work(own, items, *parameters), self._executor)
@@ -116,7 +120,7 @@ class Runtime:
         return point
 
     async def index_within(self, uris: Sequence[str]) -> Index:
-        """Restrict the index to these documents, in a thread.
+        """Return an index of only these documents. A thread makes it.
 
         Raises `AnswerError` if a document is missing.
         """
@@ -133,7 +137,8 @@ class Runtime:
             raise AnswerError(str(error)) from None
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
-        """Send a request to the LLM of a role, and return its reply. Raises the error of the call.
+        """Send a request to the LLM of a role, and return its reply. If the call fails, return its
+        `CallError`.
 
         Raises `LLMUnavailableError` if the LLM can no longer be reached, and `TimeoutError` if the question's
         time is up.
@@ -172,8 +177,8 @@ def _takes_index(work: Callable[..., Any]) -> bool:
 
 
 class Context:
-    r"""What a system may use while it answers one question. When many questions await the same method, their
-    calls become one batch.
+    r"""The values and methods that a system may use while it answers one question. When many questions await
+    the same method, their calls become one batch.
 
     Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`,
     `answer_tokens` and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`,
@@ -203,10 +208,10 @@ class Context:
         on_step: OnStep | None = None,
         system: str = "",
     ) -> None:
-        """Prepare one question. The engine calls this, not a system.
+        """Prepare the context of one question. The engine makes it. A system only uses it.
 
         Args:
-            runtime: What all questions share.
+            runtime: The objects that all questions share.
             question: The question.
             number: The position of the question in the run.
             past: The earlier turns of its conversation, if it has any.
@@ -230,17 +235,20 @@ class Context:
         self.past = past
         self.ledger = Ledger()
         self.until_now: Callable[[], Answer] = partial(Answer, None)
+        """A function that returns the evidence and trace so far. The record has them if the question fails (see
+        `so_far`)"""
         self.nothing_retrieved: set[str] = set()
-        """What the record has if the question fails (see `so_far`)"""
+        """The queries for which a search found no passage"""
         self._clock: Clock | None = None
         self._waiting = 0  # calls that wait for a batch of the LLM
 
     @contextlib.asynccontextmanager
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
-        """Count the seconds of the question while the `with` block runs.
+        """Limit the time of the question to `seconds` (None: no limit). The time runs while the `with` block
+        runs.
 
-        The time of an outage (when the LLM answers no call) does not count. Raises `TimeoutError` if the time
-        is up.
+        The time of an outage, in which the LLM answers no call, does not count. Raises `TimeoutError` if the
+        time is over.
         """
         progress = self._runtime.progress
         async with within(seconds) as timeout:
@@ -252,8 +260,8 @@ class Context:
 
     @property
     def index(self) -> Index:
-        """The index of the run. If the question has its own documents, it is an index of only these documents.
-        Raises `InputError` if the run has no index.
+        """The index that the question searches: the index of the run, or, if the question has its own
+        documents, an index of only these documents. Raises `InputError` if the run has no index.
         """
         return self._own or self._runtime.required_index()
 
@@ -280,8 +288,8 @@ class Context:
         return self._runtime.budget.answer_tokens
 
     def weights_of(self, role: Role) -> str:
-        """Return a checksum of the weights of the LLM that answers a role. Empty if the weights are not
-        known."""
+        """Return a checksum of the weights of the LLM that answers a role. The text is empty if the weights
+        are not known."""
         return weights_of(self._runtime.models.of(role).llm)
 
     def device_of(self, role: Role) -> str:
@@ -469,7 +477,7 @@ class Context:
         return self.call(search, query, k)
 
     def retrieve_all(self, queries: str | Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
-        """Find the `k` best passages for several queries together, without duplicates.
+        """Find the `k` best passages for several queries together, as one pool without duplicates.
 
         Args:
             queries: The queries. A string is one query.
@@ -483,7 +491,8 @@ class Context:
         return evidence_of(self.index, pool)
 
     async def narrative(self, pool: Pool, answer: Prompt[Any]) -> str:
-        """Write a pool's passages as numbered lines, best first, until the prompt `answer` is full.
+        """Write a pool's passages as numbered lines, best first, as many as fit into the prompt `answer`.
+        Return the text.
 
         The trace and the run's summary count the passages that do not fit.
         """
@@ -494,7 +503,8 @@ class Context:
         return text
 
     def so_far(self, answer: Callable[[], Answer]) -> None:
-        """Register the evidence and the trace so far. If the question fails, they are stored in its record.
+        """Register a function that returns the evidence and the trace so far. If the question fails, they are
+        stored in its record.
 
         Args:
             answer: A function that returns an `Answer`. It is called only if the question fails, and the text
@@ -503,8 +513,8 @@ class Context:
         self.until_now = answer
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
-        """Write evidence as a JSON array. This does not count as a step, so it works even if the question has
-        used all its steps."""
+        """Return evidence as a JSON array. This call does not count as a step, so it works even if the
+        question has used all its steps."""
         items: bytes = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
         return items
 
@@ -527,7 +537,7 @@ class Context:
             self._on_step(Step(self.question.id, prompt.name, prompt.role, seconds=0.0, fell_back=str(why)))
 
     def remaining(self) -> Remaining:
-        """The calls, tokens and steps that the question may still use.
+        """Return the calls, tokens and steps that the question may still use.
 
         With this method, a system can stop in time, before its budget is spent.
         """
@@ -550,7 +560,8 @@ class Context:
 
         Args:
             prompt: The prompt.
-            tokens: The maximum number of tokens of the call, which the context window also limits.
+            tokens: The maximum number of tokens of prompt and reply together. The context window limits them
+                too.
         """
         free = min(self.context_window_of(prompt.role), tokens) - _TOKENS_FOR_INSTRUCTIONS
         free -= self._sized(prompt).max_tokens
@@ -577,7 +588,8 @@ class Context:
         return prompt.sized(max(min(wanted, left), 1))
 
     def _sized(self, prompt: Prompt[M]) -> Prompt[M]:
-        """The prompt with the number of answer tokens that the budget allows."""
+        """Return the prompt. If its role is `answer` and the budget limits the tokens of an answer, it gets
+        this token limit."""
         wanted = self.answer_tokens if prompt.role == "answer" else None
         return prompt if wanted is None else prompt.sized(wanted)
 
@@ -596,7 +608,8 @@ class Context:
 
 
 def _queries(item: object) -> str:
-    """The query of an item of batched work, if it is text."""
+    """Return the query in an item of batched work. Several queries are joined. The text is empty if the item
+    has no query."""
     if isinstance(item, str):
         return item
     first = item[0] if isinstance(item, tuple) and item else None
@@ -605,7 +618,7 @@ def _queries(item: object) -> str:
 
 
 def _of_result(step: Step, done: asyncio.Future[Any]) -> Step:
-    """The step with the result of its work."""
+    """Return the step with the number of passages that its work found, or with the error of its work."""
     if done.cancelled():
         return replace(step, error="cancelled")
     error = done.exception()

@@ -26,7 +26,7 @@ Ended = tuple[str, dict[str, Any], list[LLMCall]]
 def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
     """Read the questions that have ended, in the order of the run, beginning at number `first`.
 
-    All questions are read from the same state of the journal, even if the run is in progress.
+    All questions are read from one state of the journal, even if a run writes to it meanwhile.
 
     Raises `InputError` if the journal cannot be read or is damaged.
     """

@@ -54,11 +54,11 @@ class Step:
     error: str = ""
     """Why the step failed. Empty: it did not fail"""
     fell_back: str = ""
-    """Why the system continues without a usable reply to the prompt `name`. Such a step is not a call. Empty: it
-    is a call
+    """Why the system continues without a usable reply to the prompt `name`. A step with such a reason is not
+    a call. Empty: the step is a call
     """
     prompt_tokens: int = 0
-    """The tokens of an LLM call that has ended"""
+    """The tokens of the prompt, if the step is an LLM call that has ended. Otherwise 0"""
     cached_tokens: int = 0
     """How many tokens of the prompt the LLM took from its prefix cache"""
     completion_tokens: int = 0

@@ -52,7 +52,7 @@ class Job:
     system: str
     """The name of the system, for run.toml"""
     system_code: str = ""
-    """A digest of the system's code, if it is not part of pyfast"""
+    """A digest of the system's code. Empty if the system is part of pyfast"""
     ask: Ask
     """The system with its settings"""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -64,17 +64,18 @@ class Job:
     llm: FullLLM | Mapping[Role, FullLLM]
     """The LLM for all prompts, or one for each role"""
     knowledge: Mapping[str, Any] | None = None
-    """The part of a knowledge graph on which the answers depend"""
+    """A description of the knowledge graph on which the answers depend. None: they depend on no knowledge
+    graph"""
     places: Mapping[str, str] = field(default_factory=dict)
     """Paths, and texts that name models, for run.toml. They may differ from one session to the next"""
     sampling: Sampling = GREEDY
-    """The temperature and the seed, if the system does not set them"""
+    """The temperature and the seed. A temperature that the system sets for a prompt takes precedence"""
     accept_code: bool = False
     """Whether to resume a run that another version of the code started"""
     concurrency: int = 64
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
-    """How many questions may fail, in all sessions together"""
+    """How many questions may fail, in all sessions together. None: all may fail"""
     outage_seconds: float = PATIENCE_S
     """How many seconds to wait for an LLM that answers no call"""
     sync: Sync = "normal"
@@ -82,9 +83,9 @@ class Job:
     """Whether the journal stores the prompts"""
     retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
-    """A function that is called with the existing answers before the run resumes.
+    """A function that is called with the path of answers.jsonl before a run with answers resumes.
 
-    It runs in a separate thread
+    The function runs in a separate thread
     """
 
     def describe(self) -> Configuration:
@@ -112,8 +113,8 @@ class Job:
         return described if not self.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
-        """Whether the folder has the same run, but with fewer questions: only the first questions of this
-        run."""
+        """Return whether the folder has this run with fewer questions: only the first questions of this
+        job."""
         count, digest = (
             None if self.folder is None else recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")
@@ -124,8 +125,8 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """The limits of prompts. They depend on the model's context window, which is known when the model has
-        started."""
+        """The limits of prompts. They depend on the model's context window. The window is known only after
+        the model has started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))
@@ -133,7 +134,7 @@ class Job:
 
     def check(self) -> None:
         """Check that the folder is new or has this run. Call this method before you load a model. Raises
-        `InputError`.
+        `InputError` if the folder has another run.
         """
         if self.folder is not None:
             described = self.describe()
@@ -151,7 +152,8 @@ class SessionResult:
 
     summary: Summary
     records: list[Record]
-    """The records of a run in memory. Other runs have their records in answers.jsonl"""
+    """The records of a run in memory. Empty for a run with a folder, which has its records in
+    answers.jsonl"""
 
 
 async def work_on(
@@ -166,7 +168,7 @@ async def work_on(
         on_step: A function that is called with each step of each question, in this event loop.
 
     Returns:
-        The result of this session. For a run in memory, it has the records.
+        The result of this session. For a run in memory, it contains the records.
 
     Raises:
         RunError: As in `answer_all`.

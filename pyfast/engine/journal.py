@@ -37,7 +37,8 @@ Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
 T = TypeVar("T")
 Key = tuple[str, int]
-"""The role of a request, its digest (hexadecimal), and how often the question has made the same request before"""
+"""The key of a completion: a text `ROLE:DIGEST` with the role and the digest of its request, and how often
+the question has made the same request before"""
 
 # `entry` and `ledger` are JSON, so that one statement inserts a whole group. With a statement for each row, SQLite
 # would release and take the interpreter's lock for each row, and wait each time. `line` and `trace` are the
@@ -133,7 +134,8 @@ def sound(entry: str, number: int) -> bool:
 
 
 def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
-    """Read an entry. None if it is damaged: SQLite does not notice a damaged byte in a text."""
+    """Read the row of a completion. Return its key, and the completion or the error of the call. Return None
+    if the row is damaged: its checksum shows damage that SQLite does not notice."""
     try:
         *fields, check = orjson.loads(entry)
         if check != crc32(orjson.dumps(fields)) or fields[0] != number:
@@ -151,7 +153,8 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
 
 
 def _moved(entry: str, number: int, shift: int) -> str | None:
-    """The entry of a completion as that of another question; None if it is not what was written."""
+    """Return the row of a completion with another question's number, which is higher by `shift`. Return None
+    if the row has changed since it was written."""
     head, last = entry.find(","), entry.rfind(",")
     if entry[1:head] != str(number) or entry[last + 1 : -1] != str(crc32(f"{entry[:last]}]".encode())):
         return None
@@ -163,7 +166,7 @@ class Journal:
     """An open journal. Only one process at a time can open it. Any method can raise `RunError`."""
 
     def __init__(self, path: Path, sync: Sync = "normal", run: str = "", checked: bool = True) -> None:
-        """Open the file, or make it. If it is damaged, recover what can be read.
+        """Open the file, or make it. If the file is damaged, recover the rows that can still be read.
 
         Args:
             path: The file.
@@ -175,7 +178,7 @@ class Journal:
         self._path = path
         self._indexed = False
         self.salvaged: Path | None = None
-        """The new path of the damaged file, if the file was damaged"""
+        """The new path of the damaged file. None: the file was not damaged"""
         with self._explained():
             if path.exists() and not _whole(path, list(_JSON) if checked else ["questions"]):
                 self.salvaged = _set_aside(path)
@@ -190,12 +193,14 @@ class Journal:
             if run:
                 self._database.execute("INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)", (run,))
         self.file = path.stat() if path.exists() else None
-        """What identifies the opened file. Another file may be at its path later"""
+        """The status (`os.stat_result`) that identifies the opened file, because another file may be at its
+        path later"""
 
     def commit(
         self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
     ) -> None:
-        """Write rows in one transaction. If the run stores prompts, the requests to the LLM are written too."""
+        """Write rows of completions and of questions in one transaction. If the run stores prompts, `asked`
+        has the requests to the LLM, which are written too."""
         # A single statement is a transaction of its own.
         together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
         with self._explained(), together:
@@ -206,7 +211,8 @@ class Journal:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
-        """Read the LLM's replies that a question has received so far."""
+        """Return the completions and failed calls of a question so far, by their keys. Damaged rows are left
+        out."""
         with self._explained():
             if not self._indexed:  # Only a resumed run reads completions by question.
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
@@ -216,8 +222,8 @@ class Journal:
             return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
-        """Find the questions that failed. With `only_of_transport`, find only questions that have a call that
-        failed in transit.
+        """Return the numbers of the questions that failed. With `only_of_transport`, return only questions
+        with a call that failed in transit, because the connection failed.
         """
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
@@ -233,8 +239,9 @@ class Journal:
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
         """Delete failed questions together with their completions, so that the run tries them again.
 
-        With `only_of_transport`, replies of the LLM stay, and only calls that failed in transit are deleted.
-        This includes failed calls of unfinished questions.
+        With `only_of_transport`, the LLM's replies stay, and only calls that failed in transit are deleted.
+        Failed calls of unfinished questions are deleted too: with `only_of_transport` only the calls that
+        failed in transit, otherwise all.
         """
         of_failed = "question IN (SELECT value FROM json_each(?))"
         if only_of_transport:
@@ -276,12 +283,13 @@ class Journal:
             return int(self._database.execute("SELECT coalesce(max(question), -1) FROM completions").fetchone()[0])
 
     def is_empty(self) -> bool:
-        """Whether no LLM call is recorded yet."""
+        """Return whether no LLM call is recorded yet."""
         with self._explained():
             return self._database.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is None
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a statement in its own transaction, synced to the disk."""
+        """Call `work` with the database in a transaction of its own, which is synced to the disk. Return its
+        result."""
         with self._explained():
             (level,) = self._database.execute("PRAGMA synchronous").fetchone()
             self._database.execute("PRAGMA synchronous = full")
@@ -296,7 +304,8 @@ class Journal:
 
         The copies replace the rows that this journal has for these questions.
 
-        All is one transaction, which is synced to the disk. Damaged rows of the other journal are left out.
+        All copies are made in one transaction, which is synced to the disk. Damaged rows of the other journal
+        are left out.
 
         Args:
             other: The other journal.
@@ -379,7 +388,8 @@ class Journal:
 
 
 def _whole(path: Path, tables: Sequence[str]) -> bool:
-    """Whether the file can be used. Raises `sqlite3.Error` if the machine is at fault, not the file."""
+    """Return whether the file of a journal can be used, and the rows of `tables` are not damaged. Raises
+    `sqlite3.Error` if the cause of an error is the machine, such as a full disk, and not the file."""
     try:
         with contextlib.closing(open_database(path)) as database:
             every = len(tables) == len(_JSON)
@@ -442,7 +452,8 @@ def calls_of(path: Path, id: str) -> list[LLMCall]:
 
 
 def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Iterator[LLMCall]:
-    """Read the completions of a question. Raises `DamagedError` if a completion is damaged."""
+    """Yield the LLM calls of a question, from the rows of its completions. Raises `DamagedError` if a row is
+    damaged."""
     for entry in entries:
         read = _outcome(entry, number)
         if read is None:
@@ -458,7 +469,7 @@ def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Ite
 
 
 def runs_of(path: Path) -> set[str] | None:
-    """Read which run a journal belongs to: the checksums of its configuration.
+    """Read which run a journal belongs to. The run is identified by checksums of its configuration.
 
     If the run was resumed with more questions, there is a checksum for each number of questions. The result is
     empty if the journal names no run, and None if the journal cannot be read.
@@ -473,7 +484,8 @@ def runs_of(path: Path) -> set[str] | None:
 
 
 def admit_run(path: Path, run: str) -> None:
-    """Note in a journal that its run now has more questions. Raises `InputError`.
+    """Note in a journal that its run now has more questions. `run` is the checksum of the new configuration.
+    Raises `InputError` if the journal cannot be written.
 
     Call this before you write run.toml. If the process is killed between these two steps, the run resumes with
     either number of questions.
@@ -486,8 +498,8 @@ def admit_run(path: Path, run: str) -> None:
 
 
 def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Add checksums of the run and of the lines in its files to a journal of an older format. Raises
-    `InputError`."""
+    """Add checksums to a journal of an older format: of the run, and of the lines in its answers and traces.
+    Raises `InputError` if the journal cannot be written."""
     try:
         with contextlib.closing(open_database(path)) as database, database:
             there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}

@@ -62,10 +62,12 @@ class LLMCall:
     """One LLM call of a question, as `Run.prompts` returns it."""
 
     prompt: str
-    """The name of the prompt, which is also that of the call's stage. Empty if prompts are not stored"""
+    """The name of the prompt, which is also the name of the call's stage. Empty if the run does not store
+    prompts"""
     role: str
     messages: tuple[Message, ...] | None
-    """The messages. None if prompts are not stored. Empty if the prompt was embeddings"""
+    """The messages of the prompt. None if the run does not store prompts. Empty if the prompt consisted of
+    embeddings"""
     completion: Completion | None
     """The LLM's reply. None if the call failed"""
     error: str | None = None
@@ -73,7 +75,8 @@ class LLMCall:
 
 
 def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> None:
-    """Store requests by their digests, within the open transaction. Raises `sqlite3.Error`."""
+    """Store requests in the open transaction. `asked` maps the digest of each request to the request. Raises
+    `sqlite3.Error`."""
     every = {_digest(message): message for request in asked.values() for message in request.messages}
     known = database.execute(
         "SELECT digest FROM messages WHERE digest IN (SELECT value FROM json_each(?))", (_json(list(every)),)
@@ -94,7 +97,7 @@ def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> Non
 
 
 class KeptPrompts:
-    """Reads the prompts in a journal. Its methods raise `DamagedError`."""
+    """Reads the prompts in a journal. Its methods raise `DamagedError` if a prompt is damaged."""
 
     def __init__(self, database: sqlite3.Connection, frames: int = _FRAMES) -> None:
         """Read from an open journal. Up to `frames` decompressed frames stay in memory."""
@@ -134,7 +137,7 @@ class KeptPrompts:
         return message
 
     def _unpacked(self, number: int) -> dict[int, Message]:
-        """The messages of a frame, by their places."""
+        """Return the messages of a frame, by their positions in it."""
         row = self._database.execute("SELECT content FROM frames WHERE id = ?", (number,)).fetchone()
         try:
             content = zstandard.ZstdDecompressor().stream_reader(row[0]).read(_LARGEST) if row else b"[]"

@@ -19,21 +19,23 @@ class Stage:
     """One kind of work of one question: a prompt, or a batched function such as a search."""
 
     queued_us: int = 0
-    """Microseconds from the call until its work starts, over all calls"""
+    """The microseconds from a call until its work starts, summed over all calls"""
     running_us: int = 0
-    """Microseconds of the work, over all calls. For batched work, each call counts the time of its whole batch"""
+    """The microseconds of the work, summed over all calls. For batched work, each call counts the time of its
+    whole batch"""
     batches: list[int] = field(default_factory=list)
     """The size of the batch of each call. For an LLM, how many of its calls were in progress"""
     role: str = ""
-    """The role of the prompt. Empty if the step calls no LLM"""
+    """The role of the prompt. Empty for work without an LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     moments: list[tuple[float, int, int]] = field(default_factory=list)
-    """For each call: when it ended (by `perf_counter`), how many microseconds it waited, and how many its work
-    took"""
+    """For each of the first `MOMENTS` calls: when it ended (by `perf_counter`), how many microseconds it
+    waited, and how many microseconds its work took"""
 
     def add(self, queued: float, running: float, batch: int) -> None:
-        """Count one more call of this stage. Times are in seconds."""
+        """Count one more call of this stage. `queued` is the time that it waited, and `running` the time of
+        its work, in seconds. `batch` is the size of its batch."""
         queued_us, running_us = int(queued * 1e6), int(running * 1e6)
         self.queued_us += queued_us
         self.running_us += running_us
@@ -42,7 +44,8 @@ class Stage:
             self.moments.append((perf_counter(), queued_us, running_us))
 
     def of_prompt(self) -> tuple[str | int, ...]:
-        """Return the role and the tokens of a prompt, for the journal. Empty for work without an LLM."""
+        """Return the role and the tokens (of prompts and of replies) of a prompt, for the journal. The result
+        is empty for work without an LLM."""
         return (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
 
 
@@ -57,7 +60,7 @@ class StageTotals:
     batches: int = 0
     """The sum of the batch sizes of all calls"""
     role: str = ""
-    """The role of the prompt. Empty if the step calls no LLM"""
+    """The role of the prompt. Empty for work without an LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -76,7 +79,7 @@ class StageTotals:
         self.role = other.role
 
     def add(self, stage: Stage) -> None:
-        """Add the times and tokens of one question."""
+        """Add the calls, times and tokens of one question."""
         self.calls += len(stage.batches)
         self.questions += 1
         self.queued_us += stage.queued_us
@@ -189,7 +192,8 @@ class Ledger(UsageTotals):
         }
 
     def _spans(self, stage: Stage) -> list[tuple[int, int, int]]:
-        """Of each call: microseconds from the question's start until it was asked for, queued, running."""
+        """Return three numbers of microseconds for each call: from the start of the question to the call,
+        waiting, and work."""
         began = self.began
         return [
             (max(int((ended - began) * 1e6) - queued - running, 0), queued, running)

@@ -64,8 +64,9 @@ class Models:
         return model
 
     async def join_run(self, log: BatchLog) -> Progress | None:
-        """Announce the start of a run to LLMs that collect calls into batches. Returns None if there is no such
-        LLM. Raises the errors of these LLMs."""
+        """Announce the start of a run to the LLMs that collect calls into batches. Returns the `Progress` in
+        which the run must count its questions, or None if there is no such LLM. Raises the errors of these
+        LLMs."""
         progress = Progress()
         for model in self._distinct:
             if model.collecting is not None:
@@ -74,7 +75,7 @@ class Models:
         return progress if self._joined else None
 
     async def over(self) -> None:
-        """Wait until no model has an outage. Raises `LLMUnavailableError` as `Outages` does."""
+        """Wait until no model has an outage. Raises `LLMUnavailableError` as `Outages.over` does."""
         for model in self._distinct:
             await model.outages.over()
 
@@ -84,7 +85,8 @@ class Models:
         return any(model.outages.stopped for model in self._distinct)
 
     def close(self) -> None:
-        """Stop waiting, and leave the run."""
+        """Stop waiting for the end of outages, and announce the end of the run to the LLMs that collect
+        calls."""
         for llm in self._joined:
             llm.leave_run()
         for model in self._distinct:

@@ -26,19 +26,22 @@ PATIENCE_S = 1800.0
 THE_LLM = "the LLM"
 PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0
-"""The seconds after which another probe is sent if those before it are not answered, because a probe may be lost
+"""How many seconds pyfast waits after each of three probes. If no probe is answered in this time, it sends
+the next one, because a probe may be lost. After the third wait, the LLM counts as unreachable
 """
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
-"""How often a call may fail while others succeed, because a busy server refuses some calls and answers others"""
+"""By the kind of failure: how often a call may fail while other calls succeed. A busy server refuses some
+calls and answers others"""
 _AT_ONCE_S = 2.0
 _LATE = 2
 """How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
 _FELLED = 3
-"""How often the LLM may go down while it works only on this call. After that, the call counts as the cause"""
+"""How often the LLM may go down while it works on one call alone. After that, this call counts as the
+cause"""
 _FAILED_IN_A_ROW = 3
-"""How many calls in a row may fail in transit while only probes are answered. A fifth of the calls answered before
-may fail too, if that is more
+"""How many calls in a row may fail in transit while the LLM answers only probes. If a fifth of the calls that
+it answered before is a larger number, that many calls may fail
 """
 
 
@@ -50,17 +53,18 @@ class Waiting:
     """When the outage started, in seconds since the epoch"""
     reason: str
     llm: str = THE_LLM
-    """The name of the LLM, if a run has several"""
+    """The name of the LLM, if the run has several LLMs"""
 
 
 @dataclass(slots=True, eq=False)
 class Clock:
-    """The clock of a question, for its time limit. It stops in outages. LLM calls check the clock
-    themselves."""
+    """The clock of a question, for its time limit. It stops in outages. While an LLM call runs, asyncio's
+    timeout is off, and the call itself checks whether the time is over."""
 
     timeout: asyncio.Timeout
     counted: float
-    """`ends` already includes all outages up to this time. Outages of two LLMs can overlap"""
+    """A time of the event loop. `ends` was already postponed for all outages before it, so that outages of
+    two LLMs that overlap do not count twice"""
     ends: float
     stops: int = 0
     """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""
@@ -82,7 +86,8 @@ class Clocks:
 
     @contextlib.contextmanager
     def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
-        """Make the clock of a question. It runs while the `with` block runs."""
+        """Make the clock of a question. It runs while the `with` block runs. If `timeout` is None, the
+        question has no time limit, and the clock is None."""
         if timeout is None:
             yield None
             return
@@ -103,7 +108,8 @@ class Clocks:
             clock.stop(1)
 
     def go_on(self, since: float | None) -> None:
-        """Start all clocks again. If `since` is given, the time from `since` until now does not count."""
+        """Start all clocks again. `since` is a time of the event loop. The time from `since` until now does
+        not count. None: all time counts."""
         now = asyncio.get_running_loop().time()
         self._stopped -= 1
         for clock in self._clocks:
@@ -114,8 +120,8 @@ class Clocks:
 
 
 _Met = Literal["others", "late", "outage"]
-"""What happened to the other calls when a call failed: they were answered at once, or late (as after a short
-outage), or not at all for some time
+"""What happened to other calls when a call failed. `others`: they were answered at once. `late`: they were
+answered late, as after a short outage. `outage`: they were not answered for some time
 """
 
 
@@ -124,7 +130,7 @@ def hear_nothing(waiting: Waiting | None) -> None:
 
 
 class Outages:
-    """Sends calls to one LLM, and finds and waits for its outages."""
+    """Sends calls to one LLM. It notices outages of this LLM, and waits until they end."""
 
     def __init__(
         self,
@@ -140,9 +146,9 @@ class Outages:
 
         Args:
             llm: The LLM.
-            patience_s: How long to wait for the end of an outage.
-            on_change: A function that is called when an outage starts, and with None when it ends.
-            stop: After this event is set, nobody waits any more.
+            patience_s: How many seconds to wait for the end of an outage. 0: do not wait.
+            on_change: A function that is called with the outage when it starts, and with None when it ends.
+            stop: After this event is set, no call waits for the end of an outage.
             lost: How many questions had calls that failed in transit in earlier sessions, and may fail again.
             clocks: The clocks of the questions.
             name: The LLM's name in errors.
@@ -154,7 +160,7 @@ class Outages:
         self._on_change = on_change
         self._stop = stop or asyncio.Event()
         self.stopped = False
-        """Whether `stop` has ended the waiting"""
+        """Whether the event `stop` has ended the wait for an outage"""
         self._took = 0.0  # seconds that a call takes: the longest of the last calls
         self._answered = -math.inf  # the loop's time of the last reply
         self._failed = 0  # failed calls since the last reply
@@ -172,14 +178,14 @@ class Outages:
             await asyncio.shield(looking)
 
     def close(self) -> None:
-        """Stop waiting."""
+        """Stop waiting for the end of an outage."""
         if self._looking is not None:
             self._looking.cancel()
 
     async def complete(
         self, request: Request, seconds: float | None = None, clock: Clock | None = None
     ) -> Completion:
-        """Get the LLM's answer. In an outage, the method waits.
+        """Get the LLM's answer. In an outage, the method waits until the outage is over.
 
         Args:
             request: The call.
@@ -190,7 +196,7 @@ class Outages:
             CallError: The call failed. If it failed several times while other calls succeeded, the error is a
                 `TransportError`.
             TimeoutError: The question's time is up.
-            LLMUnavailableError: The LLM is gone, or an outage did not end in time.
+            LLMUnavailableError: The LLM has ended, or an outage did not end in time.
         """
         loop = asyncio.get_running_loop()
         faults = tries = late = felled = 0
@@ -264,7 +270,7 @@ class Outages:
         raise TransportError(str(fault))
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
-        """Whether the LLM answers other calls. If not, wait until it does."""
+        """Find out whether the LLM answers other calls. If it does not, wait until it does."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look(fault, began))
             # Read the exception, because the waiting callers may be gone.
@@ -272,7 +278,8 @@ class Outages:
         return await asyncio.shield(self._looking)
 
     async def _look(self, fault: OutageError, began: float) -> _Met:
-        """Whether the LLM answers a probe. If not, wait until it does; clocks stand still meanwhile."""
+        """Find out whether the LLM answers a probe. If it does not, wait until it does. All clocks of
+        questions stand still meanwhile."""
         loop = asyncio.get_running_loop()
         met: _Met = "outage"
         looked, before = loop.time(), self._answered
@@ -328,10 +335,10 @@ class Outages:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
-        """Whether the LLM answers a probe before `stop` is set.
+        """Return whether the LLM answers a probe in time, before `stop` is set.
 
-        With `busy_s`, wait at least so long, and accept an answer to any other call as well. Raises
-        `LLMUnavailableError` if the LLM will not come back.
+        With `busy_s`, wait for at least this many seconds. An answer to any other call then counts like an
+        answer to the probe. Raises `LLMUnavailableError` if the LLM will not come back.
         """
         works: list[asyncio.Future[object]] = []
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
@@ -359,7 +366,8 @@ class Outages:
             await _cancel([*stopped, *works])
 
     def _tell(self, waiting: Waiting | None) -> None:
-        """Report a change. If the listener fails, raise `RunError`: no question is at fault."""
+        """Report the start of an outage, or its end (None), to `on_change`. If this function fails, raise
+        `RunError`, because no question is the cause."""
         try:
             self._on_change(waiting)
         except Exception as error:
@@ -371,7 +379,8 @@ class Outages:
 
 
 async def _first(seconds: float, works: Sequence[asyncio.Future[Any]]) -> bool:
-    """Whether one of the tasks ended in time. Raises what it raised."""
+    """Return whether one of the tasks ended within `seconds`. If it ended with an error, this error is
+    raised."""
     done, _ = await asyncio.wait(works, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for work in done:
         work.result()

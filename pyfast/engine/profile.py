@@ -26,7 +26,7 @@ class Profile:
     """The maximum number of tokens in an answer. None: the limit of its prompt"""
 
     def __str__(self) -> str:
-        """On one line."""
+        """Return the limits as one line of text."""
         answers = "" if self.answer_tokens is None else f", {self.answer_tokens:,} tokens in an answer"
         window = f"a context window of {self.window:,} tokens"
         return f"profile {self.name} ({window}): at most {self.passages:,} passages in a prompt{answers}"
@@ -38,7 +38,7 @@ _LARGE = ("large", 10_000)
 
 
 def profile_of(window: int, budget: Budget | None = None) -> Profile:
-    """Compute the limits for a context window. Limits in the budget take precedence."""
+    """Compute the limits for a context window of `window` tokens. Limits in the budget take precedence."""
     budget = budget or Budget()
     name, passages = next(((name, most) for largest, name, most in _PROFILES if window <= largest), _LARGE)
     return Profile(name, window, passages if budget.passages is None else budget.passages, budget.answer_tokens)

@@ -21,8 +21,8 @@ M = TypeVar("M", bound=BaseModel)
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # the maximum number of characters of a refused reply that the model sees again
 _REASONING_TOKENS = 4096
-"""How many more tokens a model gets for its next attempt if it was cut off while it reasoned. A model with
-`reasoning_tokens` has them from its first attempt
+"""How many more tokens a model gets for its next attempt if it was cut off while it reasoned. With the LLM's
+option `reasoning_tokens`, the model already gets more tokens for its first attempt
 """
 
 
@@ -36,8 +36,8 @@ class Sampling:
     def apply(self, request: Request) -> Request:
         """Return the request with this temperature and seed.
 
-        If the system has set a temperature, it stays. The seed of the request is combined with the seed of the
-        run, so that two runs with different seeds never send the same seed.
+        If the system has set a temperature for the request, this temperature stays. The seed of the request
+        is combined with the seed of the run, so that two runs with different seeds never send the same seed.
         """
         if self == GREEDY:
             return request
@@ -75,7 +75,8 @@ class Prompt(Generic[M]):
     answer: type[M]
     max_tokens: int
     attempts: int | None = None
-    """How often pyfast asks if the answer has the wrong form. The budget can lower this number"""
+    """The maximum number of times that pyfast asks for an answer in the right form. The budget can lower this
+    number. None: the budget's number"""
     cut_is_final: bool = False
     """Whether an answer that was cut off is final. True: pyfast does not ask again, because the answer already had
     all possible tokens"""
@@ -99,7 +100,7 @@ class Prompt(Generic[M]):
         return made
 
     def tried(self, attempts: int | None) -> Self:
-        """Return the prompt with another maximum number of attempts. None: the budget's maximum."""
+        """Return the prompt with another maximum number of attempts. None: the budget decides."""
         made = copy(self)
         object.__setattr__(made, "attempts", attempts)
         return made
@@ -110,8 +111,8 @@ class Prompt(Generic[M]):
         return tuple(dict.fromkeys(self._parts[1::2]))
 
     def overridden(self, system: str | None = None, user: str | None = None) -> Self:
-        """Return the prompt with other texts, as far as they are given. The name and the schema object stay the
-        same."""
+        """Return the prompt with other texts. A text that is None stays unchanged. The name and the schema
+        object stay the same."""
         made = copy(self)
         if system is not None:
             object.__setattr__(made, "system", system)
@@ -168,7 +169,8 @@ class Prompt(Generic[M]):
         raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}")
 
     def _read(self, text: str) -> M:
-        """Raises `ValidationError`."""
+        """Parse a JSON text as the prompt's answer, without control characters. Raises `ValidationError` if
+        it does not match the schema."""
         answer = self.answer.model_validate_json(text)
         if has_escaped_controls(text):
             answer = self.answer.model_validate_json(json_without_controls(text))
@@ -176,9 +178,10 @@ class Prompt(Generic[M]):
 
 
 def _schema_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """The schema, which requires every field.
+    """Return the JSON schema of an answer. It requires every field.
 
-    A model without constrained decoding may leave out fields with a default.
+    The parser accepts an answer without a field that has a default, because a model without constrained
+    decoding may leave out such fields.
     """
     schema = answer.model_json_schema()
     for node in (schema, *schema.get("$defs", {}).values()):
@@ -194,5 +197,6 @@ def _still_reasoned(completion: Completion) -> bool:
 
 
 def _parts(user: str) -> list[str]:
-    """Text and names of places, alternating. The first and the last are text."""
+    """Divide the text of a prompt at its placeholders. In the result, texts and names of placeholders
+    alternate. The first item and the last item are texts."""
     return [part.strip("{}") if at % 2 else part for at, part in enumerate(_PLACE.split(user))]

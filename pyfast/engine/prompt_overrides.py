@@ -58,7 +58,7 @@ class PromptOverrides:
 
         Args:
             system: The name of the system, for the error.
-            prompts: Its prompts.
+            prompts: The prompts of the system.
 
         Raises:
             InputError: The system has no prompt with this name, or a `user` lacks a placeholder of the

@@ -17,10 +17,11 @@ SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather
 
 
 def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, object) for each line or row that is not empty.
+    """Yield (place, object) for each line or row that is not empty. The place names the line or row in error
+    messages.
 
-    In CSV, a cell that begins with a bracket is JSON, for example a list of answers. Raises InputError if a
-    line or row cannot be read.
+    In CSV and TSV, a cell that begins with `[` or `{` is parsed as JSON, for example a list of answers. If it
+    is not JSON, it stays text. Raises InputError if a line or row cannot be read.
     """
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):

@@ -34,8 +34,8 @@ class Question:
     conversation: str | None = None
     """The id of the conversation, if the question is a turn. The turns of a conversation follow each other"""
     answers: tuple[str, ...] = ()
-    """For a turn: its known answers. For the next turns, a system can use the first of them in place of its own
-    answer"""
+    """For a turn: its known answers. In later turns, a system can use the first of them as the answer to this
+    turn, in place of its own answer"""
     documents: tuple[str, ...] = ()
     """The uris of the documents that the question may search. Empty: the whole index"""
 
@@ -68,7 +68,7 @@ def _read(path: Path) -> Iterator[tuple[str, Question]]:
 
 
 def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Question]]:
-    """A question, or the turns of a conversation."""
+    """Yield (place, question) for a question, or for each turn of a conversation."""
     record = tidy(record)
     turns = record.get("turns")
     if turns is None:
@@ -92,7 +92,7 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
 
 
 def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
-    """The id and the text of a question or turn."""
+    """Return the id and the text of a question or turn."""
     question_id, text = record.get("id"), record.get("question")
     if not isinstance(question_id, str) or not question_id:
         raise InputError(f"{place}: needs an `id`, a text or a number")
@@ -102,7 +102,7 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
 
 
 def _documents(record: dict[str, Any], place: str) -> tuple[str, ...]:
-    """The uris of the documents that a question is limited to."""
+    """Return the uris of the documents to which a question is limited. Empty if it is not limited."""
     documents = record.get("documents")
     if documents is None:
         return ()
@@ -122,7 +122,7 @@ class Questions:
     digest: str
     """A digest of everything that a system sees of the questions"""
     place: str = ""
-    """Where the questions are stored, for run.toml"""
+    """The path of the file with the questions, for run.toml. Empty: they are only in memory"""
 
 
 def questions_in(path: Path, limit: int | None = None) -> Questions:
@@ -170,8 +170,8 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 def sampled(questions: Questions, size: int) -> Questions:
     """Draw a sample of questions: the questions whose ids have the smallest digests. So a larger sample
-    contains each smaller sample. A conversation is drawn as a whole, by the digest of its own id. The last
-    conversation can make the sample larger than asked for.
+    contains each smaller sample. A conversation is drawn as a whole, by the digest of its own id. If the last
+    item that is drawn is a conversation, the sample can have more than `size` questions.
     """
     groups: dict[tuple[bool, str], list[Question]] = {}
     for question in questions.read():
@@ -227,7 +227,8 @@ def _limits(question: Question) -> dict[str, Any]:
 
 
 def _json(value: object) -> bytes:
-    """The value as JSON. Text that is not Unicode is escaped; only its question fails, when it is asked."""
+    """Return the value as JSON. Text that is not valid Unicode is escaped, so that only the question with
+    this text fails later."""
     try:
         return orjson.dumps(value)
     except TypeError:

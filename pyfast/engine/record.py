@@ -96,7 +96,8 @@ class Usage:
 
 
 REPLY_BEGINS = "; the reply begins "
-"""What follows it in a reason differs from question to question"""
+"""The text in a reason that comes before the beginning of the LLM's reply. The part after this text differs
+from question to question"""
 _BEGINNING = 100  # characters
 
 _USAGE = tuple(field.name for field in fields(Usage))
@@ -132,10 +133,10 @@ class Record:
     """`answered`, `abstained` (the system found no answer in the evidence) or `failed`"""
     answer: str | None = None
     reason: str | None = None
-    """Why the question failed"""
+    """Why the question failed. None: it did not fail"""
     evidence_json: bytes = field(default=b"[]", repr=False)
-    """The evidence as a JSON array. For a record that was read from a file, only what its line in answers.jsonl
-    has"""
+    """The evidence as a JSON array. For a record that was read from a file, the array has only the ids and
+    uris that answers.jsonl stores"""
     trace_json: bytes = field(default=b"{}", repr=False)
     usage: Usage = Usage()
     beside: Callable[[], bytes] | None = field(default=None, repr=False)
@@ -245,7 +246,7 @@ class Record:
 
 
 def _named(evidence: bytes) -> list[dict[str, Any]]:
-    """The id and uri of each piece of evidence."""
+    """Return the id and uri of each piece of evidence."""
     if evidence == b"[]":
         return []
     items = orjson.loads(evidence)

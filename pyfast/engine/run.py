@@ -32,7 +32,7 @@ from pyfast.llm.collecting import NoLog
 from pyfast.retrieval import Index, ScoredSegments, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
-"""A system with its settings"""
+"""A system with its settings: a function that answers one question"""
 
 _LOG = logging.getLogger("pyfast")
 
@@ -41,7 +41,8 @@ _AHEAD = 4096  # the maximum number of answers that wait for an earlier one
 
 @dataclass(slots=True)
 class Summary(UsageTotals):
-    """The counts of questions in one session."""
+    """The counts of one session: how its questions ended, and the LLM calls, tokens and times that they
+    used."""
 
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -49,7 +50,7 @@ class Summary(UsageTotals):
     """How many questions have not ended, because the run was stopped"""
     first_failure: str | None = None
     failures: Counter[str] = field(default_factory=Counter)
-    """How many questions failed, by reason. The reason does not have the LLM's reply"""
+    """How many questions failed, by reason. The reasons are without the LLM's replies"""
     stages: dict[str, StageTotals] = field(default_factory=dict)
 
     def merge(self, other: Summary) -> None:
@@ -112,18 +113,19 @@ async def answer_all(
         concurrency: How many questions are in progress at once.
         budget: Limits of questions and of the run.
         folder: The run's folder. Its journal stores each LLM completion before the question continues.
-        first: The number of the first question in the run.
+        first: The position in the run of the first of these questions, from 0.
         failures: How many questions may fail. None: all may fail.
         failed: How many questions failed in earlier sessions.
         stop: After this event is set, no new question starts. Questions in progress finish. A conversation stops
             after the turn that is in progress.
         replaced: Prompts that replace the system's own.
         outage_seconds: How many seconds to wait for an LLM that answers no call.
-        on_outage: A function that is called when an outage starts, and with None when it ends.
+        on_outage: A function that is called with the outage when it starts, and with None when it ends.
         lost: How many questions had calls that failed in transit in earlier sessions. They are tried again, and
             may fail again.
         on_step: A function that is called with each step of each question, when the step starts and when it ends.
-        sampling: The temperature and the seed, if the system does not set them.
+        sampling: The temperature and the seed. A temperature that the system sets for a prompt takes
+            precedence.
         system: The name of the system, for spans.
 
     Returns:
@@ -216,7 +218,7 @@ async def answer_all(
 
 
 def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequence[tuple[int, Question]]]:
-    """The turns of each conversation. A single question is a group of its own."""
+    """Yield the turns of each conversation. A single question is a group of its own."""
     for conversation, turns in groupby(numbered, key=lambda entry: entry[1].conversation):
         if conversation is None:
             yield from ((turn,) for turn in turns)
@@ -225,7 +227,8 @@ def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequenc
 
 
 def _checked(evidence: bytes) -> bytes:
-    """Check evidence that a system made itself. Raises `ValueError` if a record cannot hold it."""
+    """Check evidence that a system made itself, and return it as JSON. Raises `ValueError` if it is not an
+    array of objects with `uri` and `snippet`."""
     items = orjson.loads(evidence)
     if not isinstance(items, list) or not all(
         isinstance(item, dict) and isinstance(item.get("uri"), str) and isinstance(item.get("snippet"), str)
@@ -241,7 +244,8 @@ def usage_of(ledger: Ledger) -> Usage:
 
 
 def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-    """The trace with the passages that prompts had no room for, and the queries that retrieved nothing."""
+    """Return the trace, with two additions if they are not empty: the numbers of passages for which prompts
+    had no room, and the queries for which a search found nothing."""
     left_out = {"left_out": context.ledger.left_out} if context.ledger.left_out else {}
     empty = {"nothing_retrieved": sorted(context.nothing_retrieved)} if context.nothing_retrieved else {}
     return {**trace, **left_out, **empty}
@@ -250,20 +254,20 @@ def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]
 async def answer_question(
     question: Question, ask: Ask, context: Context, seconds: float | None
 ) -> tuple[Record, Answer | None]:
-    """Answer one question. Returns its record, and its answer or None if it failed.
+    """Answer one question.
 
     Args:
         question: The question.
         ask: The system with its settings.
-        context: What the system may use.
+        context: The values and methods that the system may use.
         seconds: The time limit of the question in seconds.
 
     Returns:
-        The record, and the answer or None.
+        The record of the question, and its answer. The answer is None if the question failed.
 
     Raises:
         RunError: The run cannot continue.
-        InputError: The run's configuration is not valid. Any other exception fails only the question.
+        InputError: The run's configuration is not valid. After any other exception, only this question fails.
     """
     ledger, began = context.ledger, perf_counter()
     ledger.started, ledger.began = time(), began

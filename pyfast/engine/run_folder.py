@@ -147,7 +147,7 @@ def is_running(path: Path) -> bool:
 
 @dataclass(slots=True)
 class _Group:
-    """Rows and lines that are written together."""
+    """Rows of the journal, and lines of the answers and traces, that are written together."""
 
     completions: list[bytes] = field(default_factory=list)
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
@@ -175,7 +175,9 @@ class RunFolder:
         keep_prompts: bool = False,
         extends: bool = False,
     ) -> None:
-        """Open or start a run. Raises `InputError` if another process has it open, or if it is a different run."""
+        """Open the folder of a run, or start the run. `extends`: the folder may have the same run with fewer
+        questions. Raises `InputError` if another process has the folder open, or if the folder has a
+        different run."""
         self._path = path
         self._keeps_prompts = keep_prompts
         count = described.get("questions", {}).get("count")
@@ -209,16 +211,17 @@ class RunFolder:
         self._group = _Group()
         self._armed = False
         self._gathered = self._group
-        """The group of rows that is being written. None if there is none"""
+        """The group that is being written, or that was written last"""
         self._writing: Future[None] | None = None
         self._broken: BaseException | None = None
 
     def batches(self) -> JournalledBatches:
-        """The batches that the run has submitted to an LLM provider, as stored in the journal."""
+        """Return the batches that the run has submitted to an LLM provider, as the journal stores them."""
         return JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
-        """Write into the folder that the run waits for an LLM, for `pyfast status`. None: the run continues."""
+        """Note in the folder that the run waits for an LLM, so that `pyfast status` can show it. None: the
+        run no longer waits, and the note is removed."""
         path = self._path / OUTAGE
         with contextlib.suppress(OSError):  # The file only informs readers, so an error does not matter.
             if waiting is None:
@@ -227,7 +230,8 @@ class RunFolder:
                 write_atomically(path, orjson.dumps(waiting).decode())
 
     def forget_failures(self, only_of_transport: bool = False) -> int:
-        """Let the run try its failed questions again, and return their number."""
+        """Let the run try its failed questions again, and return their number. With `only_of_transport`, only
+        questions with a call that failed in transit are tried again."""
         failed = self.journal.failed(only_of_transport)
         if self._done is not None:
             if not failed:
@@ -243,7 +247,8 @@ class RunFolder:
         return len(failed)
 
     def answered(self, questions: Iterable[Question]) -> int:
-        """Return how many questions at the beginning have an answer in answers.jsonl, up to the first without one.
+        """Count the questions that have an answer in answers.jsonl, from the first question up to the first
+        question without an answer.
 
         The method removes all later lines of the file: an incomplete line, a changed line, a line without its
         trace, or answers of later questions. pyfast writes these answers again from the journal, in order. Answers
@@ -282,7 +287,8 @@ class RunFolder:
         return done
 
     def _note_again(self, done: int) -> None:
-        """Enter all written answers into a journal that was damaged, or lost rows in a power cut."""
+        """Enter the first `done` answers into the journal again, because the journal was damaged, or lost
+        rows in a power cut."""
         self._answers.seek(0)
         rows = []
         for number, line, trace in zip(range(done), self._answers, read_traces(self._path / TRACES), strict=False):
@@ -316,7 +322,7 @@ class RunFolder:
         return len(group.completions)
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
-        """Record that a question has ended."""
+        """Note in the journal that a question has ended, with its state and its ledger."""
         self._arm()
         line, trace = self._lines[id(record)] = record.line(), record.details()
         self._group.ended.append(
@@ -324,7 +330,8 @@ class RunFolder:
         )
 
     def write(self, record: Record) -> None:
-        """Write the answer of a question that has ended. Call it in the order of the questions."""
+        """Write the answer and the trace of a question that has ended. Call this method in the order of the
+        questions."""
         self._arm()
         line, trace = self._lines.pop(id(record))
         self._group.lines.append(line)
@@ -339,8 +346,8 @@ class RunFolder:
 
         Args:
             block: The folder of the block.
-            first: The number of its first question in this run.
-            count: How many questions it has.
+            first: The position of the block's first question in this run, from 0.
+            count: How many questions the block has.
             done: How many answers this run has. After a kill, the first answers of the block can be among them.
 
         Raises:
@@ -365,7 +372,7 @@ class RunFolder:
         self._check_place()
 
     def flush(self) -> None:
-        """Wait until everything is written. Raises `RunError` if that fails."""
+        """Wait until everything is written. Raises `RunError` if something cannot be written."""
         while self._writing is not None or self._armed:
             if self._writing is None:
                 self._start()
@@ -431,7 +438,8 @@ class RunFolder:
             self._check_place()
 
     def _check_place(self) -> None:
-        """Raises `RunError` if the folder was moved or deleted: open files move with it, or are gone."""
+        """Raise `RunError` if the folder was moved or deleted. Otherwise pyfast would still write into the
+        moved or deleted files, which it has open."""
         opened = {JOURNAL: self.journal.file, ANSWERS: os.fstat(self._answers.fileno())}
         for name, file in opened.items():
             try:
@@ -481,7 +489,7 @@ def _make_private(path: Path, is_new: bool) -> None:
 
 
 def _has_begun(path: Path) -> bool:
-    """Whether the folder contains work that would be lost."""
+    """Return whether the folder has answers, completions or submitted batches, which a new run would lose."""
     if _size(path / ANSWERS) or not (path / JOURNAL).exists():
         return _size(path / ANSWERS) > 0
     try:
@@ -507,7 +515,8 @@ def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
 
 
 def _done(path: Path, count: object) -> int | None:
-    """Return `count` if all questions have ended and all lines are intact; else None."""
+    """Return `count`, the number of questions, if all questions have ended and all lines are intact.
+    Otherwise return None."""
     with contextlib.suppress(InputError, OSError, sqlite3.Error):
         with contextlib.closing(open_to_read(path / JOURNAL)) as database:
             known = digests(database)
@@ -517,7 +526,8 @@ def _done(path: Path, count: object) -> int | None:
 
 
 def _stands(line: bytes, known: str | None, id: str) -> bool:
-    """Whether a line is intact. If its digest is not known: whether it can be the line of the question."""
+    """Return whether a line is intact. If its digest is not known, return whether it is a record of the
+    question `id`."""
     if known is not None:
         return digest(line) == known
     record = _record(line)
@@ -525,7 +535,7 @@ def _stands(line: bytes, known: str | None, id: str) -> bool:
 
 
 def _record(line: bytes) -> Record | None:
-    """The answer on a line; None if the line is torn."""
+    """Return the record on a line, or None if the line is incomplete or not a record."""
     with contextlib.suppress(InputError):
         return Record.read(line) if line.endswith(b"\n") else None
     return None

@@ -18,8 +18,8 @@ from pyfast.errors import InputError
 from pyfast.sqlite_files import fault
 
 _EDGE = 0.1
-"""This share of the questions does not count at the beginning, and at the end, because fewer questions than usual
-are in progress there
+"""The share of the questions that do not count at the beginning of a run. The same share does not count at
+its end. At these times, fewer questions than usual are in progress
 """
 _FEW = 20
 
@@ -33,8 +33,8 @@ class ServiceTimes:
     rate: float
     """Questions a second, while the usual number of questions was in progress"""
     shares: Mapping[str, float]
-    """The share of a question's time that is spent in each of `llm`, `waiting for the llm`, `search` and
-    `engine`"""
+    """The shares of a question's time, between 0 and 1, by their names: `llm`, `waiting for the llm`,
+    `search` and `engine` (pyfast's own process)"""
 
     @property
     def in_progress(self) -> float:

@@ -39,12 +39,13 @@ class StageStatus:
 
     name: str
     calls: int
-    """Its calls. Those whose replies a resumed run took from its journal count with no time and no batch"""
+    """The number of calls. A call whose reply a resumed run took from its journal counts too, but with no
+    time and a batch size of 0"""
     queued_ms: float
     """The mean number of milliseconds that a question waited for this work"""
     running_ms: float
-    """The mean number of milliseconds of this work for a question. Each question of a batch counts the time of the
-    whole batch"""
+    """The mean number of milliseconds that this work took for a question. Each question of a batch counts the
+    time of the whole batch"""
     batch: float
     """The mean size of a call's batch. For an LLM, the mean number of its calls in progress"""
     role: str = ""
@@ -62,14 +63,16 @@ class Status:
     """How many questions ended as `answered`, `abstained`, `failed`"""
     running: bool
     failures: list[tuple[str, int]]
-    """How many questions failed, for the most frequent reasons. Reasons do not have the LLM's replies"""
+    """The most frequent reasons of failures, without the LLM's replies, each with the number of failed
+    questions"""
     llm_calls: int
     prompt_tokens: int
     cached_tokens: int
     """How many prompt tokens the LLM took from its prefix cache"""
     completion_tokens: int
     seconds_left: float | None
-    """How many seconds the rest will take at the speed of this session. None if it is not known"""
+    """How many seconds the remaining questions will take at the speed of this session. None if this is not
+    known"""
     stages: list[StageStatus]
     reasoning_tokens: int = 0
     """How many completion tokens are reasoning"""
@@ -149,7 +152,8 @@ _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC 
 
 
 def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals], list[float]]:
-    """Add up the ledgers. Rows of an edited journal that are no ledger are reported and not counted."""
+    """Add up the ledgers: the usage, the stages, and the seconds of each question. A row that is not a valid
+    ledger does not count, and a warning says how many such rows there are."""
     used, stages, seconds, odd = UsageTotals(), dict[str, StageTotals](), list[float](), 0
     for ledger in _loaded(ledgers):
         try:
@@ -192,7 +196,7 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
 
 
 def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
-    """Parse each text as JSON; None if it is not JSON."""
+    """Yield each text parsed as JSON, or None if it is not JSON."""
     while some := [ledger for (ledger,) in ledgers.fetchmany(50)]:
         with contextlib.suppress(ValueError, TypeError):
             fields = orjson.loads(
@@ -234,7 +238,8 @@ def write_progress(folder: Path, status: Status) -> None:
 
 
 def _read_progress(folder: Path) -> Status | None:
-    """What the process that has the workers told last; None if no cluster works on the run."""
+    """Return the progress that the driver of a cluster's workers wrote last. Return None if no cluster works
+    on the run."""
     try:
         fields = orjson.loads((folder / PROGRESS).read_bytes())
         status = TypeAdapter(Status).validate_python(fields["status"])
@@ -250,7 +255,8 @@ def _read_progress(folder: Path) -> Status | None:
 
 
 def check_folder(folder: Path) -> int:
-    """Read the number of questions of a run. Raises `InputError` if the folder has no run."""
+    """Check that a folder has a run, and return the number of its questions. Raises `InputError` if the
+    folder has no run."""
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder}: not a run folder (it has no {CONFIGURATION})")
     total = read_configuration(folder / CONFIGURATION).get("questions", {}).get("count")
@@ -336,7 +342,8 @@ class Used:
 
 
 def used_by(folder: Path) -> dict[str, Used]:
-    """Read what each ended question used, by its id, from the run's journal.
+    """Read from a run's journal what each ended question used. The result maps the ids of the questions to
+    their usage.
 
     Raises `InputError` if the journal cannot be read.
     """
@@ -372,5 +379,6 @@ def _waiting(folder: Path) -> Waiting | None:
 
 
 def _has_digests(database: sqlite3.Connection) -> bool:
-    """Whether the journal is of format 3."""
+    """Return whether the journal has digests of the lines in answers.jsonl. Journals before format 3 have
+    none."""
     return any(row[1] == "line" for row in database.execute("PRAGMA table_info(questions)"))

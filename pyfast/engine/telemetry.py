@@ -99,7 +99,7 @@ class Tracing:
         Args:
             spec: The LLM, such as `openai:MODEL@URL`.
             request: The call.
-            prompt: The prompt's name.
+            prompt: The name of the prompt.
         """
         provider, _, rest = spec.partition(":")
         model = rest.partition("@")[0] or provider
@@ -162,7 +162,7 @@ class Tracing:
 
 
 def _messages(side: str, said: Sequence[tuple[str, str]], finish_reason: str | None = None) -> Attributes:
-    """Messages by the names of both conventions."""
+    """Return messages as attributes, by the names of both conventions. `side` is `input` or `output`."""
     parts = [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in said]
     whole = [{**one, "finish_reason": finish_reason} for one in parts] if finish_reason else parts
     attributes: Attributes = {f"gen_ai.{side}.messages": orjson.dumps(whole).decode()}
@@ -188,7 +188,7 @@ def _usage(done: Completion) -> Attributes:
 
 
 def _documents(index: Index, pool: Pool, with_texts: bool) -> Attributes:
-    """The passages of a retrieval, best first."""
+    """Return the passages of a retrieval as attributes, best first."""
     found = list(zip(pool.passages.tolist(), pool.scores.tolist(), strict=True))
     uris = [index.uri(passage) for passage, _ in found]
     short = [{"id": uri, "score": score} for uri, (_, score) in zip(uris, found, strict=True)]

@@ -120,7 +120,8 @@ def read_traces(path: Path) -> Iterator[bytes]:
 
 
 class Traces:
-    """Reads lines by their number. Only one frame, and the positions of all frames, are in memory."""
+    """Reads lines of a traces file by their number. Only one frame, and the positions of all frames, are in
+    memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -165,8 +166,8 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
-    """Return `evidence` and `trace` of a line in the traces. Raises `InputError` if the line belongs to another
-    question."""
+    """Return the fields `evidence` and `trace` of a line in the traces. Raises `InputError` if the line
+    belongs to another question."""
     with suppress(orjson.JSONDecodeError):
         details = orjson.loads(line)
         if (
@@ -180,7 +181,8 @@ def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
 
 
 def _frames(path: Path) -> array[int]:
-    """The start of each frame, and the end of the last one. An unfinished frame ends with the file."""
+    """Return the position at which each frame starts, and the position at which the last frame ends. An
+    unfinished frame ends at the end of the file."""
     places = array("Q", [0])
     with path.open("rb", buffering=1 << 16) as file:
         end = os.fstat(file.fileno()).st_size
@@ -203,7 +205,7 @@ def _frames(path: Path) -> array[int]:
 
 
 def _decoded(path: Path, first: int, end: int) -> list[bytes]:
-    """The whole lines of a frame, as far as they can be read."""
+    """Return the lines of a frame that are complete and can be read."""
     with path.open("rb") as file:
         file.seek(first)
         content = file.read(end - first)

@@ -91,7 +91,8 @@ def _some(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 def _were_moved(answers: Path) -> bool:
-    """Whether the traces are already in their own file, because the process was killed just before the end."""
+    """Return whether the traces are already in their own file, because an earlier upgrade was killed just
+    before its end."""
     with answers.open("rb") as lines:
         first = lines.readline()
     return first.endswith(b"\n") and b'"trace":' not in first
@@ -110,7 +111,7 @@ def _from_1(described: Configuration) -> Configuration:
 
 
 def _parameters(written: str) -> str:
-    """An index's parameters, as `configuration` writes them."""
+    """Return an index's parameters, with the names that `configuration` writes today."""
     try:
         parameters = {"bm25" if name == "lexical" else name: value for name, value in json.loads(written).items()}
     except (ValueError, TypeError, AttributeError):  # Someone has edited the file. No answer depends on it.
