@@ -27,20 +27,20 @@ class GATv2Conv(torch.nn.Module):
     options of `MessagePassing` are not supported.
 
     Args:
-        in_channels: The number of features of a node, or a pair for (sources, destinations). -1: the first
-            input of `forward` decides.
+        in_channels: The number of features of a node, or a pair of numbers for (sources, destinations). -1:
+            the layer takes the number from the first input of `forward`.
         out_channels: The number of features of each head.
         heads: The number of attention heads.
         concat: Whether to concatenate the outputs of the heads. False: average them.
         negative_slope: The negative slope of LeakyReLU.
-        dropout: The probability that training leaves out the attention of an edge in a head.
-        add_self_loops: Add an edge from each source to the destination with the same number. These edges
-            replace existing loops of the graph.
+        dropout: The probability that the attention weight of an edge in a head is set to 0 during training.
+        add_self_loops: Whether to add an edge from each source to the destination with the same number. These
+            edges replace existing loops of the graph.
         edge_dim: Must be None, because edge features are not supported.
         fill_value: In PyG, the edge features of self-loops. It has no effect here.
         bias: Whether the projections and the output have a bias.
-        share_weights: Use one projection for sources and destinations.
-        residual: Add a projection of the destinations' features.
+        share_weights: Whether sources and destinations have the same projection. False: each has its own.
+        residual: Whether to add a projection of the destinations' features to the output.
 
     Raises:
         InputError: `edge_dim` is given.
@@ -131,11 +131,12 @@ class GATv2Conv(torch.nn.Module):
 
         Args:
             x: The features [N, in_channels], or a pair ([N_src, ...], [N_dst, ...]).
-            edge_index: [2, E] integers: sources in the first row, destinations in the second. These edges are
-                sorted at each call. You can also give a sparse CSR tensor, destinations x sources, which needs
-                no sorting. Its values have no meaning.
-            edge_attr: Must be None.
-            return_attention_weights: Also return the edges, including self-loops, with the weight of each edge.
+            edge_index: [2, E] integers: sources in the first row, destinations in the second. The layer sorts
+                these edges at each call. You can also give a sparse CSR tensor, destinations x sources. The
+                layer does not need to sort its entries, and ignores their values.
+            edge_attr: Must be None, because edge features are not supported.
+            return_attention_weights: Whether to also return the edges, including self-loops, with the
+                attention weight of each edge in each head.
 
         Returns:
             The new features [N_dst, heads * out_channels], or [N_dst, out_channels] if heads are averaged. With

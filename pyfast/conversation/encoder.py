@@ -26,7 +26,7 @@ class Shape:
     """The size of an encoder and its options (graph_convqa's paper, table 4)."""
 
     hidden: int
-    """The LLM's hidden size. The encoder reads token embeddings of this size, and its results replace them"""
+    """The LLM's hidden size: the size of the token embeddings that the encoder reads, and of its results"""
     layers: int = 2
     heads: int = 2
     dropout: float = 0.5
@@ -38,8 +38,8 @@ class Shape:
 
 
 class GraphEncoder(torch.nn.Module):
-    """A neural network. From the token embedding of each node, [nodes, hidden], and the graph's edges it computes
-    new embeddings of the same shape.
+    """The neural network that computes new embeddings for the nodes of a graph. It reads the token embeddings
+    of the nodes, [nodes, hidden], and the edges of the graph. Its output has the shape [nodes, hidden] too.
 
     The weights have the layout of PyTorch Geometric's `GATv2Conv` with self-loops. The outputs of the attention
     heads are concatenated. After each layer comes an ELU (σ in equation 5). `ops.gatv2` computes the attention.
@@ -94,7 +94,7 @@ class _Layer(torch.nn.Module):
 
 
 def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
-    """Write the weights of an encoder (safetensors) and its shape (JSON). `model` is a checksum of the LLM's
+    """Write the weights of an encoder (safetensors) and its shape (JSON). `model` is a digest of the LLM's
     weights."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in encoder.state_dict().items()}, folder / WEIGHTS)
@@ -104,7 +104,7 @@ def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
 
 
 def load_encoder(folder: Path) -> GraphEncoder:
-    """Load an encoder that `save_encoder` wrote. Raises `InputError` if the files are not an encoder."""
+    """Load an encoder that `save_encoder` wrote. Raises `InputError` if a file is missing or damaged."""
     for name in (SHAPE, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"{folder}: no trained graph encoder (it has no {name})")
@@ -117,7 +117,9 @@ def load_encoder(folder: Path) -> GraphEncoder:
 
 
 def token_table(folder: Path) -> torch.Tensor:
-    """Read the token embeddings of a model folder, float32 [vocabulary, hidden]. Raises `ModelNotFoundError`."""
+    """Read the token embeddings from the folder of a model, float32 [vocabulary, hidden]. Raises
+    `ModelNotFoundError` if the folder has none.
+    """
     for file, name in _tensors(folder):
         if name.endswith(_TABLES):
             return torch.as_tensor(file.get_tensor(name), dtype=torch.float32)

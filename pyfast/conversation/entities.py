@@ -19,10 +19,11 @@ Span = tuple[int, int, int]
 
 
 class Entities:
-    """The known names, and a way to find them in a text."""
+    """The known names, and a method that finds them in a text."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Leave out names that are too short, and words such as "The" or "her"."""
+        """Store the names. Names of fewer than three characters, and words such as "The" or "her", are left
+        out."""
         from ahocorasick_rs import AhoCorasick
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -33,7 +34,8 @@ class Entities:
     def spans(self, text: str) -> list[Span]:
         """Find where names occur in a text. Only whole words count.
 
-        If names overlap, the first one counts. If they start at the same character, the longest one counts.
+        If two names overlap, only the first counts. If both start at the same character, only the longer
+        counts.
         """
         spans: list[Span] = []
         end_before = 0

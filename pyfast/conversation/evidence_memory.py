@@ -18,20 +18,21 @@ from pyfast.retrieval.embeddings import DEFAULT, Embedder
 
 Memory = Literal["on", "off", "random"]
 SHARE = 1 / 3
-"""The share of the evidence that memory may replace. A third is the example of graph_convqa's paper"""
+"""The share of a turn's evidence that the memory may replace. A third is the example in graph_convqa's
+paper"""
 # the maximum number of vectors in memory, 1.5 kB each; the turns of a conversation use the same ones again
 _MOST_KEPT = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryQuery:
-    """The evidence that one turn retrieved, and the evidence of the earlier turns."""
+    """One turn: its query, the evidence that it retrieved, and the evidence of each earlier turn."""
 
     query: str
     evidence: ScoredSegments
     past: tuple[ScoredSegments, ...]
     turn: str
-    """The turn's id. It is the seed of the draw if the memory is `random`"""
+    """The id of the turn. If the memory is `random`, the id is the seed of the random numbers"""
 
 
 def apply_memory(
@@ -39,9 +40,9 @@ def apply_memory(
 ) -> list[ScoredSegments]:
     """Replace the worst-ranked evidence of a turn by evidence of earlier turns (section 4.2, equation 2).
 
-    M_t, the memory of turn t, is the evidence of all earlier turns. E_t is the evidence of this turn. The function
-    replaces the worst-ranked items of E_t by items of M_t that are not in E_t. If M_t has too few such items,
-    fewer items of E_t are replaced.
+    E_t is the evidence of turn t. Its memory M_t is the evidence of all earlier turns. The function replaces
+    the worst-ranked items of E_t by items of M_t that are not among the best items of E_t. If M_t has too few
+    such items, the function replaces fewer items of E_t.
 
     Args:
         index: The index.

@@ -33,7 +33,8 @@ class TokenGraph:
     indices: Int32
     """[edges] the nodes from which edges lead to node i are `indices[indptr[i]:indptr[i + 1]]`, ascending"""
     items: int
-    """How many chains are in the graph, from the first on. The last of them may be cut off"""
+    """How many chains are in the graph: the best-ranked chains. If not even the first chain fits, the graph
+    has only the beginning of this chain"""
 
 
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:

@@ -22,18 +22,18 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text, with the number of turns and facts in the prompt."""
+    """A prompt as text, with the numbers of turns and facts that it contains."""
 
     messages: tuple[Message, ...]
     items: int
-    """How many facts the prompt has, from the first on"""
+    """How many facts the prompt contains. They are the best-ranked facts"""
     turns: int
-    """How many turns of the conversation the prompt has. They are the last turns"""
+    """How many earlier turns the prompt contains. They are the most recent turns"""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The text of the user's message before the facts, and the text after them."""
+    """Two parts of the user's message: the text before the facts, and the text after the facts."""
 
     before: str
     after: str
@@ -101,17 +101,16 @@ def text_prompt(history: History, question: str, facts: Sequence[str], max_token
 
 
 def most_recent(history: History, question: str, max_tokens: int, size: Callable[[str], int]) -> History:
-    """Keep the last turns of a conversation that fit into a limit.
+    """Keep as many of the last turns of a conversation as fit into a limit.
 
     Args:
         history: The (question, answer) pairs of the earlier turns.
         question: The question of this turn.
-        max_tokens: The limit, in the unit of `size`.
-        size: A function that returns the size of a text, for example in tokens. It gets the prompt without the
-            facts.
+        max_tokens: The maximum size of the prompt without the facts, in the unit of `size`.
+        size: A function that returns the size of a text, for example in tokens.
 
     Returns:
-        The last pairs that fit, in their order.
+        The last pairs that fit, in the order of the conversation.
     """
 
     def fits(turns: Sequence[tuple[str, str]]) -> bool:

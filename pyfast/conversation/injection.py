@@ -40,7 +40,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """The input for a turn's prompt: question, conversation and evidence."""
+    """The input for the prompt of a turn: its question, the conversation so far, and its evidence."""
 
     linear: Linear
     history: History
@@ -49,18 +49,20 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Framed:
-    """A prompt in three parts: the tokens before the graph, the graph, and the tokens after it."""
+    """A prompt in three parts: the tokens before the graph, the graph, and the tokens after the graph."""
 
     prefix: tuple[int, ...]
     graph: TokenGraph
     suffix: tuple[int, ...]
     turns: int
-    """How many earlier turns the prompt has. They are the last turns"""
+    """How many earlier turns the prompt contains. They are the most recent turns"""
 
 
 @lru_cache(maxsize=2)
 def open_trained(folder: str, device: str = "cpu") -> Trained:
-    """Open the result of `pyfast train graph-convqa`. Raises `InputError` or `ModelNotFoundError`."""
+    """Open the folder that `pyfast train graph-convqa` wrote. Raises `InputError` if it has no usable graph
+    encoder or the encoder belongs to another LLM, and `ModelNotFoundError` if the folder has no LLM.
+    """
     from transformers import AutoTokenizer
 
     model = Path(folder) / MODEL
@@ -77,7 +79,9 @@ def open_trained(folder: str, device: str = "cpu") -> Trained:
 
 
 def check_llm(folder: str, device: str, weights: str) -> None:
-    """Raise `InputError` if the encoder was trained with another LLM. If `weights` is None, nothing is checked."""
+    """Raise `InputError` if the encoder was trained with another LLM than the one that answers. `weights` is
+    the digest of the LLM that answers. If it is empty, or the encoder stores no digest, nothing is compared.
+    """
     own = open_trained(folder, device).encoder.shape.model
     if own and weights not in ("", own):
         raise InputError(
@@ -104,8 +108,8 @@ def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Frame
 
 
 def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torch.Tensor:
-    """Compute the embeddings of a whole prompt, [tokens, hidden]. For training, gradients flow back to the
-    encoder's weights."""
+    """Compute the embeddings of a whole prompt, [tokens, hidden]. In training, gradients flow from them to
+    the encoder's weights."""
     prefix, nodes, suffix = (
         torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64, device=table.device), table)
         for tokens in (framed.prefix, framed.graph.tokens, framed.suffix)

@@ -25,7 +25,9 @@ def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
 
 
 def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
-    """Convert each line, with its line end, to tokens, and find the tokens that name an entity."""
+    """Make a chain from each line of the evidence: the tokens of the line and of its line end, and the places
+    where tokens name an entity.
+    """
     if not linear.lines:
         return []
     lines = [f"{line}\n" for line in linear.lines]
@@ -39,8 +41,8 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
 
 
 def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[tuple[int, int, int]]:
-    """Return (first token, last token, entity) for each span. A token belongs to a span if both have a
-    character in common.
+    """Return (first token, last token, entity) for each span of characters. `offsets` has the first character
+    of each token and the character after its last. A token belongs to a span if they share a character.
     """
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     return [(bisect_right(ends, start), bisect_left(starts, end) - 1, entity) for start, end, entity in spans]

@@ -1,4 +1,5 @@
-"""Measure whole systems: in tables of data sets, systems and models, and by their latency under load."""
+"""Measure whole systems: the quality of their answers, in tables of data sets, systems and models
+(`experiment`), and their latency under load (`bench`)."""
 
 from pyfast.experiments.cells import Experiment, experiment
 from pyfast.experiments.latency import Bench, bench

@@ -25,7 +25,8 @@ def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, bursti
         rate: Questions a second, on average.
         count: The number of questions.
         seed: The seed of the random gaps. The same seed always gives the same times.
-        burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, they are more even.
+        burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, the gaps are more even
+            than with `poisson`.
 
     Returns:
         float64[count], seconds from the start, ascending. The first question arrives at 0.
@@ -55,8 +56,8 @@ def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, bursti
 
 
 def read_trace(path: Path) -> Float64:
-    """Read arrival times from a file: a number of seconds on each line. All times are shifted so that the first
-    is 0.
+    """Read arrival times from a file, which has a number of seconds on each line. Returns float64 seconds.
+    They are counted from the first arrival, so the first is 0.
 
     Raises:
         InputError: The file cannot be read or is empty, a line is not a number, or a number is smaller than the

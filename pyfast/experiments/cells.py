@@ -32,7 +32,8 @@ _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of the table: one row (a system) on one data set with one model. It has a run for each seed."""
+    """One cell of an experiment's table: one row (a system) on one data set with one model. It has a run for
+    each seed."""
 
     set: str
     row: str
@@ -44,8 +45,9 @@ class Cell:
     paper: Mapping[str, float]
     """The published figures of this row on this set, by the name of the column"""
     cost: Cost
+    """The cost of a question in the run of the first seed"""
     scored: Sequence[Scored]
-    """The scores of each question. With several seeds, they are sums over the seeds"""
+    """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Experiment:
                 run.
 
         Returns:
-            The differences in each column of the plan, with p-values after Holm's correction over all differences.
+            The differences in each column of the plan, with p-values. Holm's correction over all differences
+            is already applied to `p_holm`.
 
         Raises:
             InputError: No row that was run has this name.
@@ -110,12 +113,13 @@ def experiment(
 ) -> Experiment:
     """Run systems on data sets, score the answers, and write tables.
 
-    Each row, set, model and seed has a run in its own folder in `out`. If an experiment was stopped or killed,
-    call `experiment` again with the same arguments to resume it. Finished runs are not repeated. The indexes are
-    also built in `out`.
+    Each combination of row, set, model and seed has a run in its own folder in `out`. If an experiment was
+    stopped or killed, call `experiment` again with the same arguments to resume it. Finished runs are not
+    repeated. The indexes are also built in `out`.
 
     Args:
-        plan: A TOML file, the name of a plan that comes with pyfast (`pyfast experiment --list`), or its content.
+        plan: A TOML file, the name of a plan that comes with pyfast (`pyfast experiment --list`), or a
+            mapping with the content of a plan.
         data: A folder with a subfolder for each set of the plan. `pyfast data convert` writes such subfolders:
             corpus.jsonl, questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
         out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
@@ -123,18 +127,21 @@ def experiment(
         llm: A model that replaces the models of the plan: a text that names the model, or a mapping from roles
             to such texts.
         llm_options: Options of `llm`.
-        limit: Ask only the first `limit` questions of each set. It replaces the plan's `limit`, and you can
-            raise it later.
-        sample: Ask this number of questions of each set, drawn uniformly. It replaces the plan's `sample`, and
-            you can raise it later.
+        limit: Ask only the first `limit` questions of each set. This argument replaces the plan's `limit`.
+            You can resume the experiment with a larger `limit`.
+        sample: Ask this number of questions of each set, drawn uniformly. This argument replaces the plan's
+            `sample`. You can resume the experiment with a larger `sample`.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at once. None: as in `pyfast.answer`.
-        outage: How many minutes to wait if a model does not answer.
+        outage: How many minutes a run waits if a model does not answer, before it stops.
         on_event: A function that is called with each `pyfast.engine.Event` of each run, from another thread.
         stop: After you set this event, questions in progress finish, and `RunError` is raised.
         ray: Let the workers of a Ray cluster carry out the runs, as in `pyfast.answer`. Each worker carries out
-            one run at a time. `out` must be a folder that all machines share. Name the models by texts.
-        workers: How many runs are carried out at once. None: as many as the cluster has resources for.
+            one run at a time. `out` must be a folder that all machines share. Give models as texts, not as
+            objects.
+            None: this process carries out the runs, one after the other.
+        workers: How many runs are carried out at once, each by one worker. None: as many as the cluster has
+            resources for.
         worker_resources: The resources that each worker needs, as in `pyfast.answer`.
 
     Returns:
@@ -223,7 +230,7 @@ def _cell(
 
 
 def _together(of_seeds: Sequence[Sequence[Scored]]) -> Sequence[Scored]:
-    """Add up the shares of each question over the seeds."""
+    """Add up the scores of each question over the seeds."""
     if len(of_seeds) == 1:
         return of_seeds[0]
     others = [{one.id: one for one in some} for some in of_seeds[1:]]
@@ -239,7 +246,7 @@ def _sum(same: Sequence[Scored]) -> Scored:
 
 
 def _as(like: Sequence[Scored], scored: Sequence[Scored]) -> Sequence[Scored]:
-    """Sort questions into the order of other questions."""
+    """Sort the questions `scored` into the order of the questions `like`."""
     by_id = {one.id: one for one in scored}
     return [by_id[one.id] for one in like]
 

@@ -1,4 +1,4 @@
-"""Compute the figures of a load, and compare them with an earlier result. Figures have the same names as in
+"""Compute the figures of a load, and compare two results of `pyfast bench`. Figures have the same names as in
 `vllm bench serve`."""
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any
     """Compute the figures of one repetition of a load.
 
     Args:
-        samples: The questions of the repetition. A failed question has no latency, but its time counts in the
-            duration.
+        samples: The measured questions of the repetition. The latency of a failed question is left out, but
+            its time counts in the duration.
         objective: The goodput counts only questions whose latency is at most this many seconds. None: no goodput.
 
     Returns:
-        Latencies in milliseconds, rates per second, counts, and the mean time of each stage.
+        Latencies in milliseconds, rates per second, counts, and the time of each stage in milliseconds.
     """
     ended = [sample for sample in samples if sample.state != "failed"]
     duration = max((sample.arrival + sample.latency for sample in samples), default=0.0) - min(
@@ -84,17 +84,18 @@ def summary(repeats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure that differs between an earlier and a later result at the same load."""
+    """One figure in an earlier and in a later result, at the same load."""
 
     load: str
     figure: str
     before: float
     after: float
     is_real: bool
-    """Whether all new repeats are above all earlier repeats, or all below them. Otherwise the difference may be
-    noise
+    """Whether all later repetitions are above all earlier repetitions, or all are below. Otherwise the
+    difference may be noise
     """
     is_better: bool
+    """Whether the later value is better than the earlier value"""
 
     @property
     def ratio(self) -> float:

@@ -1,4 +1,5 @@
-"""`pyfast.bench`: measure latency and throughput of a system under load, in this process."""
+"""`pyfast.bench`: measure the latency and throughput of a system under load. The system runs in this
+process."""
 
 from __future__ import annotations
 
@@ -47,11 +48,12 @@ class Bench:
     """
 
     about: Mapping[str, Any]
-    """The system, model, index, machine and arguments"""
+    """The system, the model, the machine, and other arguments of `bench`"""
     loads: list[dict[str, Any]]
-    """For each load: the medians over the repeats, their ranges, the time of each stage, and each repeat"""
+    """For each load: the median of each figure over the repetitions, its smallest and largest value, the time
+    of each stage, and the figures of each repetition"""
     saturation: float | None = None
-    """The highest number of questions a second that a sweep found"""
+    """The highest number of questions a second that a sweep found. None without a sweep"""
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types. Figures have the names of `vllm bench serve`."""
@@ -105,8 +107,9 @@ def bench(
     """Measure latency and throughput of a system under load.
 
     The load generator and the system share this process and one event loop. In an open loop (`rates`, `trace`),
-    questions arrive at fixed times, even if the system is slower. Latency counts from the time when the
-    question was due. In a closed loop (`clients`), each client asks its next question after it gets an answer.
+    questions arrive at times that are fixed before, even if the system is slower. The latency of a question
+    counts from its arrival time. In a closed loop (`clients`), each client asks its next question after it
+    gets an answer.
 
     Args:
         questions: Texts, mappings with `id` and `question`, or a file of them. Conversations are not allowed.
@@ -118,21 +121,24 @@ def bench(
         budget: Limits of each question, as in `pyfast.Engine`.
         rates: The loads of open loops, in questions a second. Each number is one load.
         arrivals: How questions of an open loop arrive: `poisson`, `gamma` or `constant`.
-        burstiness: The shape of `gamma`. Below 1, arrivals come in bursts.
-        trace: A file of arrival times in seconds, one time on each line. It adds one open loop.
+        burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, the gaps are more even
+            than with `poisson`.
+        trace: A file of arrival times in seconds, one time on each line. The file is one more open loop.
         clients: The loads of closed loops, in numbers of clients. Each number is one load.
-        sweep: Find the highest number of questions a second: `bench` doubles the clients until the gain is less
-            than 5 %. Then it measures open loops at 50, 70, 80 and 90 % of the highest number.
-        count: The number of questions in each repetition. If you give fewer questions, they are asked again
-            with other ids. The LLM's prefix cache then helps more than in real use.
-        warm_up: How many questions are asked first without being measured.
+        sweep: Whether to find the highest number of questions a second. `bench` doubles the number of clients
+            until the throughput rises by less than 5 %. Then it measures open loops at 50, 70, 80 and 90 % of
+            the highest throughput.
+        count: The number of questions in each repetition. (With `trace`, it is the number of arrival times.)
+            If you give fewer questions, they are asked again with other ids. The LLM's prefix cache then
+            helps more than in real use.
+        warm_up: How many questions are asked before each load without being measured.
         repeats: How often each load is measured. Figures are medians over these repetitions. `ranges` has the
             smallest and largest values.
         objective: A latency in seconds. `request_goodput` counts only questions that take at most this time.
         concurrency: How many questions the engine works on at once. All other questions wait in its queue.
-        journal: Write a journal, as a run does: after each LLM call, a question continues only when the
-            completion is stored. The journal is in a temporary folder in `out`. Without `out`, it is in the
-            system's folder for temporary files.
+        journal: Whether to write a journal, as a run does. After each LLM call, a question continues only
+            when the completion is stored. The journal is in a temporary folder in `out`. Without `out`, it is
+            in the operating system's folder for temporary files.
         seed: The seed of the arrival times. Each repetition draws new times.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 
@@ -214,7 +220,8 @@ def bench(
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """One load: clients of a closed loop, or arrival times of an open one for each repeat."""
+    """One load: the number of clients of a closed loop, or the arrival times of an open loop for each
+    repetition."""
 
     name: str
     clients: int | None = None
@@ -223,7 +230,7 @@ class _Load:
     burstiness: float | None = None
 
     async def once(self, ask: Ask, questions: Sequence[Question], count: int, repeat: int) -> list[Sample]:
-        """Measure one repeat."""
+        """Measure one repetition."""
         if self.clients is not None:
             return await closed_loop(ask, repeated(questions, count, f"r{repeat}"), self.clients)
         times = self.times[repeat]
@@ -256,7 +263,8 @@ def _result(load: _Load, samples: Sequence[Sequence[Sample]], objective: float |
 
 
 async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> float:
-    """Double the clients until that answers hardly more questions a second; that rate."""
+    """Double the number of clients until the throughput hardly rises. Return the highest throughput, in
+    questions a second."""
     clients, most = 1, 0.0
     while clients <= _MOST_CLIENTS:
         load = await measure(_Load(f"{clients} clients", clients=clients))

@@ -1,4 +1,5 @@
-"""Ask an engine questions, at given times or from several clients, and measure the time of each question."""
+"""Ask an engine questions, at given times (open loop) or from several clients (closed loop), and measure the
+time of each question."""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ STAGES = ("queue", "retrieval", "graph", "llm", "journal", "other")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The measured times of one question under load, in seconds."""
+    """The measurements of one question under load."""
 
     arrival: float
-    """When the question was due, in seconds from the start of the load"""
+    """When the question was due, in seconds on the event loop's clock"""
     latency: float
-    """The seconds from `arrival` to the answer"""
+    """The seconds from `arrival` to the end of the question"""
     stages: Mapping[str, float]
-    """The seconds of each stage. They add up to the latency if the system does one thing at a time"""
+    """The seconds of each stage in `STAGES`. They add up to the latency if the system does one thing at a
+    time"""
     state: str
     llm_calls: int
     prompt_tokens: int
@@ -83,10 +85,11 @@ def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Q
 
 
 async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> list[Sample]:
-    """Ask each question when it is due, even if earlier questions are not answered yet.
+    """Ask each question when it is due, even if earlier questions are not answered yet. `times` has the
+    seconds from the start at which the questions are due.
 
-    Latency counts from the time when the question was due, even if it was sent later. So the latencies show
-    when a server stalls.
+    The latency of a question counts from the time when it was due, even if it was asked later. So the
+    latencies show when the engine stalls.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -99,8 +102,8 @@ async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> 
 
 
 async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> list[Sample]:
-    """Ask questions from this number of clients. Each client asks its next question when its last question is
-    answered.
+    """Ask questions from this number of clients. Each client asks its next question when its previous
+    question has ended.
     """
     clock = asyncio.get_running_loop().time
     samples: list[Sample] = []
@@ -114,7 +117,7 @@ async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> 
 
 
 async def _all(tasks: Sequence[asyncio.Future[Any]]) -> list[Any]:
-    """The results; the first error cancels the rest."""
+    """The results of all tasks. If a task raises an error, all other tasks are cancelled."""
     try:
         return list(await asyncio.gather(*tasks))
     finally:

@@ -27,16 +27,18 @@ class Row(_Strict):
     settings: Mapping[str, Any] = {}
     follow_ups: str = "off"
     paper: Mapping[str, Mapping[str, float]] = {}
-    """Published figures, by data set and column"""
+    """Published figures of the row, by data set and then by column"""
     not_run: str = ""
     """Why the row is not run and shows only published figures. Empty: the row is run"""
 
 
 class Model(_Strict):
-    """A language model."""
+    """A language model, or several models for the roles of a system."""
 
     llm: str | Mapping[str, str]
+    """A text that names the model, or a mapping from roles to such texts"""
     options: Mapping[str, Any] = {}
+    """Options of the models, as `llm_options` of `pyfast.answer`"""
 
 
 class Plan(_Strict):
@@ -47,7 +49,9 @@ class Plan(_Strict):
     """The names of the data sets. Each is a folder with corpus.jsonl, questions.jsonl or conversations.jsonl, and
     optionally gold.jsonl"""
     columns: tuple[str, ...] = ("em", "f1")
+    """The figures that the table shows for each data set"""
     metrics: tuple[str, ...] | None = None
+    """The metrics to compute, as in `pyfast.evaluate`"""
     rows: tuple[Row, ...] = Field(min_length=1)
     models: Mapping[str, Model] = {"embedded": Model(llm="embedded")}
     paper_model: str = ""
@@ -73,7 +77,8 @@ def ready_plans() -> dict[str, str]:
 
 
 def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
-    """Read a plan: a TOML file, the name of a plan that comes with pyfast, or its content.
+    """Read a plan from a TOML file, by the name of a plan that comes with pyfast, or from a mapping with the
+    content of a plan.
 
     Raises:
         InputError: There is no such file or plan, or the plan has an error. The message is one line that names

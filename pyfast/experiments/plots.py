@@ -14,7 +14,8 @@ from pyfast.experiments.load import STAGES
 
 
 def plot_bench(result: Mapping[str, Any], path: Path) -> None:
-    """Draw a PNG file for all loads: latency against throughput, and the mean time of each stage."""
+    """Draw the loads of a result into a PNG file: latency against throughput, and the mean time of each
+    stage."""
     loads = sorted(
         (load for load in result["loads"] if "mean_e2el_ms" in load), key=lambda load: load["request_throughput"]
     )
@@ -55,7 +56,8 @@ def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, 
 
 
 def plot_pareto(points: Sequence[tuple[str, float, float]], unit: str, quality: str, path: Path) -> None:
-    """Draw quality against cost, with the Pareto front as a line, into a PNG file."""
+    """Draw the points (name, cost, quality) into a PNG file, with the Pareto front as a line. `unit` is the
+    unit of the cost, and `quality` is the name of the measured quality."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     dearest = max((cost for _, cost, _ in points), default=0.0)

@@ -1,4 +1,4 @@
-"""Carry out several runs at once. Each run is carried out by one worker of a Ray cluster."""
+"""Carry out several runs at once on a Ray cluster. One worker carries out each run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def side_by_side(
     """Carry out runs on a cluster. Each worker of the cluster carries out one run at a time.
 
     Args:
-        runs: Functions that call `pyfast.answer` with the keyword arguments that they get.
+        runs: One function for each run. It calls `pyfast.answer` with the keyword arguments that it gets.
         cluster: The cluster.
-        on_event: A function that is called with each event. Calls do not overlap. An event counts the questions
-            of all runs that have started.
+        on_event: A function that is called with each event of each run. Calls do not overlap. The counts in
+            an event are sums over all runs that have started.
         stop: After this event is set, no new question starts. Questions in progress finish.
 
     Raises:
-        PyfastError: The error of a run, or a run was stopped. It is raised after all runs in progress have
-            stopped.
+        PyfastError: A run ended with this error. All other runs in progress are stopped before it is raised.
+        RunError: `stop` was set before all runs had finished.
     """
     halt, turn = threading.Event(), threading.Lock()
     counts: dict[int, tuple[int, int]] = {}

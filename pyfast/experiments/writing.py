@@ -48,8 +48,8 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
 
 
 def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
-    """Make the table of one model, as a header and rows. Published figures stand next to the figures of
-    pyfast."""
+    """Make the table of one model, as a header and rows. Next to a measured figure is the published figure,
+    if there is one."""
     head = ["row"]
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     for name in plan.sets:

@@ -1,3 +1,3 @@
-"""pyfast inside other frameworks. Each module needs the extra of the same name. pyfast itself imports none of
-them.
+"""Use pyfast inside LangChain (`langchain`) and LlamaIndex (`llamaindex`). Each of these two modules needs
+the extra with its name. No other part of pyfast imports them.
 """

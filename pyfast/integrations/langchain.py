@@ -21,7 +21,8 @@ with explained():
 
 
 class PyfastRetriever(BaseRetriever):
-    """A retriever over an index of pyfast. `batch` and `abatch` search for all queries at once.
+    """A retriever of LangChain that searches an index of pyfast. `batch` and `abatch` search for all queries
+    at once.
 
     Example:
         >>> from pyfast.integrations.langchain import PyfastRetriever
@@ -56,8 +57,8 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """Find the documents for each query, in one search for all. Callbacks are called for each query, as
-        with `invoke`."""
+        """Find the documents for each query. One search finds them for all queries. LangChain's callbacks are
+        called for each query, as with `invoke`."""
         try:
             documents = self._documents(inputs, kwargs.get("k"))
         except Exception:  # Ask one after the other, so that each query raises its own error.
@@ -76,7 +77,7 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """Find the documents for each query, as `batch` does, but in a thread."""
+        """Find the documents for each query, as `batch` does. The search runs in a thread."""
         try:
             documents = await asyncio.to_thread(self._documents, inputs, kwargs.get("k"))
         except Exception:
@@ -98,10 +99,10 @@ class PyfastRetriever(BaseRetriever):
 
 
 class BridgeRankCompressor(BaseDocumentCompressor):
-    """Ranks the documents of any retriever with `bridge_rank`, and keeps the best.
+    """Ranks the documents of any retriever with `bridge_rank`, and keeps the best `top_n`.
 
     A document that shares words with the best documents ranks higher, because it may link the facts of a multi-hop
-    question. The metadata of each document gets `relevance_score`.
+    question. Each kept document gets its new score in its metadata, as `relevance_score`.
 
     Example:
         >>> from langchain_core.documents import Document
@@ -115,7 +116,7 @@ class BridgeRankCompressor(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None
     ) -> Sequence[Document]:
-        """Return the best documents, best first."""
+        """Return the documents that are kept for a query, best first."""
         best = best_places(query, [document.page_content for document in documents], self.top_n)
         return [
             documents[place].model_copy(

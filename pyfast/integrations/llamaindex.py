@@ -21,7 +21,7 @@ with explained():
 
 
 class PyfastRetriever(BaseRetriever):
-    """A retriever over an index of pyfast.
+    """A retriever of LlamaIndex that searches an index of pyfast.
 
     Example:
         >>> from pyfast.integrations.llamaindex import PyfastRetriever
@@ -67,7 +67,7 @@ class PyfastRetriever(BaseRetriever):
 
 
 class BridgeRankPostprocessor(BaseNodePostprocessor):
-    """Ranks the nodes of any retriever with `bridge_rank`, and keeps the best, with their new scores.
+    """Ranks the nodes of any retriever with `bridge_rank`, and keeps the best `top_n`, with their new scores.
 
     Example:
         >>> from llama_index.core.schema import NodeWithScore, TextNode
@@ -80,7 +80,7 @@ class BridgeRankPostprocessor(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name of the class in LlamaIndex."""
+        """The name by which LlamaIndex identifies this class in stored settings."""
         return "BridgeRankPostprocessor"
 
     def _postprocess_nodes(

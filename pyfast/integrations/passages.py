@@ -23,7 +23,7 @@ def passage_metadata(index: Index, passage: Evidence) -> dict[str, Any]:
 
 def best_places(query: str, texts: Sequence[str], top_n: int | None) -> list[tuple[int, float]]:
     """Rank texts by `bridge_rank`. Returns the positions of the best `top_n` texts, best first, with their
-    scores. None: all texts.
+    scores. If `top_n` is None, the result has all texts.
     """
     scores = rerank_texts(query, texts)
     best = sorted(range(len(texts)), key=lambda place: -scores[place])[:top_n]

@@ -1,5 +1,5 @@
-"""pyfast over HTTP, with the paths and formats of OpenAI's API. The server uses only pyfast's public API, and
-needs the extra `server`.
+"""Serve pyfast over HTTP, with the paths and formats of OpenAI's API, or to agents through MCP. Needs the
+extra `server`.
 """
 
 from pyfast.extras import explained

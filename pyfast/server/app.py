@@ -30,13 +30,14 @@ from pyfast.systems.conversations import FollowUps
 
 _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
-    400: "The request cannot be read, or asks for what the server does not have.",
+    400: "The request is malformed, exceeds a limit of the server, or needs something that it cannot do.",
     401: "The API key is missing or wrong.",
-    404: "There is no such thing.",
-    408: "The body did not arrive in time.",
-    409: "It does not go with what there is.",
-    413: "The body is too large.",
-    422: "The question failed, and would fail again.",
+    404: "There is no such path, model, index, file or batch.",
+    408: "The body of the request did not arrive in time.",
+    409: "The request conflicts with a batch: an unfinished batch needs the file, the batch has ended, or the"
+    " `Idempotency-Key` belongs to a different request.",
+    413: "The body of the request is too large.",
+    422: "The question failed. It would fail again.",
     429: "Too many questions wait. `Retry-After` says when to try again.",
     503: "The LLM cannot be reached. `Retry-After` says when to try again.",
     504: "There was no answer within the time limit.",
@@ -76,8 +77,8 @@ def create_app(
         limits: Limits of requests.
         jobs: A folder for files and batches.
         grace: How many seconds the questions of a batch in progress may still take when the server ends.
-        keys: API keys. Without keys, the server accepts requests without a key.
-        hosts: The host names that requests may use. None: any.
+        keys: API keys that requests may use. Empty: a request needs no key.
+        hosts: The host names that requests may use for this server. None: any.
 
     Returns:
         The application. Its lifespan starts and stops the models.
@@ -127,31 +128,31 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
 
     @app.get("/v1/models", response_model=ModelList, tags=["server"])
     async def models() -> Response:
-        """All systems, alone on the first index and by name on each."""
+        """List the names that requests can use as `model`: SYSTEM (with the first index) and SYSTEM@INDEX."""
         return _json({"object": "list", "data": [_model(service, name) for name in service.models]})
 
     @app.get("/v1/models/{model}", response_model=Model, tags=["server"])
     async def model(model: str) -> Response:
-        """Describe one system."""
+        """Return one name that requests can use as `model`. If there is no such name, the status is 404."""
         if model not in service.models:
             raise ApiError(404, f"there is no model {model!r}", "model_not_found", param="model")
         return _json(_model(service, model))
 
     @app.get("/health", response_model=Status, tags=["server"])
     async def health() -> Response:
-        """Whether the server runs."""
+        """Return status 200 if the server runs."""
         return _json({"status": "ok"})
 
     @app.get("/ready", response_model=Status, responses={503: {"model": Status}}, tags=["server"])
     async def ready() -> Response:
-        """Whether the server takes questions."""
+        """Return status 200 if the server accepts questions, and 503 if it is stopping."""
         return _json({"status": "ready"}) if service.is_ready else _json({"status": "stopping"}, 503)
 
     @app.get(
         "/metrics", responses={200: {"content": {CONTENT_TYPE: {}}}}, response_class=Response, tags=["server"]
     )
     async def metrics() -> Response:
-        """Counts for Prometheus."""
+        """Return the server's metrics in the format of Prometheus."""
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -182,7 +183,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
-    """The OpenAPI description, with the errors that the server answers with."""
+    """The OpenAPI description, with the errors that the server can return."""
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, routes=app.routes)
         parts = made.setdefault("components", {})
@@ -209,18 +210,18 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema and its definitions by name."""
+    """A schema and its definitions, each by its name."""
     return {**schema.pop("$defs", {}), schema["title"]: schema}
 
 
 class _Counted:
-    """ASGI middleware: counts the requests by path and status."""
+    """ASGI middleware that counts the requests by path and status."""
 
     def __init__(self, app: Any, service: Service) -> None:
         self._app, self._count = app, service.metrics.requests
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Pass one request to the application, and count it when it ends."""
         status = 0
 
         async def counted(message: Message) -> None:

@@ -1,11 +1,11 @@
-"""`/v1/batches`: batches of questions. Each batch has a folder with a run. The folder stays when the server
-ends.
+"""The batches of questions behind the path `/v1/batches`. Each batch has a folder with a run. The folder
+stays when the server ends.
 
-    JOBS/files the uploads, and the results of batches
+    JOBS/files           the uploads, and the results of batches
     JOBS/batches/ID      batch.json, the questions, and the run
 
-If the server ends before a batch, the batch continues when the server starts again. No LLM call is made twice,
-because the run's journal has every completion.
+If the server ends before a batch has ended, the batch continues when the server starts again. It repeats no
+LLM call that had a reply, because the run's journal has every completion.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Batch:
     object: str = "batch"
 
     def moved(self, status: State, **values: Any) -> Batch:
-        """Return the batch with a new state, and with the current time as the time of this state."""
+        """Return the batch with a new state. The current time becomes the time of this state."""
         entered: dict[str, Any] = {f"{status}_at": int(time.time())}
         return replace(self, status=status, **entered, **values)
 
@@ -90,8 +90,8 @@ class Batches:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work on unfinished batches while the `with` block runs. Batches that are still unfinished can
-        continue in a later block.
+        """Work on unfinished batches while the `with` block runs. If a batch is not finished at the end of
+        the block, it can continue in a later block.
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
             batch = Batch(**orjson.loads(path.read_bytes()))
@@ -113,7 +113,10 @@ class Batches:
     def create(
         self, input_file_id: str, endpoint: str, window: str, metadata: dict[str, str] | None, key: str | None
     ) -> Batch:
-        """Start a batch. If a batch was already started with this `key`, return that batch. Raises `ApiError`."""
+        """Start a batch. If a batch was already started with this `key`, return this earlier batch.
+
+        Raises `ApiError` if no file has the id `input_file_id`, or if the earlier batch has other arguments.
+        """
         name = token_hex(16) if key is None else blake2b(key.encode(errors="replace"), digest_size=16).hexdigest()
         made = Batch(f"batch_{name}", endpoint, input_file_id, window, int(time.time()), metadata)
         before = self._known.get(made.id)
@@ -128,7 +131,7 @@ class Batches:
         return made
 
     def all(self) -> list[Batch]:
-        """All batches, the newest first."""
+        """Return all batches, the newest first."""
         return sorted(self._known.values(), key=lambda batch: (-batch.created_at, batch.id))
 
     def get(self, id: str) -> Batch:
@@ -138,7 +141,8 @@ class Batches:
         return self._known[id]
 
     def cancel(self, id: str) -> Batch:
-        """Cancel a batch. Its finished answers are kept. Raises `ApiError`."""
+        """Cancel a batch. Its finished answers are kept. Raises `ApiError` if no batch has this id, or if the
+        batch has already ended."""
         batch = self.get(id)
         if batch.status not in _OPEN:
             raise ApiError(409, f"the batch is {batch.status}", "batch_ended")
@@ -303,7 +307,8 @@ class Batches:
     def _write_out(self, batch: Batch, folder: Path) -> dict[str, str | None]:
         """Write the results.
 
-        Returns the ids of the files by their field in the batch. Repeating it writes the same.
+        Returns the ids of the two result files, by the names of their fields in the batch. A repeated call
+        writes the same files.
         """
         ids: dict[str, str | None] = {}
         run = Run(folder / "run")

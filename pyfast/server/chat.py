@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`."""
+"""The HTTP path `/v1/chat/completions`, which answers questions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ async def chat(asked: ChatRequest, request: Request) -> Response:
 
 
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Return the result of `work`. If the client disconnects, cancel `work`. Raises the errors of `work`."""
+    """Return the result of `work`. If the client disconnects, cancel `work` and raise `ClientLeft`. Errors of
+    `work` are raised too."""
     task, has_left = asyncio.current_task(), False
     assert task is not None
 
@@ -73,7 +74,8 @@ async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
 
 
 class _Stream(Response):
-    """The answer as server-sent events: each step as it happens, then the answer, then its evidence.
+    """The answer as server-sent events: first each step of the system as it happens, then the answer, and
+    then its evidence.
 
     A slow client delays only its own stream: events wait here.
     """
@@ -87,7 +89,7 @@ class _Stream(Response):
         self._with_trace, self._with_usage = with_trace, with_usage
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Send the stream; the question is cancelled when the client leaves."""
+        """Send the stream. If the client disconnects, the question is cancelled."""
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         ready: asyncio.Queue[bytes | None] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Turn the record of a question into the objects of OpenAI's API."""
+"""Convert the record of a question to the objects of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pyfast.server.errors import ApiError
 
 ABSTAINS = "The evidence has no answer."
 Titles = Callable[[str], str]
-"""The titles of documents, by their uris"""
+"""A function that returns the title of a document, given its uri"""
 
 
 def completion(
     id: str, created: int, model: str, record: Record, title: Titles, cached_tokens: int | None = None
 ) -> dict[str, Any]:
-    """Make the reply with the answer to a question. `cached_tokens` is None if it is not known."""
+    """Make the reply with the answer to a question. `cached_tokens` is the number of prompt tokens that were
+    in the LLM's prefix cache. None: the number is not known."""
     message = {
         "role": "assistant",
         "content": text(record),
@@ -35,18 +36,20 @@ def completion(
 
 
 def text(record: Record) -> str:
-    """Return the answer. If there is none, return a text that says so."""
+    """Return the answer. If the question ended without an answer, return a sentence that says so."""
     return ABSTAINS if record.answer is None else record.answer
 
 
 def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
-    """Write the evidence as annotations. Each one applies to the whole answer."""
+    """Convert the evidence to annotations, one for each piece. Each annotation refers to the whole text of
+    the answer."""
     place = {"start_index": 0, "end_index": len(text(record))}
     return [{"type": "url_citation", "url_citation": {**place, **passage(one, title)}} for one in record.evidence]
 
 
 def passage(one: Evidence, title: Titles) -> dict[str, Any]:
-    """Write a piece of evidence. Table rows come with the title of their document."""
+    """Convert a piece of evidence to JSON types. Its title is in the metadata of the evidence, or otherwise
+    it is the title of the document."""
     given = one.metadata.get("title")
     return {
         "title": given if isinstance(given, str) else title(one.uri),
@@ -59,7 +62,7 @@ def passage(one: Evidence, title: Titles) -> dict[str, Any]:
 
 
 def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
-    """Count the tokens of all LLM calls of the question."""
+    """Return the numbers of tokens and LLM calls that the question used."""
     used = record.usage
     details = {} if cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": cached_tokens}}
     return {

@@ -1,4 +1,4 @@
-"""Errors of the server, in the format that OpenAI's clients expect."""
+"""Errors of the server, in the format that clients of OpenAI's API expect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_
 
 
 class ApiError(Exception):
-    """Raised to end a request with a status other than 200."""
+    """Raised to end a request with an HTTP status other than 200."""
 
     def __init__(
         self, status: int, message: str, code: str, *, param: str | None = None, retry_after: int | None = None
@@ -53,7 +53,8 @@ def _unicode(text: str) -> str:
 
 
 def api_error(error: Exception) -> ApiError:
-    """Convert an error to the form that clients get. Details of an unexpected error go only into the log."""
+    """Convert any error to an `ApiError`. If an error is not expected, the client does not see its details.
+    They are only in the log."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InputError):

@@ -1,4 +1,4 @@
-"""`/v1/files`: the uploads of clients, and the results of batches."""
+"""The files behind the path `/v1/files`: the uploads of clients, and the results of batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ID = re.compile(r"file-[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file, with the fields of OpenAI's API."""
+    """The metadata of a file, with the fields of OpenAI's API."""
 
     id: str
     bytes: int
@@ -31,7 +31,8 @@ class File:
 
 
 class Files:
-    """The files of clients, in a folder. For each file, `ID` has the content and `ID.json` the metadata."""
+    """The files of clients, in a folder. For each file, `ID` has its content and `ID.json` has its
+    metadata."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
@@ -40,13 +41,14 @@ class Files:
             part.unlink()
 
     def new_path(self) -> Path:
-        """Return a path to which an upload can be written. Raises `ApiError` if there are too many files."""
+        """Return a new path, to which the caller can write an upload. Raises `ApiError` if there are too many
+        files."""
         if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
             raise ApiError(400, f"there are {self._limit} files; delete some", "too_many_files")
         return self._folder / f".{token_hex(16)}.part"
 
     def add(self, content: Path, filename: str, purpose: str) -> File:
-        """Add a finished upload."""
+        """Add a finished upload: move `content` into the folder, under a new id."""
         made = File(f"file-{token_hex(16)}", content.stat().st_size, int(time.time()), filename, purpose)
         content.rename(self._folder / made.id)
         self.note(made)
@@ -57,12 +59,12 @@ class Files:
         write_atomically(self._folder / f"{file.id}.json", orjson.dumps(asdict(file)), durable=True)
 
     def all(self) -> list[File]:
-        """All files, the newest first."""
+        """Return the metadata of all files, the newest first."""
         files = [File(**orjson.loads(path.read_bytes())) for path in self._folder.glob("*.json")]
         return sorted(files, key=lambda file: (-file.created_at, file.id))
 
     def get(self, id: str) -> File:
-        """Return a file. Raises `ApiError` 404 if no file has this id."""
+        """Return the metadata of a file. Raises `ApiError` 404 if no file has this id."""
         try:
             if _ID.fullmatch(id):
                 return File(**orjson.loads((self._folder / f"{id}.json").read_bytes()))
@@ -71,11 +73,11 @@ class Files:
         raise ApiError(404, f"there is no file {id!r}", "file_not_found")
 
     def path(self, id: str) -> Path:
-        """The path of a file's content."""
+        """Return the path of a file's content."""
         return self._folder / id
 
     def delete(self, id: str) -> None:
-        """Remove a file. Raises `ApiError` 404 if no file has this id."""
+        """Delete a file. Raises `ApiError` 404 if no file has this id."""
         name = self.get(id).id
         (self._folder / f"{name}.json").unlink(missing_ok=True)
         (self._folder / name).unlink(missing_ok=True)

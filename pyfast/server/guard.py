@@ -1,4 +1,4 @@
-"""Check every request: its host name, its API key, and the size and time of its body."""
+"""Check every request: its host name, its API key, and the size and arrival time of its body."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Send = Callable[[Message], Awaitable[None]]
 OPEN = frozenset({"/health", "/ready"})
 """Paths that need no key, because orchestrators such as Kubernetes call them"""
 STREAMED = frozenset({"/v1/files"})
-"""Paths that read their body piece by piece, with their own limit"""
+"""Paths whose functions read the body of a request piece by piece, with a limit of their own"""
 
 
 class Guard:
     """ASGI middleware that checks requests. It passes a request to the application when the whole body has
-    arrived.
+    arrived. For the paths in `STREAMED`, it does not wait for the body.
     """
 
     def __init__(self, app: Any, limits: Limits, keys: Sequence[str], hosts: Collection[str] | None) -> None:
@@ -30,7 +30,7 @@ class Guard:
 
         Args:
             app: The application.
-            limits: The server's limits, of which only those for bodies are used.
+            limits: The server's limits. `Guard` uses only `body_bytes` and `body_seconds`.
             keys: API keys. If there are none, no key is required.
             hosts: The host names that requests may use for this server. None: any. The list protects a server
                 without keys from DNS rebinding, in which a web page in a browser on this machine reaches the
@@ -42,7 +42,7 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Check one request and pass it to the application, or refuse it with an error."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -72,7 +72,7 @@ class Guard:
             raise ApiError(401, "give an API key of this server: Authorization: Bearer KEY", "invalid_api_key")
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        """The whole body. Raises `ApiError` for one that is too large or too slow."""
+        """The whole body. Raises `ApiError` if the body is too large or arrives too slowly."""
         most = self._limits.body_bytes
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > most:
@@ -103,7 +103,8 @@ class _Gone(Exception):
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Gives the body, then the client's disconnect."""
+    """A function in place of `receive`. Its first call returns the whole body, and each later call calls
+    `receive`."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

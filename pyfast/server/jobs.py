@@ -32,8 +32,11 @@ _FORM = {
     },
     "required": ["file", "purpose"],
 }
-After = Annotated[str | None, Query(description="The id of the last one that is known")]
-Most = Annotated[int, Query(ge=1, le=10_000)]
+After = Annotated[
+    str | None,
+    Query(description="The id of the last item of the previous page. If it is left out: the first page"),
+]
+Most = Annotated[int, Query(ge=1, le=10_000, description="The maximum number of items on the page")]
 
 
 @router.post(
@@ -42,7 +45,7 @@ Most = Annotated[int, Query(ge=1, le=10_000)]
     openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
 )
 async def upload(request: Request) -> Response:
-    """Upload the questions of a batch."""
+    """Upload a file with the questions of a batch."""
     batches = _batches(request)
     limits = batches.service.limits
     limited = Request(request.scope, _limited(request.receive, limits.file_bytes + _ASIDE))
@@ -66,13 +69,13 @@ async def upload(request: Request) -> Response:
 
 @router.get("/v1/files", response_model=FileList)
 async def files(request: Request, after: After = None, limit: Most = 10_000) -> Response:
-    """All files, the newest first."""
+    """List the files, the newest first. The reply is one page of the list."""
     return _page(_batches(request).files.all(), after, limit)
 
 
 @router.get("/v1/files/{file_id}", response_model=FileObject)
 async def file(request: Request, file_id: str) -> Response:
-    """The metadata of a file."""
+    """Return the metadata of a file."""
     return _json(_batches(request).files.get(file_id))
 
 
@@ -82,14 +85,14 @@ async def file(request: Request, file_id: str) -> Response:
     response_class=Response,
 )
 async def content(request: Request, file_id: str) -> Response:
-    """The content of a file."""
+    """Return the content of a file."""
     files = _batches(request).files
     return FileResponse(files.path(files.get(file_id).id), media_type="application/jsonl")
 
 
 @router.delete("/v1/files/{file_id}", response_model=FileDeleted)
 async def delete(request: Request, file_id: str) -> Response:
-    """Remove a file that no batch in progress reads."""
+    """Delete a file. If an unfinished batch needs the file, the reply has status 409."""
     batches = _batches(request)
     if batches.reads(file_id):
         raise ApiError(409, "a batch in progress reads this file", "file_in_use")
@@ -101,7 +104,8 @@ async def delete(request: Request, file_id: str) -> Response:
 async def create(
     asked: BatchRequest, request: Request, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
 ) -> Response:
-    """Start a batch. A second request with the same `Idempotency-Key` returns the same batch."""
+    """Start a batch. A second request with the same `Idempotency-Key` starts no batch, and returns the first
+    batch."""
     return _json(
         _batches(request).create(
             asked.input_file_id, asked.endpoint, asked.completion_window, asked.metadata, idempotency_key
@@ -111,19 +115,19 @@ async def create(
 
 @router.get("/v1/batches", response_model=BatchList)
 async def batches(request: Request, after: After = None, limit: Most = 20) -> Response:
-    """All batches, the newest first."""
+    """List the batches, the newest first. The reply is one page of the list."""
     return _page(_batches(request).all(), after, limit)
 
 
 @router.get("/v1/batches/{batch_id}", response_model=BatchObject)
 async def batch(request: Request, batch_id: str) -> Response:
-    """The progress of a batch."""
+    """Return a batch with its progress."""
     return _json(_batches(request).get(batch_id))
 
 
 @router.post("/v1/batches/{batch_id}/cancel", response_model=BatchObject)
 async def cancel(request: Request, batch_id: str) -> Response:
-    """Cancel a batch. The questions in progress finish, and answers are kept."""
+    """Cancel a batch. Questions in progress finish, and no other question starts. All answers are kept."""
     return _json(_batches(request).cancel(batch_id))
 
 
@@ -155,7 +159,7 @@ def _page(items: Sequence[T], after: str | None, limit: int) -> Response:
 
 
 def _limited(receive: Receive, most: int) -> Receive:
-    """`receive`, which raises `ApiError` once a body is larger than `most`."""
+    """A function like `receive`. It raises `ApiError` when the body is larger than `most` bytes."""
     size = 0
 
     async def limited() -> Message:

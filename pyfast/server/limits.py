@@ -36,15 +36,16 @@ class Limits:
     files: int = 1000
     """Maximum number of files on the server, including results of batches"""
     queue: int = 256
-    """Maximum number of questions that wait while `concurrency` others are in progress. Further questions get
-    status 429"""
+    """Maximum number of questions that wait. (Questions wait if `concurrency` questions are in progress.) If
+    the queue is full, a further question gets status 429"""
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
-        """Make limits from the defaults and the values in `given`, a mapping by name.
+        """Make limits from `given`, a mapping from names of limits to values. All other limits have their
+        defaults.
 
-        A `Limits` object is returned unchanged. Raises `InputError` if there is no such limit or a value is not
-        valid.
+        If `given` is a `Limits` object, it is returned unchanged. Raises `InputError` if a name is not the
+        name of a limit, or a value is not valid.
         """
         if isinstance(given, Limits):
             return given

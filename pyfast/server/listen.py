@@ -47,7 +47,7 @@ def serve(
     grace: float = 30.0,
     stop: threading.Event | None = None,
 ) -> None:
-    """Answer questions over HTTP until the process gets a signal to end.
+    """Answer questions over HTTP until the process gets the signal SIGINT or SIGTERM, or `stop` is set.
 
     The environment variable `PYFAST_API_KEYS` has the keys that clients may use, with commas between them.
     Without keys, only programs on this machine can reach the server.
@@ -56,7 +56,7 @@ def serve(
         index: An index, or its folder, or a mapping from names to indexes. A request that names no index uses
             the first index. None: only systems that need no index can be served.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of models that a text names, as in `pyfast.answer`.
+        llm_options: Options of models that you give as a text, as in `pyfast.answer`.
         systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems
             that need no settings from you.
         host: The address at which the server listens.
@@ -64,18 +64,18 @@ def serve(
         concurrency: How many questions on each index are in progress at once.
         budget: Limits of each question, by name, as in `pyfast.Engine`.
         outage: How many minutes to wait if a model answers no call. 0: requests get status 503 at once.
-        prompts: A TOML file with prompts that replace the systems' own.
+        prompts: A TOML file with prompts that replace the systems' own prompts.
         follow_ups: What to do with later questions of a conversation, if the system can answer only single
             questions. The values are as in `pyfast.answer`.
-        limits: Limits of requests: `pyfast.server.Limits`, or a mapping of limits that differ from the
-            defaults.
+        limits: Limits of requests: `pyfast.server.Limits`, or a mapping from names of limits to values. All
+            other limits have their defaults.
         jobs: A folder for uploaded files and batches. Unfinished batches continue when the server starts again.
             None: the server accepts no batches.
         grace: How many seconds requests in progress may still take when the server ends.
         stop: After you set this event, the server ends, as it does for SIGINT and SIGTERM.
 
     Raises:
-        InputError: An argument is not valid, or there are no keys although other machines can reach `host`.
+        InputError: An argument is not valid, or other machines can reach `host` and there are no keys.
         IndexFormatError: A folder has no index, or its index is damaged.
         LLMUnavailableError: A model cannot be started.
 
@@ -142,7 +142,8 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Replaces uvicorn's method, which would raise the signal again after a graceful shutdown."""
+        """Handle signals. This replaces uvicorn's method, which would raise the signal again after a graceful
+        shutdown."""
 
         def ends(number: int, frame: FrameType | None) -> None:
             self.force_exit = self.should_exit

@@ -37,7 +37,8 @@ class Metrics:
         waiting.set_function(lambda: queue.waiting)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
-        """A function of the values of the labels. It remembers the counters, because `labels` takes long."""
+        """A function that returns the counter for values of the labels. It stores the counters, because
+        prometheus's own `labels` is slow."""
         return cache(Counter(name, meaning, labels, registry=self._registry).labels)
 
     def text(self) -> bytes:

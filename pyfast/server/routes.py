@@ -15,14 +15,14 @@ from pyfast.server.errors import ApiError
 
 
 class JsonRoute(APIRoute):
-    """A route for a function `(asked: MODEL, request: Request)`. FastAPI makes the OpenAPI description.
+    """A route for a function `(asked: MODEL, request: Request)`, where MODEL is the type of the body.
 
-    Here, pydantic parses and checks the body in one step. FastAPI would need two steps, and would look for
-    dependencies, which these functions do not have.
+    FastAPI makes the OpenAPI description of the route. But pydantic alone parses and checks the body, in one
+    step. FastAPI would need two steps, and would look for dependencies, which these functions do not have.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Replaces FastAPI's method."""
+        """Return the function that handles a request. This replaces FastAPI's method."""
         endpoint = self.endpoint
         model: type[BaseModel] = get_type_hints(endpoint)["asked"]
 

@@ -1,4 +1,6 @@
-"""The requests and replies in the OpenAPI description. The server ignores all other fields of a request."""
+"""The types of requests and replies. The OpenAPI description is made from them. If a request has a field that
+its type does not have, the server ignores the field.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ class _Request(BaseModel):
 
 
 class TextPart(_Request):
-    """A part of a message. The server reads only text."""
+    """A part of a message. Only parts with text are possible."""
 
     type: Literal["text"]
     text: StrictStr
 
 
 class ChatMessage(_Request):
-    """A message of the conversation."""
+    """A message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: StrictStr | list[TextPart] | None = None
@@ -34,11 +36,13 @@ class ChatMessage(_Request):
 class StreamOptions(_Request):
     """Options of a stream."""
 
-    include_usage: StrictBool | None = None
+    include_usage: StrictBool | None = Field(
+        default=None, description="Whether the last chunk of a stream has the counts of tokens"
+    )
 
 
 class ResponseFormat(_Request):
-    """The form of the answer: text."""
+    """The format of the answer. Only text is possible."""
 
     type: Literal["text"]
 
@@ -54,21 +58,27 @@ class ChatRequest(_Request):
     messages: list[ChatMessage] = Field(min_length=1)
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
-    trace: StrictBool = Field(default=True, description="Whether a stream reports each step (not OpenAI's)")
+    trace: StrictBool = Field(
+        default=True,
+        description="Whether a stream reports each step of the system. OpenAI's API has no such field",
+    )
     n: Literal[1] | None = None
     response_format: ResponseFormat | None = None
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
 
 
 class UrlCitation(BaseModel):
-    """Where a piece of evidence comes from."""
+    """A piece of evidence, and the place from which it comes."""
 
     start_index: int
     end_index: int
     title: str
     url: str = Field(description="The uri of the document")
     snippet: str
-    offsets: tuple[int, int] = Field(description="Characters in the document; row and column of a table")
+    offsets: tuple[int, int] = Field(
+        description="In a text: the position of the first character (from 0), and the position after the last"
+        " character. In a table: row and column, where -1 stands for all. In a knowledge graph: (-1, -1)"
+    )
     segment: str
     score: float | None
 
@@ -81,7 +91,7 @@ class Annotation(BaseModel):
 
 
 class AnswerMessage(BaseModel):
-    """The answer."""
+    """The answer, with its evidence as annotations."""
 
     role: Literal["assistant"]
     content: str
@@ -105,7 +115,7 @@ class CachedTokens(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens of all LLM calls of the question."""
+    """The numbers of tokens and of LLM calls that the question used."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -115,7 +125,8 @@ class Usage(BaseModel):
 
 
 class ChatCompletion(BaseModel):
-    """The answer to a question. With `stream`, the answer comes in chunks, as server-sent events."""
+    """The answer to a question. If the request sets `stream`, the answer comes in chunks, as server-sent
+    events."""
 
     id: str
     object: Literal["chat.completion"]
@@ -127,7 +138,7 @@ class ChatCompletion(BaseModel):
 
 
 class Model(BaseModel):
-    """A system, on an index."""
+    """A name that requests can use as `model`: SYSTEM or SYSTEM@INDEX. SYSTEM alone uses the first index."""
 
     id: str
     object: Literal["model"]
@@ -136,18 +147,20 @@ class Model(BaseModel):
 
 
 class ModelList(BaseModel):
-    """All systems on all indexes."""
+    """All names that requests can use as `model`."""
 
     object: Literal["list"]
     data: list[Model]
 
 
 class RetrieveRequest(_Request):
-    """A search."""
+    """A search for passages."""
 
     query: StrictStr = Field(min_length=1)
-    k: StrictInt = Field(default=20, ge=1)
-    index: StrictStr | None = Field(default=None, description="The name of an index; the first one if left out")
+    k: StrictInt = Field(default=20, ge=1, description="The maximum number of passages")
+    index: StrictStr | None = Field(
+        default=None, description="The name of the index. If it is left out: the first index"
+    )
 
 
 class Passage(BaseModel):
@@ -176,7 +189,7 @@ class TextDocument(_Request):
 
 
 class RerankRequest(_Request):
-    """Documents to rank for a query, in any order."""
+    """A query, and documents to rank by how well they fit the query."""
 
     query: StrictStr = Field(min_length=1)
     documents: list[StrictStr | TextDocument] = Field(min_length=1)
@@ -185,9 +198,9 @@ class RerankRequest(_Request):
 
 
 class RankedDocument(BaseModel):
-    """A ranked document, with its position in the request."""
+    """A ranked document."""
 
-    index: int
+    index: int = Field(description="The position of the document in the request, from 0")
     relevance_score: float
     document: TextDocument | None = None
 
@@ -201,7 +214,7 @@ class RerankResponse(BaseModel):
 
 
 class FileObject(BaseModel):
-    """An uploaded file, or the result of a batch."""
+    """The metadata of a file: of an upload, or of the results of a batch."""
 
     id: str
     object: Literal["file"]
@@ -213,7 +226,7 @@ class FileObject(BaseModel):
 
 
 class FileDeleted(BaseModel):
-    """A deleted file."""
+    """The confirmation that a file was deleted."""
 
     id: str
     object: Literal["file"]
@@ -228,26 +241,28 @@ class _Page(BaseModel):
 
 
 class FileList(_Page):
-    """Files, the newest first."""
+    """One page of the list of files, the newest first."""
 
     data: list[FileObject]
 
 
 class BatchRequest(_Request):
-    """A batch: a file of questions. Each line has `custom_id`, `method`, `url` and `body` (a request to this
-    url).
+    """A request to answer the questions in an uploaded file. Each line of the file is a JSON object with
+    `custom_id`, `method`, `url` and `body` (the request to this url).
     """
 
     input_file_id: StrictStr
     endpoint: Literal["/v1/chat/completions"]
-    completion_window: Literal["24h"] = Field(description="OpenAI's field; a batch takes as long as it takes")
+    completion_window: Literal["24h"] = Field(
+        description="A field of OpenAI's API. Here it does not limit the time of a batch"
+    )
     metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None = Field(
         default=None, max_length=16
     )
 
 
 class BatchFault(BaseModel):
-    """An error in one line of a batch's file."""
+    """An error in a batch, or in one line of its file."""
 
     code: str
     line: int | None
@@ -256,14 +271,14 @@ class BatchFault(BaseModel):
 
 
 class BatchFaults(BaseModel):
-    """The errors in the lines of a batch's file."""
+    """The errors in a batch and in the lines of its file."""
 
     object: Literal["list"]
     data: list[BatchFault]
 
 
 class RequestCounts(BaseModel):
-    """The progress of a batch."""
+    """The progress of a batch, in numbers of questions."""
 
     total: int
     completed: int
@@ -271,7 +286,7 @@ class RequestCounts(BaseModel):
 
 
 class BatchObject(BaseModel):
-    """A batch."""
+    """A batch of questions, with its state and its progress."""
 
     id: str
     object: Literal["batch"]
@@ -295,15 +310,17 @@ class BatchObject(BaseModel):
 
 
 class BatchList(_Page):
-    """Batches, the newest first."""
+    """One page of the list of batches, the newest first."""
 
     data: list[BatchObject]
 
 
 class Status(BaseModel):
-    """Whether the server is working."""
+    """The state of the server."""
 
-    status: Literal["ok", "ready", "stopping"]
+    status: Literal["ok", "ready", "stopping"] = Field(
+        description="ok: the server runs. ready: it accepts questions. stopping: it accepts no questions"
+    )
 
 
 class ErrorDetail(BaseModel):
@@ -316,6 +333,6 @@ class ErrorDetail(BaseModel):
 
 
 class Error(BaseModel):
-    """An error in the form that OpenAI's clients read."""
+    """An error, in the form that clients of OpenAI's API expect."""
 
     error: ErrorDetail

@@ -1,4 +1,4 @@
-"""`/v1/retrieve` and `/v1/rerank`. They call no LLM."""
+"""The HTTP paths `/v1/retrieve` and `/v1/rerank`. They call no LLM."""
 
 from __future__ import annotations
 

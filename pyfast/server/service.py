@@ -1,4 +1,4 @@
-"""The engines of a server, one for each index. This module also converts requests to questions."""
+"""The engines of a server, one for each index, and the conversion of requests to questions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A parsed request."""
+    """A parsed request: the question, the earlier (question, answer) pairs, and the names of system and
+    index."""
 
     question: str
     history: tuple[tuple[str, str], ...]
@@ -37,14 +38,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer, and how many tokens of its prompts were in the LLM's prefix cache."""
+    """The record of a question, and how many tokens of its prompts were in the LLM's prefix cache."""
 
     record: Record
     cached_tokens: int
 
 
 class Service:
-    """The state that all requests share."""
+    """The state that all requests share: indexes, engines, systems, limits, the queue and the metrics."""
 
     def __init__(
         self,
@@ -71,7 +72,8 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start the LLMs, and keep them loaded while the `with` block runs. Raises `LLMUnavailableError`."""
+        """Start the LLMs, and keep them loaded while the `with` block runs. Raises `LLMUnavailableError` if
+        an LLM cannot be started."""
         async with contextlib.AsyncExitStack() as stack:
             for engine in self._engines.values():
                 await stack.enter_async_context(engine)
@@ -83,8 +85,8 @@ class Service:
 
     @property
     def models(self) -> list[str]:
-        """The names of models that clients can use: for each system, its name, and its name together with each
-        index."""
+        """The names that clients can use for `model`: the name of each system (`SYSTEM`), and the names of
+        each pair of a system and an index (`SYSTEM@INDEX`)."""
         return [*self.systems, *(f"{name}@{index}" for index in self.indexes for name in self.systems)]
 
     def engine(self, index: str | None) -> tuple[str, Engine]:
@@ -98,8 +100,8 @@ class Service:
         return name, self._engines[name]
 
     def resolve(self, model: str) -> tuple[str, str]:
-        """Find the system and the index for the name of a model. Raises `ApiError` 404 if there is no such
-        model.
+        """Return the names of the system and of the index in the name of a model, `SYSTEM` or `SYSTEM@INDEX`.
+        `SYSTEM` alone means the first index. Raises `ApiError` 404 if there is no such model.
         """
         if model not in self.models:
             raise ApiError(
@@ -109,13 +111,18 @@ class Service:
         return system, index if at else next(iter(self._engines))
 
     def read(self, request: ChatRequest) -> Asked:
-        """Parse a request. Raises `ApiError`."""
+        """Parse a request for an answer. Raises `ApiError` if there is no such model, or if the messages
+        exceed a limit or have no question."""
         system, index = self.resolve(request.model)
         question, history = conversation(request.messages, self.limits)
         return Asked(question, history, system, index)
 
     async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
-        """Answer a question, if the limits allow it. Raises `ApiError`, and the errors of `Engine.answer`."""
+        """Answer a question, and count it in the metrics.
+
+        Raises `ApiError` if the queue is full or the question fails, `TimeoutError` if the time limit is
+        reached, and the errors of `Engine.answer`.
+        """
         metrics, ledger = self.metrics, Ledger()
         with self.queue.place(), metrics.seconds(asked.system).time():
             async with asyncio.timeout(self.limits.seconds):
@@ -142,15 +149,17 @@ class Service:
         return Answered(record, ledger.cached_tokens)
 
     def titles(self, index: str) -> Titles:
-        """Return the titles of an index's documents, by uri."""
+        """Return a function that returns the title of a document of this index, by its uri. Without an index,
+        all titles are empty."""
         index_of_name = self.indexes.get(index)
         return (lambda uri: "") if index_of_name is None else index_of_name.title
 
 
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Split messages into the question and the earlier (question, answer) pairs. Raises `ApiError`.
+    """Split messages into the question and the earlier (question, answer) pairs.
 
-    Several consecutive user messages are one question.
+    Several consecutive user messages are one question. Raises `ApiError` if there are too many messages, a
+    message is too long, or the last message is not a user's question.
     """
     if len(messages) > limits.turns:
         raise ApiError(400, f"more than {limits.turns} messages", "too_many_messages", param="messages")
@@ -190,7 +199,8 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
 
 
 def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, Any]]:
-    """The systems to serve, with their settings. If none are named: all that can run with their defaults."""
+    """The systems to serve, with their settings. If `given` is None: all systems that can run with their
+    default settings."""
     if given is None:
         given = [name for name in systems.names() if _runs(name, {}, has_index)]
     settings = dict(given) if isinstance(given, Mapping) else {name: {} for name in given}

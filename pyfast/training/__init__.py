@@ -1,2 +1,2 @@
-"""Train the models of two systems: on conversations (graph_convqa), or on sequences of actions (hseq). Needs
-the extra `train`."""
+"""Train the models of two systems: of graph_convqa on conversations, and of hseq on sequences of actions.
+Needs the extra `train`."""

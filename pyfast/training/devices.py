@@ -1,4 +1,6 @@
-"""Let several processes train together, one for each device. `accelerate launch` starts them."""
+"""Let several processes train one model together. Each process has its own device. `accelerate launch` starts
+the processes.
+"""
 
 from __future__ import annotations
 
@@ -17,33 +19,37 @@ class Devices:
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     rank: int = 0
+    """The number of this process, from 0"""
     count: int = 1
+    """The number of processes"""
 
     @property
     def first(self) -> bool:
-        """Whether this process writes the files. Of several processes, only the first does."""
+        """Whether this process is the first. Only the first process writes files."""
         return self.rank == 0
 
     def share(self, things: Sequence[T]) -> Sequence[T]:
-        """Return this process's share of a list."""
+        """Return this process's share of a list. Each item is in the share of exactly one process."""
         return things[self.rank :: self.count]
 
     def either(self, here: bool) -> bool:
-        """Return whether the condition is true in at least one process. All processes must call this method."""
+        """Return whether `here` is true in at least one process. All processes must call this method."""
         return bool(self.total(torch.tensor([float(here)])).item())
 
     def total(self, numbers: torch.Tensor) -> torch.Tensor:
-        """Add up the values of all processes. Each process gets the same sum."""
+        """Return the sum of `numbers` over all processes, for each element. All processes must call this
+        method."""
         if self.count > 1:
             numbers = numbers.to(self.device)
             torch.distributed.all_reduce(numbers)
         return numbers
 
     def add_gradients(self, parameters: Iterable[torch.Tensor], value: float) -> float:
-        """Give each parameter the sum of its gradients in all processes, and return the sum of the processes'
-        values.
+        """Give each parameter the sum of its gradients in all processes. Return the sum of `value` over all
+        processes.
 
-        If no process has a gradient for a parameter, the parameter gets no gradient.
+        If no process has a gradient for a parameter, the parameter gets no gradient. All processes must call
+        this method.
         """
         if self.count == 1:
             return value
@@ -61,8 +67,8 @@ ALONE = Devices()
 
 
 def open_devices() -> Devices:
-    """Find the device of this process, and how many processes were started together. The device is a GPU if
-    there are GPUs, otherwise the CPU.
+    """Find the device of this process, and how many processes train together. The device is the CPU if the
+    machine has no GPU or the environment variable `ACCELERATE_USE_CPU` is set. Otherwise it is a GPU.
     """
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env

@@ -1,5 +1,5 @@
-"""Estimate the time and memory of a training from two trials: the batch with the most tokens, and a typical
-batch.
+"""Estimate the time and memory of a training from two trials: with the largest batch (in tokens), and with
+the batch of median size.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ _ADAM = 8
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The estimate for the remaining steps of one process."""
+    """An estimate for the remaining steps of a training."""
 
     steps: int
+    """The number of remaining steps"""
     tokens: int
-    """The tokens of all processes, including padding"""
+    """The number of tokens in these steps, in all processes together. Padding counts too"""
     longest: int
-    """The tokens of the largest batch"""
+    """The number of tokens of the largest batch, including padding"""
     memory: int
-    """The maximum memory in bytes: that of the GPU, or of the process if it trains on the CPU"""
+    """The maximum memory of one process, in bytes: GPU memory, or main memory if it trains on the CPU"""
     seconds: float
+    """The time of all remaining steps"""
 
     def __str__(self) -> str:
         return (
@@ -47,11 +49,13 @@ def estimated(
     size: Callable[[E], int],
     devices: Devices,
 ) -> Estimate:
-    """Estimate time and memory of the training steps from two trials: the largest batch, and a typical batch.
+    """Estimate time and memory of training steps from two trials: with the largest batch, and with the batch
+    of median size.
 
-    A trial computes the gradients of a batch, but does not use them.
+    A trial computes the gradients of a batch, and then removes them. `steps` has the batches of each step.
+    `size(example)` is the number of tokens of an example.
 
-    If the largest batch does not fit into memory, torch's error is raised.
+    Raises torch's error if the largest batch does not fit into memory.
     """
     batches = sorted((batch for step in steps for batch in step), key=lambda batch: tokens_of(batch, size))
     sizes = [tokens_of(batch, size) for batch in batches]
@@ -73,7 +77,8 @@ def estimated(
 
 
 def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
-    """Return the number of tokens of a batch, in which every example is padded to the longest."""
+    """Return the number of tokens of a batch. Every example is padded to the length of the longest
+    example."""
     return len(batch) * max(map(size, batch))
 
 

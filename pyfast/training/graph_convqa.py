@@ -1,5 +1,5 @@
-"""Train graph_convqa end to end: the encoder from random weights, and the LLM with LoRA (sections 4.6 and 5, table
-4).
+"""Train graph_convqa end to end: the graph encoder from random weights, and the LLM with LoRA (sections 4.6
+and 5, table 4 of its paper).
 """
 
 from __future__ import annotations
@@ -41,10 +41,15 @@ _INERT: Mapping[str, tuple[str, object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is trained, and on which data. The length of the training is in its `Schedule`."""
+    """What is trained, and on which data. The length of the training is in its `Schedule`.
+
+    `passages`, `k`, `memory`, `memory_share` and `embedder` have the meaning of the system's settings with
+    these names. `layers`, `heads` and `residual` have the meaning that they have in the encoder's `Shape`.
+    """
 
     graph: bool = True
-    """Whether to train with the graph. False: train on text only, as one row of the paper's comparison"""
+    """Whether to train with the graph. False: the evidence is in the prompt as text, and there is no
+    encoder"""
     passages: int = 50
     k: int = 20
     memory: Memory = "on"
@@ -70,9 +75,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One training example: a turn's prompt (with the graph, or as text), and the tokens of the answer.
+    """One training example: a turn's prompt (with the graph, or as text), and the tokens of the gold answer.
 
-    The token that ends the turn is included.
+    The last token of the answer is the token that ends a reply of the LLM.
     """
 
     prompt: Framed | tuple[int, ...]
@@ -91,11 +96,13 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[Point, int], None] = lambda point, total: None,
 ) -> list[Point]:
-    """Train on the gold answers of conversations, or resume a training. Returns the curve.
+    """Train the graph encoder and the LLM on the gold answers of conversations, or resume the training in the
+    folder `out`. Returns the learning curve.
 
-    The folder `out` gets the checkpoint and the curve. When the training ends or `stop` stops it, `out` also
-    gets `model` (the LLM with merged updates), `encoder.safetensors` with its JSON, and `recipe.json`. Raises
-    the errors of `fit` and `open_model`.
+    The folder `out` gets the checkpoint and the learning curve. When the training ends or `stop` stops it,
+    `out` also gets `model` (the LLM with merged updates), the encoder (`encoder.safetensors` and
+    `encoder.json`), and `recipe.json`. Raises the errors of `fit`, `open_model` and `with_lora`, and
+    `InputError` if several processes train together.
     """
     devices = open_devices()
     if devices.count > 1:
@@ -174,8 +181,8 @@ def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor
 
 
 def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
-    """Make an example for each turn with a gold answer. Its prompt is the prompt of the system, with the gold
-    answers of earlier turns.
+    """Make an example for each turn with a gold answer. The prompt of an example is the prompt that the
+    system would send, with gold answers as the answers of earlier turns.
     """
     prepared = list(_prepared(turns))
     items = find_evidence_items(

@@ -1,5 +1,6 @@
-"""Train HSEQ's iterator with LoRA, on the steps of trajectories (sequences of correct actions; section 4.1,
-A.3)."""
+"""Train HSEQ's iterator with LoRA (sections 4.1 and A.3 of its paper). An example for the training is one
+step of a trajectory: a state, and the correct action in this state.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +41,20 @@ class Recipe:
     """What is trained, and on which data (A.3.4, table 7). The length of the training is in its `Schedule`."""
 
     settings: Settings
-    """The settings of the system that will use the iterator, such as the width of the window and `k`"""
+    """The settings of the system that will use the iterator, such as `window` and `k`"""
     max_positives: int = 4
     """The maximum number of positives for a question (u in the paper)"""
     lexical_weight: float = 0.3
-    """The weight of a positive that only shares words with the question. 0: such positives are not used"""
+    """The weight in the loss of a positive that only shares words with the question. 0: such positives are
+    not used"""
     verdict_weight: float = 1.0
-    """The weight of the tokens that say whether the evidence is sufficient (lambda in the paper). 1: all tokens
-    count equally"""
+    """The weight in the loss of the tokens that say whether the evidence is sufficient (lambda in the paper).
+    All other tokens of an action have the weight 1"""
     size: int = 512
     """The number of examples from all sources together. An example is one step of the iterator"""
     weights: tuple[float, ...] = ()
-    """The weight of each source, which decides how many examples it gives. Empty: all are equal"""
+    """The weight of each source. The number of examples from a source is in proportion to its weight. Empty:
+    all weights are equal"""
     lora_rank: int = 16
     lora_alpha: int = 32
     dropout: float = 0.05
@@ -67,18 +70,18 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """How the training is computed: choices that do not change what is trained.
+    """How the training is computed. These values do not change what is trained.
 
-    Apart from rounding and dropout, these values do not change results, so a training can resume with other
-    values.
+    They also do not change the trained weights, apart from rounding and dropout. So you can resume a training
+    with other values.
     """
 
     batch: int = 1
     """The maximum number of examples that go through the model together"""
     precision: Precision = "float32"
     checkpointing: bool = False
-    """Whether to compute the layers' outputs again for the gradient. This needs less memory and about a third more
-    time"""
+    """Whether to compute the outputs of the layers a second time for the gradient, and not to store them.
+    This needs less memory and about a third more time"""
 
 
 PLAIN = Compute()
@@ -94,12 +97,13 @@ class Example:
 
     @property
     def tokens(self) -> int:
-        """The number of tokens that the model reads."""
+        """The number of tokens that the model reads: prompt and action, without the last token of the
+        action."""
         return len(self.prompt) + len(self.answer) - 1
 
 
 Sources = Sequence[tuple[Index, Sequence[Gold]]]
-"""Indexes, each with the questions on which to train"""
+"""Indexes, each with the questions and gold answers on which to train"""
 
 
 def train(
@@ -114,12 +118,13 @@ def train(
     on_step: Callable[[Point, int], None] = lambda point, total: None,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Train on the questions of each source, or resume a training. Returns the curve.
+    """Train the iterator on the questions of each source, or resume the training in the folder `out`. Returns
+    the learning curve.
 
-    With `accelerate launch`, each process trains on its share of the examples, on its own device. The folder
-    `out` gets the checkpoint, the curve, `adapter` in peft's format and `recipe.json`. The examples are always
-    in the order of `curriculum`, even if the schedule has another `order`. Raises the errors of `fit` and
-    `open_model`.
+    If `accelerate launch` started several processes, each process trains on its share of the examples, on its
+    own device. The folder `out` gets the checkpoint, the learning curve, the folder `adapter` in peft's
+    format, and `recipe.json`. The examples are always in the order of `curriculum`, even if the schedule has
+    another `order`. Raises the errors of `fit`, `open_model`, `with_lora` and `mixed`.
     """
     schedule = replace(schedule, order="given")
     devices = open_devices()
@@ -150,7 +155,9 @@ def train(
 def estimate(
     sources: Sources, model_folder: Path, recipe: Recipe, schedule: Schedule, compute: Compute = PLAIN
 ) -> Estimate:
-    """Estimate by trials how much time and memory `train` needs on this device. Raises the errors of `train`."""
+    """Estimate by two trials how much time and memory `train` needs on this device. Raises the errors of
+    `train`, and torch's error if the largest batch does not fit into memory.
+    """
     schedule, devices = replace(schedule, order="given"), open_devices()
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
     batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
@@ -161,7 +168,9 @@ def estimate(
 def prepared(
     sources: Sources, model_folder: Path, recipe: Recipe, compute: Compute, seed: int, devices: Devices
 ) -> tuple[Any, list[Example]]:
-    """Return the model with new low-rank updates on the device, and the training examples."""
+    """Return the model and the training examples. The model has new low-rank updates, and is on the device of
+    this process.
+    """
     torch.manual_seed(seed)
     model, tokenizer = open_model(model_folder, compute.precision)
     targets = mixed(
@@ -177,7 +186,7 @@ def prepared(
 
 
 def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[Target]:
-    """Make all target steps for the questions of one source."""
+    """Make the targets for all questions of one source: each step, with its correct action."""
     passages = candidate_passages(index, [gold.question for gold in golds], recipe.settings.prior)
     positives = [
         weak_positives(gold, passages_of_one, recipe.max_positives, recipe.lexical_weight)
@@ -188,7 +197,9 @@ def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[
 
 
 def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
-    """Turn a step into tokens: the prompt in the model's chat template, the action, and the end of the turn."""
+    """Turn a target into tokens: the prompt in the model's chat template, the action, and the token that ends
+    a reply.
+    """
     prompt, fields = target.prompt(recipe.settings)
     asked = chat_tokens(tokenizer, prompt.request(fields, temperature=0.0, seed=0).messages)
     action = target.answer(recipe.settings)
@@ -203,7 +214,9 @@ def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
 
 
 def losses_of(batch: Sequence[Example], model: Any) -> torch.Tensor:
-    """Compute the weighted cross-entropy of each example, over the action's tokens alone (A.3.2)."""
+    """Compute the weighted cross-entropy of each example. Only the tokens of the action count, not the tokens
+    of the prompt (A.3.2).
+    """
     table = model.get_input_embeddings().weight
     prompts = [torch.nn.functional.embedding(it.prompt.to(table.device), table) for it in batch]
     answers = [it.answer.to(table.device) for it in batch]

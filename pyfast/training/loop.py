@@ -48,9 +48,11 @@ class Schedule:
     rate: Literal["constant", "cosine"] = "constant"
     """How the learning rate changes. `cosine`: it falls from `learning_rate` to 0, along half a cosine wave"""
     warmup: float = 0.0
-    """During this share of the steps, at the beginning, the rate rises to `learning_rate`"""
+    """The share of the steps, at the beginning, in which the learning rate rises to `learning_rate`. From 0
+    to 1"""
     order: Literal["shuffled", "given"] = "shuffled"
-    """`shuffled`: each epoch has its own random order. `given`: the examples keep their order, for a curriculum"""
+    """`shuffled`: each epoch has its own random order. `given`: the examples keep their order, as a
+    curriculum needs"""
     clip: float = 1.0
     """The maximum norm of a step's gradient. A larger gradient is scaled down"""
     seed: int = 0
@@ -58,7 +60,9 @@ class Schedule:
     """The number of steps between checkpoints. There is always a checkpoint after the last step"""
 
     def steps(self, examples: int) -> int:
-        """The number of steps of the whole training. The last step of an epoch may have fewer examples."""
+        """The number of steps of the whole training with this number of examples. The last step of an epoch
+        may have fewer examples than the other steps.
+        """
         return self.epochs * math.ceil(examples / self.accumulation)
 
     def learning_rate_of(self, step: int, total: int) -> float:
@@ -73,16 +77,17 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Batches(Generic[E]):
-    """How the examples of a step are divided into batches of similar size."""
+    """How the examples of a step are divided into batches. The examples of a batch have similar lengths."""
 
     size: Callable[[E], int]
     """A function that returns the number of tokens of an example"""
     most: int = 1
+    """The maximum number of examples in a batch"""
 
     def of(self, examples: Sequence[E]) -> list[list[int]]:
-        """Return the positions of a step's examples, batch by batch.
+        """Divide the examples of a step into batches. A batch is a list of positions in `examples`.
 
-        If batches have only one example, the examples stay in order. Otherwise they are sorted by length.
+        If `most` is 1, the examples stay in order. Otherwise they are sorted by length, the longest first.
         """
         places = list(range(len(examples)))
         if self.most > 1:
@@ -121,15 +126,19 @@ def fit(
     learning curve.
 
     - `loss(examples)` returns the sum of the losses of a batch.
-    - `described` has everything else on which the training depends, such as the data and the model.
-    - `stop` is called before each step. If it returns true, the training stops, and can be resumed.
-    - `on_step` is called with each step and the number of steps.
+    - `described` has everything else on which the training depends, such as the data and the model. A
+      training resumes only if `schedule`, `described` and the number of examples are the same as before.
+    - `stop` is called before each step. If it returns true, the training stops. You can resume it later.
+    - `on_step` is called after each step, with its point of the curve and the number of all steps.
     - Without `batches`, each example is a batch.
-    - With several `devices`, each process computes its share of a step's batches. The first process writes the
-      files and calls `on_step` and `on_estimate`. If steps remain, `on_estimate` gets an estimate for them.
+    - If several processes train together (`devices`), each process computes its share of a step's batches.
+      The first process writes the files and calls `on_step` and `on_estimate`.
+    - `on_estimate` is called before the first step, with an estimate for the remaining steps. It is not
+      called if no step remains.
 
-    Raises `InputError` if the checkpoint belongs to another training, and `RunError` if the loss is not finite or
-    the processes have different checkpoints.
+    Raises `InputError` if there is no example, or if the checkpoint is damaged or belongs to another
+    training. Raises `RunError` if the loss or its gradient is not finite, or if the processes have different
+    checkpoints.
     """
     if not examples:
         raise InputError("there is no example to train on")
@@ -196,7 +205,9 @@ def _step(
 
 
 def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]:
-    """Return the number of the epoch, and the examples of a step."""
+    """Return the number of a step's epoch (from 0), and the positions of the step's examples. `examples` is
+    the number of all examples.
+    """
     epoch, place = divmod(step, math.ceil(examples / schedule.accumulation))
     if schedule.order == "given":
         order = np.arange(examples)
@@ -209,7 +220,7 @@ def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]
 def steps_of(
     examples: Sequence[E], schedule: Schedule, batches: Batches[E], first: int = 0
 ) -> list[list[list[E]]]:
-    """Yield the batches of each step, beginning with step `first`."""
+    """List the batches of each step, beginning with step `first`."""
     steps = []
     for step in range(first, schedule.steps(len(examples))):
         chosen = [examples[i] for i in batch(len(examples), schedule, step)[1]]

@@ -18,7 +18,9 @@ ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any]:
-    """Open a model and its tokenizer from a folder with safetensors. Raises `ModelNotFoundError`."""
+    """Open a model and its tokenizer from a folder with safetensors. Raises `ModelNotFoundError` if the
+    folder has no model, or the model cannot be opened.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
@@ -37,7 +39,8 @@ def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any
 def with_lora(
     model: Any, *, rank: int = 128, alpha: int = 32, dropout: float = 0.05, targets: Sequence[str] = TARGETS
 ) -> Any:
-    """Add new low-rank updates to the layers `targets` of a model. Only these updates are trained.
+    """Add new low-rank updates to the layers of a model whose names are in `targets`. Only these updates are
+    trained.
 
     Raises `InputError` if the model changes the embedding of a token after the look-up, for example by a scale.
     The training takes the embeddings of a prompt directly from the embedding table, and would miss such a
@@ -108,7 +111,8 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 
 def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
-    """Merge an adapter into its model and write the result, for programs that load only whole models.
+    """Merge an adapter into its model, and write the merged model to `out`. Programs that cannot load
+    adapters can load this model.
 
     Raises `ModelNotFoundError` if there is no model or adapter, and `InputError` if the adapter belongs to
     another model or `out` exists already.
@@ -129,7 +133,8 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Merge the updates into the model and write it, in the format of transformers and vLLM.
+    """Merge the updates into the model, and write the model in the format of transformers, which vLLM reads
+    too.
 
     After this call, `model` cannot be used any more.
     """

@@ -1,5 +1,5 @@
-"""Choose and order the training steps: a mixture of data sets. Later steps of a trajectory come later (HSEQ,
-A.3.4).
+"""Choose training steps from several data sets, and order them. Later steps of trajectories come later in the
+training (HSEQ, A.3.4).
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 
 
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
-    """Draw `size` steps from all sources, in the order of `curriculum`.
+    """Draw `size` steps from all sources together. Return them in the order of `curriculum`.
 
-    The number of steps from each source is in proportion to its weight. A step is drawn again only after all
-    other steps of its source. Raises `InputError` if a source with a weight has no step, or if the numbers of
-    weights and sources differ.
+    The number of steps from a source is in proportion to the source's weight. Without weights, all sources
+    have the same weight. A step is drawn again only after all other steps of its source have been drawn.
+
+    Raises `InputError` if a source from which steps are drawn has no step, if the numbers of weights and
+    sources differ, or if `quotas` refuses the weights.
     """
     generator = np.random.default_rng(seed)
     chosen: list[Target] = []
@@ -50,8 +52,9 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
 def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list[Target]:
     """Order the steps by a random time for each step.
 
-    The t-th step of a trajectory of T steps gets a time after the first (t - 1) / T of the training. So later
-    steps of trajectories come later in the training, and short trajectories occur until the end.
+    T is the number of steps of the longest trajectory. The t-th step of a trajectory gets a random time after
+    the first (t - 1) / T of the training. So later steps of trajectories come later in the training, and
+    short trajectories occur until the end.
     """
     longest = max((target.t for target in chosen), default=1)
     first = np.array([(target.t - 1) / longest for target in chosen])

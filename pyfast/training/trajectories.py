@@ -18,8 +18,8 @@ from pyfast.training.weak_positives import Gold, Positives
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One step of a trajectory: the state, and the action that the iterator should learn. The action includes
-    the verdict, whether the evidence is sufficient."""
+    """One step of a trajectory: the state, and the action that the iterator should learn. The action also
+    says whether the evidence is sufficient."""
 
     question: str
     """The id of the question"""
@@ -27,12 +27,14 @@ class Target:
     """The number of the step, from 1"""
     state: State
     labels: tuple[int, ...]
+    """The labels of the segments to pick. A label is the place of a segment in the window, from 1"""
     sufficient: bool
+    """Whether the evidence is sufficient after this step"""
     weight: float
     """The mean weight of the positives to pick. 1 if there is nothing to pick"""
 
     def prompt(self, settings: Settings) -> tuple[Prompt[Action], dict[str, str]]:
-        """Make the prompt for this state, by the system's own functions."""
+        """Make the prompt for this state, and the values of its fields, as the system makes them."""
         fields = prompt_fields(self.state, settings.k, settings.characters)
         return select_prompt(len(self.state.window), settings.k), fields
 
@@ -42,8 +44,8 @@ class Target:
 
 
 def target(question: str, t: int, state: State, positives: Positives, k: int) -> Target:
-    """Choose the correct action: pick at most `k` positives (correct segments) of the window, the highest
-    weight first.
+    """Choose the correct action in a state: to pick at most `k` positives (correct segments) from the window,
+    those with the highest weights first.
 
     The evidence counts as sufficient when all positives are picked.
     """
@@ -67,8 +69,9 @@ def trajectories(
     All questions advance together, window by window. A question ends when its positives are picked, the maximum
     number of steps is reached, or the stream ends.
 
-    If the setting `guidance` is `head`, the guidance comes from the head. If the head gave none, it comes from
-    the template.
+    `head` has the guidance that the head gave for each question, by the question's text. For a question that
+    is not in `head`, the guidance comes from the template. If the setting `guidance` is `off`, there is no
+    guidance.
     """
     limits = settings.limits()
     texts = [gold.question for gold in golds]

@@ -21,7 +21,7 @@ _VERDICTS = {" yes ", " no "}
 
 
 class Gold(BaseModel):
-    """A question with its gold answers: one line of a file."""
+    """A question with its gold answers, from one line of a file of questions."""
 
     id: str
     question: str = Field(min_length=1)
@@ -32,26 +32,29 @@ class Gold(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A segment that may be evidence."""
+    """A passage that may be evidence for a question."""
 
     position: int
+    """The position of the passage in the sequence of segments"""
     text: str
     uri: str
-    """The uri of its document"""
+    """The uri of the passage's document"""
     alone: bool
-    """Whether its document has no other passage"""
+    """Whether this is the only passage of its document"""
 
 
 Positives = Mapping[int, float]
 """The weight of each positive segment, by its position in the corpus (the set P* of HSEQ's paper).
 
-The weight is 1 if the segment has an answer or is from a gold document. It is less if the segment only shares
-words with the question
+A segment that only shares words with the question has the weight `lexical_weight`. All other segments have
+the weight 1
 """
 
 
 def read_gold(path: Path) -> list[Gold]:
-    """Read the questions of a file. If a line is not valid, an `InputError` names the line."""
+    """Read the questions of a file, with their gold answers. If a line is not valid, an `InputError` names
+    the line.
+    """
     golds: dict[str, Gold] = {}
     for place, line in read_question_records(path):
         try:
@@ -80,15 +83,16 @@ def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> li
 def weak_positives(
     gold: Gold, passages: Iterable[Candidate], max_positives: int, lexical_weight: float
 ) -> Positives:
-    """Find the positive segments of a question, at most `max_positives` (the set P* of HSEQ's paper, A.2).
+    """Find the positive segments of a question (the set P* of HSEQ's paper, A.2).
 
-    If a gold document is a single passage, this passage is positive. In a longer gold document, such as a
-    table, the passages with an answer are positive. If the question has no gold document, or more than five,
-    all passages with an answer are positive.
+    A passage that contains an answer is positive. If the question has gold documents, this is true only for
+    the passages of these documents. If the question has one to five gold documents, a gold document with a
+    single passage is positive even if it contains no answer. If more than `max_positives` passages are
+    positive, the function keeps those that share the most words with the question (Jaccard).
 
-    If no passage is positive by these rules, the passage that shares the most words with the question (Jaccard)
-    is positive, with the weight `lexical_weight`. It comes from a gold document if there are gold documents. If
-    `lexical_weight` is 0, no passage is positive.
+    If no passage is positive by these rules, the passage that shares the most words with the question is
+    positive, with the weight `lexical_weight`. The function chooses it among the passages of gold documents,
+    or among all passages if none is from a gold document. If `lexical_weight` is 0, no passage is positive.
     """
     candidates = list(passages)
     near = partial(jaccard, words(gold.question))
@@ -110,9 +114,10 @@ def words(text: str) -> str:
 
 
 def holds(text: str, answers: Iterable[str], named: bool) -> bool:
-    """Return whether the text contains one of the answers. Apply `words` to both first.
+    """Return whether the text contains one of the answers. Apply `words` to each answer first.
 
-    The answers yes and no never count. Short answers count only if `named` is set.
+    The answers yes and no never count. An answer of one or two characters counts only if `named` is true: if
+    the question has gold documents.
     """
     present = words(text)
     telling = (it for it in answers if it.strip() and it not in _VERDICTS)
@@ -120,8 +125,8 @@ def holds(text: str, answers: Iterable[str], named: bool) -> bool:
 
 
 def jaccard(one: str, other: str) -> float:
-    """Compute the overlap of two texts: the number of shared words, divided by the number of all words. Apply
-    `words` to both first.
+    """Compute the overlap of two texts (Jaccard): the number of distinct words in both texts, divided by the
+    number of distinct words in at least one of them. Apply `words` to each text first.
     """
     a, b = set(one.split()), set(other.split())
     return len(a & b) / len(a | b) if a or b else 0.0
