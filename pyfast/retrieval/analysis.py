@@ -27,13 +27,15 @@ class Analysis:
     """
 
     tokenizer: Tokenizer = "words"
-    """`words`: words of two characters or more. `characters`: words of any length, and each Chinese or Japanese
-    character
+    """Which pieces of a text are terms. `words`: each word of two characters or more. `characters`: each word
+    of any length, and each Chinese or Japanese character by itself
     """
     stemmer: str = ""
-    """A language that the Snowball stemmer knows, such as `english`. Empty: words stay unchanged"""
+    """The language of the Snowball stemmer, such as `english`. The stemmer reduces a word to its stem. Empty:
+    no stemmer, words stay unchanged
+    """
     stop_words: StopWords = "english"
-    """The words that searches ignore"""
+    """The words that searches ignore: `english` (frequent English words) or `none`"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for an unknown tokenizer, stemmer or list of stop words."""
@@ -45,21 +47,27 @@ class Analysis:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Analysis:
-        """Return the analysis of an index from its parameters. Older indexes have the default analysis."""
+        """Return the analysis of an index, from the `parameters` in its manifest. If they have no analysis,
+        it is the default.
+        """
         return cls(**parameters.get("analysis", {}))
 
     @property
     def is_default(self) -> bool:
-        """Whether the analysis is the default: `tokenize`, without a stemmer or other options."""
+        """Whether all settings of the analysis are the defaults: `words`, no stemmer, English stop words."""
         return self == Analysis()
 
     def tokens(self, text: str) -> list[str]:
-        """The terms of a text, in order, with repetitions."""
+        """Return the terms of a text, in order, with repetitions."""
         words = tokenize(text) if self.tokenizer == "words" else _CHARACTERS.findall(text.lower())
         return self._stems(words) if self.stemmer else words
 
     def stop(self, words: Iterable[str]) -> frozenset[str]:
-        """The terms of the stop words. Empty if the index has no stop words."""
+        """Return the terms of these stop words: their stems, if the analysis has a stemmer, otherwise the
+        words.
+
+        The result is empty if the analysis has no stop words.
+        """
         if self.stop_words == "none":
             return frozenset()
         return frozenset(self._stems(list(words)) if self.stemmer else words)

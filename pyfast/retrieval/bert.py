@@ -1,5 +1,6 @@
-"""BERT models in plain torch. Most embedding models are BERT models. They load several seconds faster than with
-sentence-transformers."""
+"""Run embedding models that are BERT models, as most are, in plain torch. A model loads several seconds
+faster than with sentence-transformers.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def _are_float32(path: Path) -> bool:
 
 
 def _pooling(folder: Path) -> str | None:
-    """How the vectors of tokens become the vector of a text; None if that way is not supported."""
+    """How the vectors of tokens become the vector of a text; None if `Bert` does not support the method."""
     given = _json(folder / "1_Pooling" / "config.json")
     chosen = [name for name, value in given.items() if name.startswith("pooling_mode") and value]
     return _POOLED.get(chosen[0]) if len(chosen) == 1 else None
@@ -83,7 +84,7 @@ class Bert:
         self._tokenizer.enable_truncation(longest or config["max_position_embeddings"])
 
     def _joined(self, layer: str) -> tuple[str, Tensor, Tensor]:
-        """Return (the layer's prefix, the weight and the bias of query, key and value as one product)."""
+        """Return (the layer's prefix, a weight, a bias). One product with them computes query, key and value."""
         import torch
 
         parts = [
@@ -93,15 +94,16 @@ class Bert:
         return layer, torch.cat(parts[0]), torch.cat(parts[1])
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text. Tokens beyond the model's maximum are left out."""
+        """Return the token ids of each text. Tokens beyond the model's maximum length are left out."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def vectors(self, tokens: Sequence[Sequence[int]]) -> Float32:
-        """Compute float32[texts, dimensions], vectors of length 1. Sort the texts by their number of tokens for
-        the best speed.
+        """Compute the vectors of texts, each of length 1, from the token ids of each text: float32[texts,
+        dimensions].
 
-        The tokens of all texts are the rows of one matrix. Only the attention needs to know the texts. It handles
-        all texts of one length together.
+        The tokens of all texts are the rows of one matrix. Only the attention separates the texts. It
+        computes consecutive texts with the same number of tokens together. So the method is fastest if the
+        texts are sorted by their number of tokens.
         """
         import torch
         from torch.nn import functional

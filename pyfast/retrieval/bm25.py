@@ -1,4 +1,4 @@
-"""BM25 search over the passages of an index. `ops.bm25` searches the term counts of all its parts."""
+"""BM25 search over the passages of an index. `ops.bm25` searches the term counts of all parts of the index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
 
 FOLDER = "bm25"
-"""The name of the folder of term counts, in a part"""
+"""The name of the folder with the term counts, in the folder of a part"""
 BM25_PARAMETERS: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}
 """The default parameters of BM25"""
 # The stop words of Lucene's EnglishAnalyzer
@@ -46,12 +46,12 @@ _ARRAYS = ("indptr", "documents", "counts", "lengths")
 
 
 def term_counts(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> ops.TermCounts:
-    """Count how often each term is in each passage, without stop words."""
+    """Convert the counts from `count_terms` to the form that `ops.bm25` reads. Stop words are left out."""
     return ops.TermCounts.of(without_columns(counts, stop_columns(terms, analysis.stop(STOP_WORDS))))
 
 
 def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
-    """Write the term counts, each array into a file."""
+    """Write the term counts into a new folder. Each array gets its own file."""
     folder.mkdir()
     for name in _ARRAYS:
         np.save(folder / f"{name}.npy", getattr(counts, name))
@@ -60,7 +60,8 @@ def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
 def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.TermCounts:
     """Memory-map the term counts of a part.
 
-    The function reads and checks only the lengths of passages. Check the other arrays before you read them.
+    The function reads and checks only the lengths of passages. Check the columns of the other arrays with
+    `check_columns` before you read them.
     """
     indptr, documents, counts, lengths = (
         files.file(f"{FOLDER}/{name}.npy").array(*_TYPES[name]) for name in _ARRAYS
@@ -76,7 +77,12 @@ def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.Term
 
 
 def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]) -> None:
-    """Check some columns of a part's term counts, and the same columns of other arrays."""
+    """Compare the term counts of some terms with their checksums. `columns` are the numbers of the terms in
+    the part.
+
+    The entries of the arrays `others` at the same positions are compared too. Raises `IndexFormatError` if
+    some data is damaged.
+    """
     indptr, documents, counts = (files.file(f"{FOLDER}/{name}.npy").checked(*_TYPES[name]) for name in _ARRAYS[:3])
     check_lists(indptr, columns, documents, counts, *others)
 
@@ -91,7 +97,9 @@ class BM25Retriever:
         self._searched, self._place = index.searched, index.place
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query, best first. Passages without a word of the query are left out."""
+        """Find at most the `k` best passages for each query, best first. Passages without a word of the query
+        are left out.
+        """
         asked = [self._analysis.tokens(query) for query in queries]
         words = list(dict.fromkeys(chain.from_iterable(asked)))
         columns = [part.terms.find(words) for part, _ in self._searched]
@@ -107,7 +115,9 @@ class BM25Retriever:
 
 
 def open_bm25(index: Index, parameters: str = "") -> BM25Retriever:
-    """Open the retriever `bm25`. `parameters` is a text such as `k1=0.9,b=0.4`. Raises `InputError`."""
+    """Open the retriever `bm25`. `parameters` is a text such as `k1=0.9,b=0.4`. Raises `InputError` if
+    `parameters` is not valid.
+    """
     given = dict(part.partition("=")[::2] for part in parameters.split(",")) if parameters else {}
     try:
         values = {name: float(value) for name, value in given.items()}

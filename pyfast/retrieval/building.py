@@ -1,7 +1,8 @@
 """Build an index in bounded memory: build it in several parts, then merge the parts.
 
-The index is built in a temporary folder next to its final place, and then renamed. If the process is killed, the
-finished parts stay in that folder. The next build with the same parameters and sources uses them.
+The index is built in a temporary folder next to its final place. When the index is complete, the folder is
+renamed. If the process is killed, the finished parts stay in the temporary folder. The next build with the
+same parameters and sources uses these parts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from pyfast.retrieval.tokenization import TOKENS
 from pyfast.retrieval.uris import shared_document
 
 MEMORY = 2000
-"""The default of `memory`, in MB"""
+"""The default of the argument `memory` of `build_index`, in MB"""
 _LEAST = 600
 _BESIDE = 350
 """MB of memory that the process takes in addition to the part that it makes"""
@@ -57,7 +58,7 @@ class BuildProgress:
     """The progress of building an index."""
 
     documents: int
-    """The number of documents that were read"""
+    """The number of documents that were read so far"""
     passages: int
     """The number of passages in the finished parts"""
     parts: int
@@ -90,13 +91,13 @@ def build_index(
     Args:
         sources: The documents and files. Each document needs its own uri.
         out: The folder to make.
-        overwrite: Replace an existing index.
+        overwrite: Whether to replace an existing index in `out`.
         size: The maximum length and overlap of passages. None: the default.
-        vectors: The encoders of the passages, such as `dense`.
+        vectors: The kinds of vectors to compute for the passages, such as `dense` or `dense:MODEL`.
         analysis: The tokenizer, stemmer and stop words.
         memory: How many MB of memory the process may use, without vectors and without the page cache.
-        unread: A list to which the function adds each file that cannot be read. If it continues an earlier build,
-            it also adds the unreadable files of that build.
+        unread: A list for files that cannot be read. If the function continues a build that was stopped, the
+            list also gets the files that the stopped build could not read.
         on_progress: A function that is called with the progress from time to time.
         spread: A function like `map` that calls the encoders, for example in other processes.
 
@@ -104,7 +105,9 @@ def build_index(
         The index.
 
     Raises:
-        InputError: `out` exists and is not an index, or no document has a passage.
+        InputError: `out` is an index and `overwrite` is False; `out` exists and is neither an index nor an
+            empty folder; two documents have the same uri; no document has a passage; or `memory` is too
+            small.
     """
     if memory < _LEAST:
         raise InputError(f"memory: expected at least {_LEAST} MB, got {memory}")
@@ -159,8 +162,10 @@ def write_index(
 ) -> None:
     """Write an index into a folder that is empty or has finished parts. `commit` is the number of its commit.
 
-    `computed` are the vectors of passages. If they are not given, the function computes them. Unfinished vectors
-    of tokens are in the folder `tokens`. `memory`, `unread`, `on_progress` and `spread` are as in `build_index`.
+    `vectors` describes the vectors of passages, as in the manifest. `computed` has these vectors, if they are
+    already known. Otherwise the function computes them. While it computes vectors of tokens, it stores the
+    finished vectors in the folder `tokens`, if one is given. `memory`, `unread`, `on_progress` and `spread`
+    are as in `build_index`.
 
     Raises `InputError` if no document has a passage.
     """
@@ -180,7 +185,7 @@ def write_index(
 
 
 def _parameters(size: PassageSize, vectors: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
-    """The parameters in the manifest of an index."""
+    """Return the parameters for the manifest of an index."""
     return {
         "tokens": TOKENS,
         "forward": FORWARD,
@@ -192,7 +197,7 @@ def _parameters(size: PassageSize, vectors: Mapping[str, Any], analysis: Analysi
 
 
 class _Build:
-    """The parts of an index that is built, and what was read."""
+    """An index while it is built: its finished parts, and how far its sources were read."""
 
     def __init__(
         self,
@@ -209,7 +214,10 @@ class _Build:
         self._progress.finished(self.finished)
 
     def _resumed(self) -> list[dict[str, Any]]:
-        """The parts that an earlier build finished, as far as its sources and parameters are the same."""
+        """Return the parts that a stopped build finished, up to the first part whose sources have changed.
+
+        If the parameters of the build have changed, there are no such parts. All other parts are removed.
+        """
         state: dict[str, Any] = {}
         if (self._folder / _STATE).exists():
             state = json.loads((self._folder / _STATE).read_text(encoding="utf-8"))
@@ -237,8 +245,8 @@ class _Build:
         tokens: Path | None,
         spread: Spread,
     ) -> None:
-        """Make parts from the documents that were not read yet. `room` is the maximum number of bytes of a
-        part.
+        """Make parts from the documents that were not read yet. `room` is about how many bytes of memory one
+        part may take while it is made.
         """
         ahead = list(islice(self._reading, 1))
         while ahead:
@@ -267,13 +275,13 @@ class _Build:
         _check_usable(*(sum(one[what] for one in self.finished) for what in ("terms", "length")))
 
     def _check_uris(self, part: Part) -> None:
-        """Raise `InputError` if a finished part has a document with the same uri as one of this part."""
+        """Raise `InputError` if a document of `part` has the same uri as a document of a finished part."""
         for one in self.finished:
             if twice := shared_document(part.corpus, map_folder(self._folder / PARTS / one["name"])):
                 raise InputError(f"two documents have the uri {twice!r}: give each its own")
 
     def merge(self, analysis: Analysis) -> None:
-        """Merge all parts into one."""
+        """Merge all finished parts into one. A single part stays as it is."""
         if len(self.finished) == 1:
             return
         self._progress.tell(merging=True)
@@ -298,7 +306,9 @@ class _Build:
             shutil.rmtree(folder / one["name"])
 
     def _finish(self, parts: list[dict[str, Any]], durable: bool) -> None:
-        """Note the finished parts. If the process is killed from now on, they stay."""
+        """Record the finished parts. If `durable` is True, the record is on the disk, so the next build can
+        use the parts even if this process is killed.
+        """
         self.finished = parts
         if durable:
             for path in (self._folder / PARTS / parts[-1]["name"]).rglob("*"):
@@ -315,7 +325,7 @@ def _check_usable(terms: int, length: int) -> None:
 
 
 def _facts(name: str, part: Part) -> dict[str, Any]:
-    """What the build must know of a finished part."""
+    """Return the entry for a finished part in building.json, without the position in the sources."""
     return {
         "name": name,
         "documents": part.corpus.documents,
@@ -327,7 +337,7 @@ def _facts(name: str, part: Part) -> dict[str, Any]:
 
 
 def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:
-    """The next documents whose part takes about this number of bytes while it is made."""
+    """Yield documents until a part of them would take about `room` bytes of memory while it is made."""
     for document in documents:
         yield document
         room -= _footprint(document)
@@ -366,7 +376,9 @@ class _Reading(Iterator[Document]):
 
     @property
     def position(self) -> dict[str, Any]:
-        """How many sources were started, their digest, and how many documents of the last one were taken."""
+        """How many sources were started, their digest, and how many documents of the last started source were
+        taken.
+        """
         return {"started": self._started, "digest": self._digest.hexdigest(), "taken": self._taken}
 
     @property
@@ -391,8 +403,8 @@ class _Reading(Iterator[Document]):
         return source
 
     def skip(self, part: Mapping[str, Any]) -> bool:
-        """Go to the position after a finished part. Returns False if the sources before this position have
-        changed.
+        """Move to the position after a finished part. If the sources before this position have changed, do
+        not move, and return False.
         """
         before = copy(self)
         before._digest = self._digest.copy()
@@ -410,7 +422,7 @@ class _Reading(Iterator[Document]):
 
 
 class _Progress:
-    """Tells now and then how far a build is."""
+    """Calls `on_progress` from time to time with the progress of a build."""
 
     def __init__(self, reading: _Reading, on_progress: OnProgress | None) -> None:
         self._reading, self._on_progress = reading, on_progress
@@ -430,7 +442,7 @@ class _Progress:
             yield document
 
     def finished(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Record the finished parts. From the time that they took, the remaining time is estimated."""
+        """Record the finished parts. Estimate the remaining time from the time that these parts took."""
         self._documents, self._passages = (sum(one[what] for one in parts) for what in ("documents", "passages"))
         self._parts = len(parts)
         done, now = self._reading.read - (self._skipped or 0), time.monotonic()
@@ -439,7 +451,7 @@ class _Progress:
             self._end = now + (now - self._began) * left / done
 
     def tell(self, merging: bool = False) -> None:
-        """Call the function that shows the progress."""
+        """Call `on_progress` with the current progress."""
         self._told = time.monotonic()
         if self._on_progress is not None:
             left = None if self._end is None else max(self._end - self._told, 0.0)

@@ -44,8 +44,8 @@ from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
-"""If there are more than this many parts of one tier, they are merged. A part of the next tier can have this many
-times as many documents
+"""The maximum number of parts of one tier at the end of an index. If there are more, they are merged. The
+maximum number of documents of a part is also multiplied by this number from one tier to the next
 """
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier"""
@@ -54,10 +54,10 @@ _LOG = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one call has changed in an index."""
+    """The changes that one call made to an index."""
 
     commit: int
-    """The number of the index's new commit"""
+    """The number of the current commit after the call. It is a new commit, unless the call changed nothing"""
     added: int = 0
     """The number of new documents"""
     replaced: int = 0
@@ -87,7 +87,7 @@ class IndexInfo:
     passages: int
     parts: tuple[PartInfo, ...]
     size: int
-    """The size of the current commit in bytes"""
+    """The size of the files of the current commit, in bytes"""
     kept: int
     """The size of the files that only earlier commits need, in bytes"""
     commits: tuple[int, ...]
@@ -95,7 +95,9 @@ class IndexInfo:
 
 
 def describe_index(folder: Path) -> IndexInfo:
-    """Describe an index from its manifest. Raises `IndexFormatError` if there is no index, or it is damaged."""
+    """Describe an index from its manifest. Raises `IndexFormatError` if the folder has no index, or
+    the manifest is damaged.
+    """
     manifest = read_manifest(folder, check=False)
     parts = tuple(
         PartInfo(entry["name"], entry["documents"], int(np.count_nonzero(~live_documents(folder, entry))))
@@ -207,17 +209,21 @@ class _Entry:
     name: str = ""
     """The part's name in the folder. Empty: the part is not written yet"""
     deleted: str | None = None
-    """The file that says which documents are deleted"""
+    """The name of the file that marks the deleted documents. None: there is no such file, because no document
+    is deleted
+    """
     part: Part | None = None
     """The part, if it is already open"""
     changed: bool = False
-    """Whether documents of the part were deleted since the file was written"""
+    """Whether documents of the part were deleted since the file `deleted` was written"""
     is_new: bool = False
     """Whether the part is in no commit yet"""
 
 
 class _Writer:
-    """The next commit. Before `commit`, only merged parts are written, and no commit names them yet."""
+    """The next commit of an index, while its changes are collected. Before `commit` is called, only merged
+    parts are written, and no commit lists them yet.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -242,7 +248,7 @@ class _Writer:
         return len(self._parts) == 1 and bool(self._parts[0].live.all())
 
     def _mapped(self, entry: _Entry) -> MappedFolder | None:
-        """The files of a part; None if it is in memory."""
+        """Return the files of a part, or None if the part is only in memory."""
         if entry.part is not None:
             return entry.part.files
         if entry.name not in self._files:
@@ -267,7 +273,7 @@ class _Writer:
         return places
 
     def digest(self, place: _Place) -> bytes:
-        """The digest of a document."""
+        """Return the digest of the document at this place."""
         return bytes(self._corpus(self._parts[place[0]]).digests([place[1]])[0])
 
     def delete(self, places: Sequence[_Place]) -> None:
@@ -317,7 +323,9 @@ class _Writer:
         return entry.part
 
     def merge_full_tiers(self) -> None:
-        """If more than eight parts at the end belong to one tier or lower ones, merge them."""
+        """For each tier, from the lowest: count the parts at the end that belong to this tier or to a lower
+        one. If there are more than eight of them, merge them.
+        """
         tier = 0
         while tier <= max(map(_tier, self._parts)):
             run = 0
@@ -361,7 +369,7 @@ def _tier(entry: _Entry) -> int:
 
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[_Writer]:
-    """Start the next commit of an index. Waits while another process writes."""
+    """Start the next commit of an index. Waits while another process changes the index."""
     folder = folder.resolve()
     format_version(folder)  # what is no index is refused
     with only_writer(folder, lambda: _LOG.warning("another process changes %s: waiting for it", folder)):

@@ -1,4 +1,6 @@
-"""Late-interaction models that sentence-transformers loads: its own, and those of PyLate and ColBERT."""
+"""Late-interaction models that sentence-transformers can load: its own models, and models of PyLate and
+ColBERT.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,10 @@ from pyfast.retrieval.embeddings import model_digest
 
 
 class ColBERT:
-    """One model, which is loaded at the first call. If several threads call it, they take turns.
+    """A late-interaction model of sentence-transformers, PyLate or ColBERT. The first call loads the model.
+    If several threads call it, they take turns.
 
-    It encodes one text at a time, so that the vectors of a text do not depend on other texts.
+    The model encodes one text at a time, so that the vectors of a text do not depend on other texts.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +54,8 @@ class ColBERT:
     def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
         """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
 
-        The model reads queries and passages in different ways.
+        The model encodes queries and passages in different ways. `are_queries` says which of the two the
+        texts are.
         """
         with self._turn:
             encode = self._model.encode_query if are_queries else self._model.encode_document
@@ -62,7 +66,9 @@ class ColBERT:
 
 
 def _is_late(folder: Path) -> bool:
-    """Whether the settings are those of sentence-transformers, of PyLate (two versions), or of ColBERT."""
+    """Whether the folder has a late-interaction model of sentence-transformers, PyLate (two versions) or
+    ColBERT.
+    """
 
     def settings(name: str) -> dict[str, Any]:
         try:

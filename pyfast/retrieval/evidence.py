@@ -64,7 +64,7 @@ def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
         pool: A pool of this index.
 
     Returns:
-        The segments of its passages, with the scores of the pool.
+        The segments of the pool's passages, with the passages' scores.
     """
     return ScoredSegments(index.passages[pool.passages], pool.scores)
 
@@ -74,18 +74,18 @@ def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     """Write lists of segments as JSON. Each object has `segment`, `uri`, `offsets`, `snippet` and `score` (see
     `ops.cite`).
 
-    A segment of a table has only cells as its snippet. So its object also has the table's `title`, `header` and,
-    if there is one, `section`.
+    The snippet of a segment of a table has only cells. So the object of this segment also has the table's
+    `title` and `header`, and its `section` if the table has one.
 
     Args:
         index: The index.
-        items: Lists of segments.
+        items: Lists of segments with scores.
 
     Returns:
         One JSON array in UTF-8 for each list.
 
     Raises:
-        ArrayError: There is no such segment.
+        ArrayError: The corpus has no segment at one of the positions.
 
     Example:
         >>> import json

@@ -22,9 +22,10 @@ from pyfast.retrieval.rerank import search
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
     """Find at most `k` evidence items for each query, best first.
 
-    There are two stages (graph_convqa, section 4.1): a search returns passages, then BM25 ranks the items in these
-    passages. Document frequencies come from the whole corpus: in the found passages alone, every word of the query
-    is frequent. Items with equal scores keep their order.
+    There are two stages (section 4.1 of the paper of graph_convqa): a search returns passages, then BM25
+    ranks the items in these passages. BM25 uses the document frequencies of the whole corpus, because in the
+    found passages alone, every word of the query is frequent. Items without a word of the query are left out.
+    Items with equal scores keep the order of the passages.
 
     Args:
         index: The index.
@@ -56,8 +57,9 @@ def bm25_scores(
 ) -> Float32:
     """Compute Lucene's BM25 score of each text for the words of a query.
 
-    The caller gives the document frequencies of the words, in a corpus of `documents` documents. The library bm25s
-    cannot do this: it counts frequencies in the texts themselves. Words that are in no document do not count.
+    `frequencies` has, for each word of the query, the number of documents that contain it. `documents` is the
+    number of all documents. The library bm25s cannot use such frequencies: it counts them in `texts` itself.
+    Words that are in no document do not count.
     """
     k1, b = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
     tokens = [analysis.tokens(text) for text in texts]

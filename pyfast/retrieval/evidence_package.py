@@ -15,7 +15,7 @@ from pyfast.retrieval.index import Index
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidencePackage:
-    """Evidence by uri and offsets, without duplicates."""
+    """The evidence from which HSEQ makes an answer, in the order of uris and offsets, without duplicates."""
 
     segments: tuple[int, ...]
     """The positions of the items in the corpus"""
@@ -26,8 +26,8 @@ class EvidencePackage:
     describes"""
 
     def json(self) -> bytes:
-        """The items as a JSON array, with the same keys as other evidence. `segment` is the id of the segment, and
-        `score` is null.
+        """Return the items as a JSON array. In each object, the key `segment` replaces `id`, and the key
+        `score` is added. Other evidence has a score; here it is null.
         """
         renamed = ({"segment" if name == "id" else name: it for name, it in item.items()} for item in self.items)
         return orjson.dumps([{**item, "score": None} for item in renamed])
@@ -38,12 +38,15 @@ def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidenceP
 
     The package does not depend on the order in which the segments were picked.
 
-    Items are ordered by uri, then by offsets, then by position in the corpus. If several segments have the same
-    uri and offsets, only the largest one stays. Segments of knowledge graphs have no offsets, so their ids
-    distinguish them. In texts, `offsets` are the first character (from 0) and the character after the last. In
-    tables they are [row, column], where -1 stands for all rows or columns. In knowledge graphs they are [-1, -1].
-    `meta` has `schema` (a table's header), `time` (of each triple, if it is known), `source_version` (the corpus's
-    fingerprint) and the `sha1` of the snippet.
+    Items are ordered by uri, then by offsets, then by position in the corpus. If several segments of a text
+    or table have the same uri and offsets, only the first of them in the corpus stays: it contains the
+    others. Segments of knowledge graphs have no offsets, so all distinct segments stay.
+
+    In texts, `offsets` are the positions of the first character (from 0) and of the character after the last.
+    In tables they are [row, column], where -1 stands for all rows or columns. In knowledge graphs they are
+    [-1, -1]. `meta` has `schema` (the header of a table), `time` (the time of each triple), `source_version`
+    (the fingerprint of the corpus) and `sha1` (a checksum of the snippet). `schema` is null outside of
+    tables, and `time` is null if no time is known.
 
     Args:
         index: The index.

@@ -37,8 +37,9 @@ class Condition:
         return f"{self.key}{self.operator}{'|'.join(self.values)}"
 
     def fits(self, values: Sequence[str]) -> bool:
-        """Return whether a document meets the condition: one of its values must fit. For `!=`, all its values must
-        differ."""
+        """Return whether a document meets the condition. `values` are the document's values for `key`. One of
+        them must fit. For `!=`, none of them may equal a value of the condition.
+        """
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
         equal = any(_pattern(one).fullmatch(value) for one in self.values for value in values)
@@ -51,7 +52,7 @@ def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
     A condition is `KEY OPERATOR VALUE`. Keys: `source` (the uri), `title`, `level` (paragraph, table_row or
     subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). The operators are `=`,
     `!=`, `<`, `<=`, `>` and `>=`. After `=` and `!=`, `*` stands for any text, `?` for any character, and `|`
-    separates several values. `<`, `<=`, `>` and `>=` compare numbers as numbers and everything else as text. So
+    separates alternatives. `<`, `<=`, `>` and `>=` compare numbers as numbers and everything else as text. So
     they can compare dates such as 2024-05-01.
 
     Raises `InputError` if a condition cannot be read.
@@ -85,13 +86,13 @@ def _compared(operator: str, one: str, other: str) -> bool:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """A value in which `*` and `?` stand for any text and any character."""
+    """Compile a value of a condition. In the value, `*` stands for any text, and `?` for any character."""
     return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
 def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mask) -> Mask:
-    """Return a bool for each document: True if it is not deleted and meets the conditions. For a condition on
-    `time`, one of its triples must meet the condition.
+    """Return a bool for each document: True if the document is not deleted and meets all conditions. For a
+    condition on `time`, the values of a document are the times of its triples.
     """
     fits = live.copy()
     for condition in conditions:
@@ -101,7 +102,9 @@ def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mas
 
 
 def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
-    """Return the document with only the triples whose time meets the conditions."""
+    """Return a knowledge graph with only the triples whose time meets the conditions. Return any other
+    document unchanged.
+    """
     timed = [condition for condition in conditions if condition.key == "time"]
     if not timed or not isinstance(document, KnowledgeGraph):
         return document
@@ -110,7 +113,7 @@ def with_fitting_triples(document: Document, conditions: Sequence[Condition]) ->
 
 
 def _values(corpus: Corpus, source: int, key: str) -> list[str]:
-    """The values that a document has for a key."""
+    """Return the values that a document has for the key of a condition."""
     if key == "source":
         return [corpus.uri(source)]
     if key == "title":

@@ -29,9 +29,11 @@ _AT_ONCE = 1 << 20
 """How many values are read at once"""
 _LEAST = 1 << 17
 _RANGES = 8
-"""How many ranges of passages are searched for at once"""
+"""For how many ranges of passages `_entries` finds the entries in one pass over all counts"""
 _SHARES = 64
-"""In how many ranges a small index is weighed. Each of them takes ten times its values in memory"""
+"""Into how many ranges of passages `weighted` divides a small index. A range takes about ten times the memory
+of its values
+"""
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
@@ -95,15 +97,16 @@ def narrow_offsets(offsets: Int64) -> Int32 | Int64:
 
 
 Rows = tuple[Int64, Int32, Float32, Int64, Float32]
-"""Rows of X, as (number of entries in each, terms, weights), and of X transposed, as (which entries, their
-weights)"""
+"""The weights of some passages: the number of entries in each row of X, the term and the weight of each of
+these entries; then the positions of entries in the transpose of X, and their weights
+"""
 
 
 def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> Iterator[Rows]:
     """Compute X and its transpose as `weigh` does, but only some passages at a time.
 
-    X has no entries of stop words. The transpose has these entries, with the weight 0. So its entries have the
-    same positions as the term counts.
+    X has no entries of stop words. The transpose has these entries, with the weight 0. So the entries of the
+    transpose have the same positions as the term counts.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 
@@ -130,7 +133,11 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
 
 
 def pieces(offsets: Int64, size: int = _AT_ONCE) -> Iterator[tuple[int, int]]:
-    """Divide an array of lists into ranges of lists with about `size` values each."""
+    """Divide many lists into ranges of lists with about `size` values each. `offsets` has the start of each
+    list, and the end of the last one.
+
+    Yields (the first list, the list after the last) of each range.
+    """
     first = 0
     while first < len(offsets) - 1:
         last = max(int(np.searchsorted(offsets, offsets[first] + size, side="right")) - 1, first + 1)
@@ -139,8 +146,8 @@ def pieces(offsets: Int64, size: int = _AT_ONCE) -> Iterator[tuple[int, int]]:
 
 
 def _entries(counts: TermCounts, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, Int64]]:
-    """For each range of passages: its beginning, its end, and its entries. All counts are read once for several
-    ranges.
+    """Yield for each range of passages: the first passage, the passage after the last, and the positions of
+    their entries in the term counts. One pass over all counts serves several ranges.
     """
     for k in range(0, len(ranges), _RANGES):
         some = ranges[k : k + _RANGES]
@@ -156,8 +163,8 @@ def _entries(counts: TermCounts, ranges: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> None:
-    """Write X and the weights of its transpose. The positions of these weights are not written: they are the same
-    as in the stored counts.
+    """Compute X, and write X and the weights of its transpose into a new folder. The positions of the
+    transpose's weights are not written: they are the same as in the stored term counts.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -199,7 +206,10 @@ def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[
 
 
 def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None:
-    """Check some rows of X, as `open_weights` returned it."""
+    """Compare some rows of X with their checksums. `rows` are the numbers of the rows.
+
+    Raises `IndexFormatError` if a row is damaged.
+    """
     indptr, indices, data = (files.file(f"{folder}/{name}.npy").checked(dtype) for name, dtype in _X)
     check_lists(indptr, rows, indices, data)
 
@@ -247,7 +257,7 @@ def save_cells(folder: Path, cells: Cells) -> None:
 
 
 def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
-    """Memory-map the arrays of the cell values. They are checked when they are read."""
+    """Memory-map the arrays of the cell values. The arrays are checked when they are read."""
     values, terms, ids = (
         files.file(f"{folder}/{name}.npy").checked(*((np.int32,) if name == "term_ids" else (np.int64, np.int32)))
         for name in _CELLS

@@ -30,8 +30,8 @@ def weighted_scores(pools: Sequence[Pool], weights: Sequence[float]) -> Pool:
     """Rank the passages of several pools by the weighted sum of their scores. The scores of each pool are first
     min-max normalised.
 
-    A pool adds 0 for a passage that it does not have. It also adds 0 for its lowest passage, unless all its scores
-    are equal.
+    After that, the highest score of a pool is 1 and the lowest is 0. If all scores of a pool are equal, all
+    of them are 1. A pool adds 0 for a passage that it does not have.
     """
     scored = []
     for pool, weight in zip(pools, weights, strict=True):

@@ -1,7 +1,7 @@
 """`Index`: an opened index. The folder of an index has parts (which never change) and a manifest (a file that
 lists the parts).
 
-A new index is first built in a temporary folder. The folder is renamed at the end.
+A new index is first built in a temporary folder. This folder gets its final name when the index is complete.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ KNOWLEDGE = "knowledge"
 def of_index(work: Work) -> Work:
     """Decorator for functions that take an index, so that they raise `IndexFormatError` for damaged files.
 
-    If a native op refuses a value of the index, the decorator checks the whole index for damage.
+    If a native op refuses a value of the index, the decorator checks the whole index for damage. If there is
+    no damage, it raises the error of the op.
     """
 
     @wraps(work)
@@ -91,10 +92,12 @@ class Index:
         rerank: str | Callable[[Index], Reranker] = OFF,
         filter: str | Sequence[str] = (),
     ) -> None:
-        """Open an index. `search` uses `retriever`. `commit` opens an earlier commit.
+        """Open an index.
 
-        `rerank` names the reranker. `filter` is one condition or several for `parse_filter`. Documents that do not
-        meet them are left out, as if they were deleted.
+        `retriever` is the retriever that `search` uses: its name, or a function that makes it from the index.
+        `rerank` is the reranker, in the same form. `commit` is the number of an earlier commit to open. None:
+        the current commit. `filter` has one or more conditions, as `parse_filter` reads them. Documents that
+        do not meet all conditions are left out, as if they were deleted.
 
         Raises `IndexFormatError` if the folder has no index, or the index is damaged. Raises `InputError` if no
         document meets the conditions.
@@ -114,20 +117,24 @@ class Index:
         self.rerank_scores = ScoreCache()
 
     def _hold(self, parts: list[Part], live: Sequence[Mask]) -> None:
-        """Set all that follows from the documents."""
+        """Use these parts. `live` marks their documents that are not deleted. Set all attributes that depend
+        on the documents.
+        """
         self.parts, self._live = parts, live
         alone = self._is_one
         self.analysis = Analysis.of(self.manifest["parameters"])
         """How texts and queries are divided into terms"""
         kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
         self.searched = [(part, _without(part.counts, keep)) for part, keep in zip(parts, kept, strict=True)]
-        """The parts that a search reads. In their term counts, deleted documents are marked"""
+        """(part, term counts) for each part that a search reads. The term counts mark the passages of deleted
+        documents"""
         # for each part, the rows of its passages that are not deleted; None: all rows
         self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]
         self._starts = np.cumsum([0, *map(np.count_nonzero, kept)])
         self.place: Int32 | None = None
-        """The number of each passage in this index, by its number in a search. A search also numbers deleted
-        passages. None: both numbers are the same
+        """A search numbers all passages of the parts, deleted ones too. For such a number, the array has the
+        number of the passage in this index, where deleted passages do not count. None: no passage is deleted,
+        so both numbers are the same
         """
         if not alone and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
@@ -164,8 +171,8 @@ class Index:
         return Index(self.folder, self._retriever, commit, self._rerank, [str(one) for one in self.filter])
 
     def within(self, uris: Sequence[str]) -> Index:
-        """Return an index of these documents alone. It gives the same results as an index built from only these
-        documents.
+        """Return an index that has only the documents with these uris. It gives the same results as an index
+        that was built from only these documents.
 
         Raises `InputError` if a document is not in the index, or if these documents have no passages.
         """
@@ -180,14 +187,15 @@ class Index:
         return other
 
     def retriever_named(self, name: str) -> Retriever:
-        """Return the retriever with this name or `MODULE:NAME`. Only the first call opens it. Raises
-        `InputError`."""
+        """Return the retriever with this name or `MODULE:NAME`. Only the first call opens the retriever.
+        Raises `InputError` if there is no such retriever.
+        """
         if name not in self._retrievers:
             self._retrievers[name] = open_retriever(name, self)
         return self._retrievers[name]
 
     def keeping_scores(self, path: Path) -> Index:
-        """Return the same index, but with rerankers that store their scores in a file.
+        """Return the same index, but with rerankers that store their scores in the file `path`.
 
         Raises `InputError` if the file is damaged.
         """
@@ -199,7 +207,7 @@ class Index:
 
     @property
     def _is_one(self) -> bool:
-        """Whether it is one part without deleted documents."""
+        """Whether the index is one part without deleted documents."""
         return len(self.parts) == 1 and bool(self._live[0].all())
 
     @cached_property
@@ -224,7 +232,7 @@ class Index:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The column of each term."""
+        """The column of each term in X."""
         return Vocabulary(self.whole.terms)
 
     @property
@@ -239,8 +247,9 @@ class Index:
 
     @property
     def term_counts(self) -> list[ops.TermCounts]:
-        """The term counts that `ops.bm25` searches, with the ids of the index's terms. They mark deleted
-        documents."""
+        """The term counts that `ops.bm25` searches, one object for each part. Their column i belongs to term
+        i of `terms`. They mark the passages of deleted documents.
+        """
         terms = list(self.terms)
         return [counts.at(part.terms.find(terms)) for part, counts in self.searched]
 
@@ -287,7 +296,9 @@ class Index:
 
     @cached_property
     def _weighed(self) -> Part:
-        """The whole with its weights. If parts were merged, they are computed on first use."""
+        """`whole` with the forward index X and its transpose. If the index does not have them, both are
+        computed at the first use.
+        """
         return self.whole if self.whole.weights is not None else with_weights(self.whole)
 
     @of_index
@@ -296,7 +307,7 @@ class Index:
         return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:
-        """Find the distinct term ids of a question, ascending. `bridge_rank` ignores these terms."""
+        """Return the ids of the distinct terms of a question, ascending. `bridge_rank` ignores these terms."""
         found = np.unique(self.terms.find(self.analysis.tokens(question)))
         return [term for term in found.tolist() if term >= 0]
 
@@ -311,9 +322,10 @@ class Index:
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
-        """Return the segments of the corpus, ordered by their levels (kinds) as in `priority`.
+        """Return the stream of the corpus: its segments of the levels (kinds) in `priority`, in the order of
+        these levels.
 
-        The list for each `priority` is made only once.
+        The stream for each `priority` is made only once.
         """
         if priority not in self._streams:
             self._streams[priority] = stream(self.corpus, priority)
@@ -339,8 +351,9 @@ class Index:
         return self._line(passage).decode()
 
     def lines(self, passages: Int32) -> tuple[RenderedPassages, Int32]:
-        """Return texts of passages in the form that ops read. Also returns, for each passage, the position of
-        its text in the result."""
+        """Return (texts of passages in the form that ops read, the position of each passage's text among
+        these texts).
+        """
         if self._is_one:
             return lines_of(self.rendered, passages), passages
         distinct, place = np.unique(passages, return_inverse=True)
@@ -363,9 +376,10 @@ class Index:
 
 
 def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list[Part], list[Mask]]:
-    """The manifest of a commit, its parts, and which of their documents are live.
+    """Return the manifest of a commit, its parts, and for each part which documents are not deleted.
 
-    If files vanish while they are opened, another process has erased earlier commits; then the new one is opened.
+    If files vanish while they are opened, another process has erased earlier commits. The function then opens
+    the new current commit.
     """
     while True:
         manifest = read_manifest(folder, commit=commit, check=False)
@@ -383,7 +397,7 @@ def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list
 
 
 def _without(counts: ops.TermCounts, keep: Mask) -> ops.TermCounts:
-    """Term counts in which the other passages are deleted."""
+    """Return the term counts with all passages marked as deleted, except for the passages in `keep`."""
     if keep.all():
         return counts
     return replace(counts, deleted=(~keep).view(np.uint8))

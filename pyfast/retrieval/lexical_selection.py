@@ -11,16 +11,22 @@ from pyfast.retrieval.index import Index, of_index
 
 @dataclass(frozen=True, slots=True)
 class LexicalSelection:
-    """The texts picked from a window, best first, and the share of the question's words in them."""
+    """The texts picked from a window, best first, and how much of the question is covered by the texts picked
+    so far.
+    """
 
     picked: tuple[int, ...]
     """The positions of the picked texts in the window, from 0"""
     share: float
-    """Which share of the weight of the question's words the texts cover, from 0 to 1"""
+    """The weight of the question's words in all texts picked so far, divided by the weight of all the
+    question's words: from 0 to 1. The texts picked before this window count too
+    """
 
 
 class Words:
-    """The informative words of a question, with their idf weights."""
+    """The words of a question that weigh the texts of a window, with their idf as weights. Stop words, and
+    words that are not in the index, are left out.
+    """
 
     def __init__(self, index: Index, question: str) -> None:
         self._analysis = index.analysis
@@ -42,7 +48,7 @@ class Words:
         return {word for word, whole in self._whole.items() if word in text and whole.search(text)}
 
     def weight(self, words: set[str]) -> float:
-        """The sum of the weights of several words."""
+        """Return the sum of the weights of these words."""
         return sum(self.idf[word] for word in sorted(words))
 
 

@@ -26,17 +26,17 @@ from pyfast.retrieval.rendered_passages import open_rendered
 from pyfast.retrieval.terms import Terms
 
 _AT_ONCE = 1 << 23
-"""About how many bytes of the corpus are counted at once"""
+"""About how many bytes of the corpus are in a group of passages whose terms are counted together"""
 _SEGMENT = 16
-"""How many bytes of text take as long to count as a segment"""
+"""How many bytes a segment adds to the size of a group, in addition to its text"""
 
 
 def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
     """Make a part from these documents.
 
-    Words are counted for some passages at a time, because counting takes several times the size of the text. The
-    counts of a large part are in temporary files (`TMPDIR`), which are deleted when nothing uses the part any
-    more.
+    The terms of only some passages are counted at a time, because counting takes several times the memory of
+    the text. The counts of a large part are in temporary files (`TMPDIR`), which are deleted when nothing
+    uses the part any more.
     """
     corpus = encode(documents, size.length)
     pieces = _pieces(corpus)
@@ -56,21 +56,25 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
 
 
 def _give_back() -> None:
-    """Give free memory back to the operating system. glibc and Arrow keep as much as a large table takes."""
+    """Return free memory to the operating system. Otherwise glibc and Arrow keep as much memory as a large
+    table takes.
+    """
     with contextlib.suppress(AttributeError):  # Other C libraries have no such function.
         ctypes.CDLL(None).malloc_trim(0)
     pa.default_memory_pool().release_unused()
 
 
 def _pieces(corpus: Corpus) -> list[Int64]:
-    """The passages of a corpus, some at a time."""
+    """Divide the passages of a corpus into groups of about `_AT_ONCE` bytes. Returns the segments of each
+    group.
+    """
     passages = corpus.passages()
     done = (corpus.byte_start[passages] + _SEGMENT * passages) // _AT_ONCE
     return np.split(passages, np.flatnonzero(np.diff(done)) + 1)
 
 
 def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysis) -> Part:
-    """A part of these passages, in memory."""
+    """Make a part with some passages of a corpus, in memory. `places` are the segments of these passages."""
     passages = places.tolist()
     counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
     vocabulary = {term: i for i, term in enumerate(terms)}
@@ -87,7 +91,7 @@ def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysi
 
 
 def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -> Part:
-    """A part of these passages, whose counts this process has just written."""
+    """Make a part with some passages of a corpus. This process has just written their counts into `folder`."""
     write_checksums(folder)
     files = map_folder(folder)
     terms = Terms.map(files)

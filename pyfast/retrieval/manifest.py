@@ -1,6 +1,9 @@
-"""The manifest: a file in an index folder with the format, its version, and the checksum of every other file.
+"""The manifest: a file in the folder of an index with the format, its version, and the size of every other
+file.
 
-The manifest is written last and checked first. The folder of the knowledge graph has its own manifest.
+For most files, the manifest also has a checksum. For a file of a part, the checksums of its blocks are in
+another file of the part. The manifest is written last and checked first. The folder of the knowledge graph
+has its own manifest.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ OLDEST = {"index": 3, "knowledge": 1}
 """The oldest version of each format that `pyfast upgrade` can convert"""
 _NAME = "manifest.json"
 PARTS, DELETED, COMMITS = "parts", "deleted", "commits"
-"""The names of entries in the manifest of an index: its parts, their deleted documents, and the manifest of each
-commit"""
+"""The names of folders in an index. They have the parts, the marks of deleted documents, and the manifest of
+each commit
+"""
 
 
 def _digest(path: Path) -> str:
@@ -36,7 +40,8 @@ def _digest(path: Path) -> str:
 def write_manifest(
     folder: Path, facts: dict[str, Any], kind: str = "index", before: Path | None = None
 ) -> dict[str, Any]:
-    """Write the manifest of `folder`: `facts`, and the checksums of all files. The files are synced to the disk.
+    """Write the manifest of `folder`: `facts`, and the sizes and checksums of all files. The files are synced
+    to the disk.
 
     `before` is an earlier folder of the same kind. For a file that is a hard link to a file of `before`, the
     checksum comes from the manifest of `before`. Returns the manifest.
@@ -55,7 +60,9 @@ def write_manifest(
 
 
 def _entry(path: Path, name: str) -> dict[str, Any]:
-    """What the manifest says of a file. A part's files have the checksums of their blocks beside them."""
+    """Return the entry of a file in the manifest: its size, and its checksum. For a file of a part, only its
+    size: the checksums of its blocks are in another file of the part.
+    """
     size = {"bytes": path.stat().st_size}
     has_blocks = name.startswith(f"{PARTS}/") and path.name != CHECKSUMS
     return size if has_blocks else {**size, "blake2b": _digest(path)}
@@ -71,13 +78,13 @@ def map_part(folder: Path, manifest: dict[str, Any], name: str) -> MappedFolder:
 
 
 def _sealed(manifest: dict[str, Any]) -> str:
-    """The text of the manifest, with its own checksum in it."""
+    """Return the text of the manifest, which also has a checksum of the manifest itself."""
     digest = blake2b(json.dumps(manifest).encode(), digest_size=16).hexdigest()
     return json.dumps({**manifest, "blake2b": digest}, indent=1) + "\n"
 
 
 def is_index(folder: Path) -> bool:
-    """Whether the folder looks like an index. It can still be damaged."""
+    """Whether the folder has a manifest. The index can still be damaged."""
     return (folder / _NAME).is_file()
 
 
@@ -162,10 +169,11 @@ def read_manifest(
     Args:
         folder: The folder.
         kind: `index` or `knowledge`.
-        version: The expected version of the format.
+        version: The expected version of the format. None: the current version.
         commit: For an index, the number of an earlier commit. None: the current commit.
-        check: Whether to check the files too. Files outside of the parts are compared with their checksums. Files
-            of the parts only have to exist: `map_part` compares their checksums later, when they are read.
+        check: Whether to check the files too. Files outside of the parts are compared with their checksums.
+            Files of the parts only need the right size: the files that `map_part` opens are compared with
+            their checksums later, when they are read.
 
     Raises:
         IndexFormatError: The folder is damaged, incomplete, or of another kind or format.
@@ -192,7 +200,7 @@ def read_manifest(
 
 
 def keep_commit(folder: Path, number: int) -> None:
-    """In a new folder, keep a copy of the manifest as the manifest of the first commit."""
+    """Keep the manifest of a new index as the manifest of its first commit, `number`, by a hard link."""
     (folder / COMMITS).mkdir()
     link_file(folder / _NAME, folder / COMMITS / f"{number}.json")
     sync_to_disk(folder / COMMITS)
@@ -200,7 +208,7 @@ def keep_commit(folder: Path, number: int) -> None:
 
 
 def check_file(folder: Path, manifest: dict[str, Any], name: str) -> None:
-    """Compare one file with its checksum. Raises `IndexFormatError` if it is damaged."""
+    """Compare one file with its checksum. Raises `IndexFormatError` if the file is missing or damaged."""
     if fault := _fault(folder / name, manifest["files"].get(name, {})):
         raise IndexFormatError(f"{folder}: {name} is {fault}; build the index again")
 
@@ -211,7 +219,11 @@ def commit_numbers(folder: Path) -> list[int]:
 
 
 def _parse(folder: Path, kind: str, file: str = _NAME) -> tuple[str, dict[str, Any]]:
-    """Return (the text of the manifest, its content). Versions that cannot be read or upgraded are not checked."""
+    """Return (the text of the manifest, its content). Checksums are not compared.
+
+    Raises `IndexFormatError` if the manifest cannot be read, is of another kind, or has a version that is too
+    new or too old to be upgraded.
+    """
     make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
     if not folder.is_dir():
         raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")

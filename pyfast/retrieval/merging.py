@@ -44,7 +44,7 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
     Args:
         folder: The folder of the new part. It does not exist yet.
         parts: The parts. All of them are checked first.
-        live: For each part, which documents to keep.
+        live: For each part, which documents to keep (bool[documents]).
         alone: Whether the new part will be the only part of an index. If so, the forward index is computed too.
 
     Raises:
@@ -68,7 +68,10 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
 
 
 def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) -> tuple[Terms, TermCounts]:
-    """Write what `save_passages` writes, for passages of several parts. Returns the terms and their counts."""
+    """Write the terms, counts, cells and texts of passages of several parts, in the form of `save_passages`.
+
+    `kept` says for each part which passages to keep (bool[passages]). Returns the terms and their counts.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
     stop = sorted(parts[0].analysis.stop(STOP_WORDS))
@@ -83,7 +86,8 @@ def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) ->
 def merged(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
     """Merge the documents of several parts into one temporary part. Deleted documents are left out.
 
-    Its files are in the folder for temporary files (`TMPDIR`). They are deleted after the last use of the part.
+    The files of the temporary part are in the folder for temporary files (`TMPDIR`). They are deleted after
+    the last use of the part.
     """
     with TemporaryDirectory(prefix="pyfast-") as name:
         folder = Path(name) / "part"
@@ -92,7 +96,7 @@ def merged(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
 
 
 def _frequencies(counts: TermCounts, keep: Mask) -> Int64:
-    """In how many of the remaining passages each term is."""
+    """Return for each term in how many of the kept passages it is."""
     frequencies: Int64 = np.diff(counts.indptr)
     if not keep.all():
         for first, last in pieces(counts.indptr, _VALUES):
@@ -103,8 +107,9 @@ def _frequencies(counts: TermCounts, keep: Mask) -> Int64:
 
 
 def _merge_terms(terms: Sequence[Terms], used: Sequence[Mask], stop: Sequence[str]) -> tuple[Terms, list[Int32]]:
-    """The terms that some passage has, and stop words; and for each part the new column of each of its terms, -1
-    for none.
+    """Join the terms of several parts. Keep the terms that are in a kept passage (`used`), and stop words.
+
+    Also returns, for each part, the new column of each of its terms, or -1 if the term is not kept.
     """
     for some, mask in zip(terms, used, strict=True):
         there = some.find(stop)
@@ -125,7 +130,9 @@ def _merge_counts(
     columns: Sequence[Int32],
     terms: int,
 ) -> TermCounts:
-    """Write the term counts. The list of a term has its passages in the order of the parts, so it stays sorted."""
+    """Write the term counts of the kept passages. The passages of a term are in the order of the parts, and
+    so sorted.
+    """
     folder.mkdir()
     total = np.zeros(terms, np.int64)
     for some, column in zip(frequencies, columns, strict=True):
@@ -157,7 +164,7 @@ def _merge_counts(
 
 
 def _largest(counts: TermCounts, keep: Mask) -> int:
-    """The largest of the remaining counts, or 0 if all of them are in one byte each."""
+    """Return the largest count of the kept passages. If the counts are stored in one byte each, return 0."""
     if counts.counts.dtype == np.uint8:
         return 0
     largest = 0
@@ -168,7 +175,7 @@ def _largest(counts: TermCounts, keep: Mask) -> int:
 
 
 def _merge_cells(folder: Path, cells: Sequence[Cells], kept: Sequence[Mask], columns: Sequence[Int32]) -> None:
-    """Write the cells, with the new columns of their terms."""
+    """Write the cell values of the kept passages, with the new columns of their terms."""
     folder.mkdir()
     passages = sum(int(np.count_nonzero(keep)) for keep in kept)
     sizes = [(len(per_value), len(ids)) for _, per_value, ids in _cells(cells, kept, columns)]
@@ -195,7 +202,9 @@ def _merge_cells(folder: Path, cells: Sequence[Cells], kept: Sequence[Mask], col
 def _cells(
     cells: Sequence[Cells], kept: Sequence[Mask], columns: Sequence[Int32]
 ) -> Iterator[tuple[Int64, Int64, Int32]]:
-    """(values of each remaining passage, terms of each value, the new columns of the terms), piece by piece."""
+    """Yield piece by piece: (the number of cell values of each kept passage, the number of terms of each
+    value, the new columns of the terms).
+    """
     for some, keep, column in zip(cells, kept, columns, strict=True):
         of_passages, of_values, ids = map(np.asarray, (some.value_offsets, some.term_offsets, some.term_ids))
         for first in range(0, len(keep), _AT_ONCE):
@@ -207,7 +216,7 @@ def _cells(
 
 
 def _merge_rendered(folder: Path, rendered: Sequence[RenderedPassages], kept: Sequence[Mask]) -> None:
-    """Write the lines."""
+    """Write the texts of the kept passages."""
     folder.mkdir()
     passages = sum(int(np.count_nonzero(keep)) for keep in kept)
     end = 0

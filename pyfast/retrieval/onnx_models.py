@@ -99,13 +99,16 @@ class OnnxModel:
         return encoded
 
     def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
-        """Compute the vectors of the tokens of each text: [tokens, dimensions] for each. Queries are no special
-        case.
+        """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
+
+        The model encodes queries and passages in the same way, so `are_queries` has no effect.
         """
         return self.run(self.tokens(texts))
 
     def run(self, encoded: Sequence[Any]) -> list[Float32]:
-        """Run the model on each text. Returns the model's first output, without the batch axis."""
+        """Run the model on each text of `encoded`, as `tokens` returned it. Returns the model's first output
+        for each text, without the batch axis.
+        """
         names = [one.name for one in self._session.get_inputs()]
 
         def output(one: Any) -> Float32:

@@ -61,7 +61,7 @@ class Part:
 
     corpus: Corpus
     passages: Int64
-    """[passages] the segment of each passage"""
+    """[passages] the segment of each passage, as its position in the corpus"""
     terms: Terms
     """The term of each column, sorted"""
     counts: ops.TermCounts
@@ -71,13 +71,16 @@ class Part:
     weights: tuple[csr_array, csr_array] | None = None
     """The forward index X and its transpose, if this part is the whole index"""
     vectors: Mapping[str, PassageVectors] = field(default_factory=dict)
-    """The vectors of each kind that the index has, dense or sparse"""
+    """The vectors of the passages, for each kind of vectors that the index has: `dense`, `sparse` or `late`
+    """
     analysis: Analysis = WORDS
     """The analysis with which the terms of this part were made"""
     codes: Path | None = None
     """The file with faiss's codes of the part's dense vectors, if there are many vectors"""
     files: MappedFolder | None = None
-    """The files of the part's arrays, if they are mapped. Data is checked before it is read from them"""
+    """The files of the part's arrays, if the arrays are memory-mapped. Data is checked before it is read.
+    None: the arrays are in memory
+    """
 
     def live_passages(self, live: Mask) -> Mask:
         """Return for each passage whether its document still exists (is not deleted)."""
@@ -151,7 +154,9 @@ class Part:
 
 
 def with_weights(part: Part) -> Part:
-    """Compute the forward index X of a part, and its transpose, in temporary files."""
+    """Return the part with its forward index X and the transpose of X. Both are computed into temporary
+    files.
+    """
     with TemporaryDirectory(prefix="pyfast-") as name:
         folder = Path(name)
         save_weights(folder / WEIGHTS, part.counts, part.terms, part.analysis)
@@ -160,7 +165,9 @@ def with_weights(part: Part) -> Part:
 
 
 def save_part(folder: Path, part: Part, alone: bool) -> None:
-    """Write a part into a new folder. If the part is a whole index, its forward index is written too."""
+    """Write a part into a new folder. If it is the only part of an index (`alone`), also compute and write
+    its forward index.
+    """
     folder.mkdir(parents=True)
     part.corpus.save(folder / CORPUS)
     np.save(folder / PASSAGES, part.passages)
@@ -173,7 +180,7 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
 
 
 def save_passages(folder: Path, part: Part) -> None:
-    """Write what is known of each passage: the counts of its terms, its cells and its text."""
+    """Write the terms of a part, and for each passage the counts of its terms, its cell values and its text."""
     folder.mkdir(parents=True, exist_ok=True)
     part.terms.save(folder)
     save_term_counts(folder / BM25_FOLDER, part.counts)
@@ -245,7 +252,9 @@ def fault_of(part: Part) -> str:
 
 
 def _fault_of_lists(offsets: npt.NDArray[Any], ids: npt.NDArray[Any], limit: int, ascend: bool) -> str:
-    """The first inconsistency of a ragged array of ids below `limit`. `ascend`: every list must ascend."""
+    """Return the first inconsistency in many lists of ids, or "". Every id must be from 0 to below `limit`.
+    If `ascend` is True, the ids of every list must ascend.
+    """
     if not len(offsets) or offsets[0] or any((np.diff(some) < 0).any() for some in _blocks(offsets, 1)):
         return "offsets do not ascend"
     if any(some.min() < 0 or some.max() >= limit for some in _blocks(ids)):
@@ -261,5 +270,7 @@ def _fault_of_lists(offsets: npt.NDArray[Any], ids: npt.NDArray[Any], limit: int
 
 
 def _blocks(array: npt.NDArray[Any], beyond: int = 0) -> Iterator[npt.NDArray[Any]]:
-    """The array piece by piece, each with up to `beyond` items of the next one. So checks take little memory."""
+    """Yield the array piece by piece, so that checks take little memory. A piece ends with up to `beyond`
+    items of the next piece.
+    """
     return (array[first : first + _BLOCK + beyond] for first in range(0, len(array), _BLOCK))

@@ -43,10 +43,11 @@ class PassageSize:
 
 
 def repeated(corpus: Corpus, i: int, overlap: int) -> str:
-    """Return the text that passage `i` shares with the previous passage. It is empty unless both were cut from one
-    long paragraph.
+    """Return the text that passage `i` shares with the previous passage. The text is empty if the two were
+    not cut from one long paragraph.
 
-    It has at most `overlap` characters: the last sentences that fit, or the last words of a longer sentence.
+    The text has at most `overlap` characters: the last sentences of the previous passage that fit. If the
+    last sentence does not fit, its last words.
     """
     if not overlap or i == 0 or corpus.level[i] != Level.PARAGRAPH or corpus.level[i - 1] != Level.SENTENCE:
         return ""

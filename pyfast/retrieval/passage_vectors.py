@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from pyfast.retrieval.parts import Part
 
 PassageVectors: TypeAlias = "Float32 | csr_array | TokenStore"
-"""[passages, dimensions]: an array or a sparse matrix (CSR). Or a vector for each token of a passage"""
+"""The vectors of passages: an array or a sparse matrix (CSR) [passages, dimensions], or a store with a vector
+for each token of each passage
+"""
 Spread: TypeAlias = Callable[[Callable[[list[str]], Any], Iterable[list[str]]], Iterable[Any]]
-"""Calls a function with each list of texts, and returns the results in order: `map`, or workers of a cluster"""
+"""A function such as `map`: it calls a function with each list of texts, and returns the results in order. It
+can let the workers of a cluster make the calls
+"""
 KINDS = ("dense", "sparse", "late")
 EXACT = 200_000
 """Up to this number of passages, a query is compared with all dense vectors.
@@ -49,7 +53,7 @@ class Encoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the model."""
+        """A text that identifies the model."""
         ...
 
     @property
@@ -58,16 +62,18 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> Any:
-        """Compute vectors of texts: one row of a float32 array or sparse matrix for each text, or an array
-        [tokens, dimensions] for each text.
+        """Compute vectors of texts: one row of a float32 array or sparse matrix for each text. A
+        late-interaction encoder returns an array [tokens, dimensions] for each text.
         """
         ...
 
 
 def open_encoder(kind: str, model: str) -> Encoder:
-    """Open an encoder of a kind: `dense`, `sparse` or `late`. Raises `InputError` or `ModelNotFoundError`.
+    """Open an encoder of a kind: `dense`, `sparse` or `late`. `model` is a folder or a name. Empty: the
+    default model.
 
     For a late-interaction model, `MODEL#64` means that only the first 64 dimensions of its vectors are used.
+    Raises `InputError` if the text is not valid, and `ModelNotFoundError` if the model is not available.
     """
     if kind == "sparse" and not model:
         raise InputError("sparse: name the model, as a folder or a name of the hub: sparse:MODEL")
@@ -86,7 +92,7 @@ def open_encoder(kind: str, model: str) -> Encoder:
 
 @lru_cache(maxsize=4)
 def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[str, int], ...]) -> Encoder:
-    """One encoder for all indexes that are open, as long as its `files` stay."""
+    """Load an encoder. All open indexes share it until one of the model's `files` changes."""
     if kind == "late":
         return LateEncoder(folder, dimensions)
     return Embedder(str(folder)) if kind == "dense" else SparseEmbedder(str(folder))
@@ -97,7 +103,8 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
 
     `given` has texts such as `dense:MODEL`.
 
-    Raises `InputError` for an unknown kind or a kind that is given twice, and `ModelNotFoundError`.
+    Raises `InputError` for an unknown kind or a kind that is given twice, and `ModelNotFoundError` if a model
+    is not available.
     """
     described: dict[str, dict[str, str]] = {}
     for text in given:
@@ -129,12 +136,17 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
 
 
 def unfinished(folder: Path) -> Path:
-    """Return the folder that has the vectors of tokens while they are computed for an index in `folder`."""
+    """Return the folder for finished vectors of tokens, while the vectors of the index in `folder` are
+    computed.
+    """
     return folder.with_name(f".{folder.name}.tokens")
 
 
 def encode_texts(kind: str, parameters: Mapping[str, Any], texts: list[str]) -> Any:
-    """Encode texts with the encoder of an index. Vectors of tokens are rounded to int8 (`Coded`)."""
+    """Encode texts with an index's encoder of this kind. `parameters` are those in the manifest of the index.
+
+    Vectors of tokens are rounded to int8 (`Coded`).
+    """
     vectors = encoder_of(parameters, kind).encode(texts)
     return coded_texts(vectors) if kind == "late" else vectors
 
@@ -142,10 +154,12 @@ def encode_texts(kind: str, parameters: Mapping[str, Any], texts: list[str]) -> 
 def with_vectors(
     part: Part, parameters: Mapping[str, Any], aside: Path | None = None, spread: Spread = map
 ) -> Part:
-    """Compute the vectors of a part's passages, for each kind of vectors that the index has.
+    """Return the part with vectors of its passages, for each kind of vectors in the `parameters` of the
+    index.
 
-    If `aside` is a folder, the vectors of tokens are written into it, a batch at a time. If the process is killed,
-    the next process uses them and continues. `spread` is a function like `map` that calls the encoders.
+    If `aside` is a folder, the vectors of tokens are written into it, a batch at a time. If the process is
+    killed, the next process reads these vectors and computes only the missing ones. `spread` is a function
+    like `map` that calls the encoders.
     """
     vectors: dict[str, PassageVectors] = {}
     described = {"vectors": parameters.get("vectors", {})}
@@ -170,7 +184,9 @@ def with_vectors(
 
 
 def join_vectors(parts: Sequence[Mapping[str, PassageVectors]], live: Sequence[Mask]) -> dict[str, PassageVectors]:
-    """Join the vectors of several parts. Vectors of deleted passages are left out."""
+    """Join the vectors of several parts. `live` says for each part which passages are not deleted
+    (bool[passages]). The vectors of deleted passages are left out.
+    """
     joined: dict[str, PassageVectors] = {}
     for kind in parts[0] if parts else ():
         if kind == "late":
@@ -215,7 +231,9 @@ def dense_codes(files: MappedFolder) -> Path | None:
 
 
 def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors]:
-    """Memory-map the vectors that `save_vectors` wrote. Sparse vectors are checked as a whole."""
+    """Memory-map the vectors that `save_vectors` wrote. Sparse vectors are checked at once, other
+    vectors when they are read.
+    """
     vectors: dict[str, PassageVectors] = {}
     for kind in KINDS:
         if f"{kind}/vectors.npy" in files:

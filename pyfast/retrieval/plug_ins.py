@@ -1,5 +1,5 @@
-"""Find retrievers and rerankers by name. A registered plug-in is `NAME` or `NAME:PARAMETERS`. Any other is
-`MODULE:NAME`.
+"""Find retrievers and rerankers by name. The name of a registered plug-in is `NAME` or `NAME:PARAMETERS`.
+The name of any other plug-in is `MODULE:NAME`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 def open_plug_in(kind: Literal["retrievers", "rerankers"], name: str, index: Index) -> Any:
-    """Open a retriever or reranker for an index. For example, `cross:MODEL` passes `MODEL` to `cross`. Raises
-    `InputError`.
+    """Open a retriever or reranker for an index. For example, `cross:MODEL` passes `MODEL` to `cross`.
+
+    Raises `InputError` if there is no such plug-in, or its module cannot be imported.
     """
     registered, colon, rest = name.partition(":")
     if colon and registered in plugins.names(kind):

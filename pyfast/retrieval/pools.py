@@ -54,8 +54,8 @@ def fuse(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
     """Join the pools of each group into one list of the `k` best passages, without duplicates, in one native call.
 
     Scores of different queries are not comparable. So the scores of each pool are min-max normalised, or set to 1
-    if all are equal. A passage that is in several pools keeps its best score. Passages with equal scores are in
-    the order of the pools, and within a pool in its order.
+    if all are equal. A passage that is in several pools keeps its best score. Of passages
+    with equal scores, a passage of an earlier pool comes first. Passages of one pool keep their order.
 
     Args:
         groups: The groups of pools. Each group becomes one list.

@@ -13,7 +13,7 @@ from pyfast.ops.arrays import Int64
 from pyfast.retrieval.forward_index import fit_together
 
 FOLDER = "rendered_passages"
-"""The name of the file in an index"""
+"""The name of the folder with these texts, in the folder of a part"""
 RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
 """(offsets [passages + 1], the texts in UTF-8)"""
 
@@ -27,7 +27,7 @@ def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
 
 
 def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
-    """Memory-map the files of the texts. They are checked when they are read."""
+    """Memory-map the files of the texts. The files are checked when they are read."""
     offsets = files.file(f"{FOLDER}/offsets.npy").checked(np.int64)
     file = files.file(f"{FOLDER}/text.bin")
     fit_together(files, FOLDER, offsets, passages, file.data)

@@ -1,8 +1,8 @@
 """Improve pools (the passages found for a query): join them, rank and prune them by the evidence graph, and apply
 N2N-GQA's bridge-aware selector.
 
-Each function takes the index, the items of many questions at once, and parameters. This is the form that
-`Context.call` batches.
+The arguments of each function are the index, the items of many questions, and parameters. So `Context.call`
+can join the calls of many questions into one call.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ class RerankConfig:
     alpha: float = 0.85
     rank: Rank = "graph_rank"
     expand: bool | str = False
-    """Whether to add passages of the corpus that share terms with the pool's best passages. The name of a
-    retriever, such as `dense`, adds those that it finds nearest to them. Only with `bridge_rank`
+    """Which passages of the corpus to add to the pool, with `bridge_rank`. True: passages that share terms
+    with the pool's best passages. The name of a retriever, such as `dense`: the passages that this retriever
+    finds nearest to the pool's best passages
     """
     centrality: Centrality = "degree"
-    """The structural score of `graph_rank`"""
+    """The centrality in the evidence graph that `graph_rank` uses as the structural score of a passage"""
     per_kind: int = 2
     edges: bool = False
-    """Whether the trace should have the strongest edges between the nodes that are kept"""
+    """Whether the trace gets the strongest edges between the nodes that are kept"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,8 +74,10 @@ class SelectedPool(Pool):
 def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:
     """Rank the nodes of each pool's evidence graph, and keep the best nodes for the context.
 
-    Three native calls serve all pools: structural score, GraphRank (which adds the scores of the search), and
-    pruning. The structural score is the weighted degree, another centrality of the graph, or `bridge_rank`.
+    A few native calls serve all pools. With `graph_rank`, the score of a node combines its score from the
+    search with its structural score, which is a centrality in the graph. With `bridge_rank`, the op
+    `bridge_rank` computes the score of a node. If the index has rerankers, they score the best nodes again.
+    Pruning then removes the worst nodes.
 
     Args:
         index: The index.
@@ -110,7 +113,9 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
 
 
 def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:
-    """The centrality of each node in its pool's evidence graph; the weighted degree needs no edges."""
+    """Compute the centrality of each node in its pool's evidence graph. The weighted degree is computed
+    without edges.
+    """
     if centrality == "degree":
         return ops.weighted_degree(index.rows(passages), offsets, passages)
     graph = ops.evidence_graph(index.rows(passages), offsets, passages)
@@ -131,8 +136,9 @@ def expand(
 ) -> tuple[Int64, Int32, Float32]:
     """Add to each pool the passages that share the most terms with its best passages (`ops.bridge_expand`).
 
-    If a retriever is given as `by`, it adds the passages nearest to the best passages instead. New passages come
-    last. They get the lowest score of the pool, so that only their edges in the evidence graph can raise them.
+    If `by` is a retriever, the passages that it finds nearest to the best passages are added instead.
+    `semantic` has the scores of the search. The new passages come last in a pool. They get the lowest score
+    of the pool, so that only their edges in the evidence graph can raise them.
     """
     sizes = np.diff(offsets)
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
@@ -167,10 +173,12 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
     Args:
         index: The index.
         pools: The pools.
-        beta: The number that is added to the scores of linked passages.
+        beta: The boost. It is added to the score of the best table row. It is also added to the score of the
+            best passage of text, unless this passage and the row are linked.
 
     Returns:
-        The pools with their new scores, and whether their top passage and row are linked.
+        The pools with their new scores, best first. Each pool says whether its best passage and its best
+        table row are linked.
     """
     offsets, passages, semantic = stack_pools(pools)
     is_table = index.is_table[passages]
@@ -199,11 +207,12 @@ def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
 def reranked_scores(
     index: Index, offsets: Int64, passages: Int32, scores: Float32, queries: Sequence[str]
 ) -> Float32:
-    """Compute new scores for each pool. The rerankers of the index score its 30 best passages again.
+    """Compute new scores for each pool. The rerankers of the index score the 30 best passages of
+    the pool again.
 
-    The function joins the pool's list and the list of each reranker by reciprocal ranks. All lists count equally.
-    The other passages follow in their old order. A model's scores of texts and of table rows are not comparable.
-    So texts change places only with texts, and table rows only with table rows.
+    The function joins the pool's list and the list of each reranker by reciprocal ranks. All lists count
+    equally. The passages after the 30 best follow in their old order. A model's scores of texts and of table
+    rows are not comparable. So texts change places only with texts, and table rows only with table rows.
     """
     orders = [begin + np.argsort(-scores[begin:end], kind="stable") for begin, end in pairwise(offsets.tolist())]
     heads = [order[:READ] for order in orders]
@@ -220,7 +229,9 @@ def reranked_scores(
 
 
 def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Int64:
-    """The nodes of a pool in the order `better`, but where `order` has a table row there is one."""
+    """Return the nodes of a pool: the texts in the order of `better`, at the places where `order` has texts;
+    and the table rows in the order of `better`, at the other places.
+    """
     kinds = is_table[order]
     result = order.copy()
     for kind in (0, 1):
@@ -274,8 +285,8 @@ def order_pools(
     """Rank each pool, without pruning. An item is (pool, its query). The ranking `list` keeps the retriever's
     order.
 
-    With `expanded`, linked passages are added first, as with `RerankConfig.expand`. The rerankers of the index
-    come last.
+    With `bridge_rank`, `expanded` says which passages to add to a pool first, as `RerankConfig.expand` does.
+    At the end, the rerankers of the index score the best passages of each pool again.
     """
     if rank == "list" and not index.rerankers:
         return [pool for pool, _ in items]
@@ -298,8 +309,8 @@ def order_pools(
 
 
 def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[Pool]]], k: int) -> list[Pool]:
-    """Search for the queries of each item. Join their pools and the item's earlier pools into one list of the `k`
-    best passages.
+    """Search for the queries of each item. Join the pools of these queries and the item's earlier pools into
+    one list of the `k` best passages.
 
     All items share one search and one call of `fuse`. If scores are equal, passages of earlier pools come first.
 

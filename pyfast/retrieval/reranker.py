@@ -23,7 +23,7 @@ class Reranker(Protocol):
     """The interface of a reranker. It scores the passages of many queries in one call.
 
     An entry point of the group `pyfast.rerankers`, or `MODULE:NAME`, names a function `open(index)` that returns a
-    reranker. A score must not depend on the other passages, because pyfast caches scores.
+    reranker. The score of a passage must not depend on the other passages, because pyfast caches scores.
     """
 
     @property
@@ -32,7 +32,7 @@ class Reranker(Protocol):
         ...
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """Compute a score for each passage of each query. Higher is better.
+        """For each query, compute the scores of its passages. Higher is better.
 
         Several threads can call this method at the same time.
         """
@@ -40,7 +40,11 @@ class Reranker(Protocol):
 
 
 def open_rerankers(name: str, index: Index) -> tuple[Reranker, ...]:
-    """Open rerankers: `off`, `late`, `cross`, `both`, `cross:MODEL` or `MODULE:NAME`. Raises `InputError`."""
+    """Open the rerankers with a name: `late`, `cross`, `cross:MODEL` or `MODULE:NAME`; `both` (`late` and
+    `cross`) or `off` (none).
+
+    Raises `InputError` if there is no such reranker.
+    """
     if name == OFF:
         return ()
     opened = [open_plug_in("rerankers", each, index) for each in (("late", "cross") if name == BOTH else (name,))]

@@ -23,8 +23,9 @@ def fitting_parts(
 ) -> tuple[list[Part], list[Mask]]:
     """Return the parts, and for each part a mask of the documents that are not deleted and meet all conditions.
 
-    If only some triples of a knowledge graph meet the conditions, these triples become a new part, which
-    follows the old part.
+    If a condition is about `time`, the chosen documents of each part become a new part, which follows the old
+    part. In the new part, a knowledge graph has only the triples that meet the condition. No document of the
+    old part is then chosen.
     """
     fitting: list[Part] = []
     masks: list[Mask] = []
@@ -46,7 +47,7 @@ def fitting_parts(
 def part_of(whole: Part, uris: Sequence[str], parameters: Mapping[str, Any]) -> Part:
     """Make a part from some documents of another part. The result equals a part made from only these documents.
 
-    Raises `InputError` if a uri is missing.
+    Raises `InputError` if `whole` has no document with one of the uris.
     """
     wanted = list(dict.fromkeys(uris))
     found = find_documents(whole.corpus, whole.files, wanted)

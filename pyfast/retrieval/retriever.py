@@ -36,7 +36,9 @@ class Retriever(Protocol):
 
 
 def open_retriever(name: str, index: Index) -> Retriever:
-    """Open a retriever for an index, by its name or `MODULE:NAME`. Raises `InputError`."""
+    """Open a retriever for an index, by its name or `MODULE:NAME`. Raises `InputError` if there is no such
+    retriever.
+    """
     retriever: Retriever = open_plug_in("retrievers", name, index)
     if not hasattr(retriever, "search") or not hasattr(retriever, "fingerprint"):
         raise InputError(f"{name}: no retriever: it needs a method `search` and a `fingerprint` (see Retriever)")

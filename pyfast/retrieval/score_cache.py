@@ -15,7 +15,7 @@ from pyfast.errors import InputError
 from pyfast.sqlite_files import fault, open_database
 
 FILE = "rerank_scores.sqlite"
-"""The name of the file in a run's folder"""
+"""The name of the file with the scores of a run, in the folder of the run"""
 _KNOWN = 200_000  # the number of scores in memory
 _AT_ONCE = 500  # keys in one SQL statement
 _CHECK = 4  # bytes of a checksum
@@ -23,7 +23,9 @@ _SCHEMA = "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score BLOB 
 
 
 def pair_key(model: str, question: str, passage: str) -> bytes:
-    """Compute a hash of 16 bytes that identifies a query and a passage."""
+    """Compute a hash of 16 bytes that identifies a query, a passage and the reranker with the fingerprint
+    `model`.
+    """
     digest = blake2b(digest_size=16)
     for text in (model, question, passage):
         encoded = text.encode(errors="replace")
@@ -35,11 +37,15 @@ class ScoreCache:
     """The scores of pairs of a query and a passage, in memory and optionally in a file. Several threads can use
     it.
 
-    If the process is killed, only the scores of the last call are lost. A damaged score is computed again.
+    If the process is killed, only scores that were not yet given to `add` are lost. A damaged score is
+    computed again.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """The cache opens its file when it is first used. The file's folder must then exist."""
+        """`path` is the file. None: the scores are only in memory.
+
+        The cache opens the file when it is first used. The folder of the file must then exist.
+        """
         self._path = path
         self._known: dict[bytes, float] = {}
         self._turn = Lock()
@@ -59,7 +65,9 @@ class ScoreCache:
         return database
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """Return the scores that the cache has. Raises `InputError` if the file is of another kind."""
+        """Return the scores of these keys, as far as the cache has them. Raises `InputError` if the file is
+        damaged, or is no score cache.
+        """
         with self._turn:
             scores = {key: self._known[key] for key in keys if key in self._known}
             missing = [key for key in dict.fromkeys(keys) if key not in scores]
@@ -76,7 +84,7 @@ class ScoreCache:
             return scores
 
     def add(self, scores: Mapping[bytes, float]) -> None:
-        """Store scores."""
+        """Store scores, each under the key of its pair."""
         with self._turn:
             self._known |= scores
             for key in list(self._known)[:-_KNOWN]:

@@ -24,7 +24,10 @@ class SparseEmbedder:
     """
 
     def __init__(self, model: str) -> None:
-        """Find the model. `model` is a folder, or a name of the Hugging Face hub. Raises `ModelNotFoundError`."""
+        """Find the model. `model` is a folder, or a name of the Hugging Face hub.
+
+        Raises `ModelNotFoundError` if the model is not available.
+        """
         self.folder = find_model(model, "sparse encoder")
         self.fingerprint = model_digest(self.folder)
         """A digest of the model's settings and weights. It does not depend on the folder's path"""

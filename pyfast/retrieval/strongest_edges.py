@@ -34,8 +34,8 @@ class RankedPool(Pool):
     """The nodes of an evidence graph that are kept after pruning, with the scores of the ranking."""
 
     trace: Trace
-    """The part of the trace. `evidence` has each node with its segment, uri and scores. `edges` has the strongest
-    edges, if `RerankConfig.edges` is set
+    """The description of this pool for the trace of its question. `evidence` has each node with its segment,
+    uri and scores. If `RerankConfig.edges` is True, `edges` has the strongest edges
     """
 
 
@@ -87,7 +87,11 @@ def pool_ids(index: Index, pool: Pool) -> list[str]:
 def traces(
     index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32], with_edges: bool
 ) -> list[Trace]:
-    """Describe the evidence graphs of these pools for traces, with named `scores` for each passage."""
+    """Describe the evidence graphs of these pools for traces. `scores` has several scores of each passage, by
+    their names.
+
+    If `with_edges` is True, a description also has the strongest edges.
+    """
     nodes = _nodes(index, offsets, passages, scores)
     if not with_edges:
         return [{"evidence": evidence} for evidence in nodes]
@@ -128,8 +132,10 @@ def _rounded(numbers: Float32) -> list[float]:
 def _strongest_edges(
     index: Index, offsets: Int64, passages: Int32
 ) -> list[list[tuple[int, int, float, list[str]]]]:
-    """The strongest edges of each pool's graph as (node, node, weight, terms with the largest shares), strongest
-    first. Of equally strong edges, those of the earlier nodes come first.
+    """Return the strongest edges of each pool's graph, the strongest first. Of equally strong edges, those of
+    the earlier nodes come first.
+
+    An edge is (node, node, weight, the shared terms that add most to the weight).
     """
     x = index.rows(passages)
     # An edge that is among a pool's strongest is also among the strongest of its first node.
@@ -155,7 +161,8 @@ def _strongest_edges(
 def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> tuple[Int64, Int32]:
     """For each pair of passages, find the shared terms that add most to the weight of their edge.
 
-    Returns a (pair, term) for each such term, by pair, the strongest term first.
+    Returns two arrays with one entry for each of these terms: the number of its pair, and the term. The
+    entries are ordered by pair. Within a pair, the strongest term comes first.
     """
     one, two = take_rows(X, first), take_rows(X, second)
     one, two = one.multiply(_ones(two)).tocsr(), two.multiply(_ones(one)).tocsr()  # the terms of both, in order
@@ -166,11 +173,13 @@ def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> tuple[I
 
 
 def _ones(X: csr_array) -> csr_array:
-    """The matrix with 1 for each entry."""
+    """Return the matrix with 1 in place of each entry."""
     return to_csr(np.ones_like(X.data), X.indices, X.indptr, X.shape[1])
 
 
 def _rank(groups: Int64, count: int) -> Int64:
-    """The position of each item within its group. Groups are numbers below `count`, in order."""
+    """Return the position of each item within its group. `groups` has the group of each item: ascending
+    numbers below `count`.
+    """
     ranks: Int64 = np.arange(len(groups)) - np.searchsorted(groups, np.arange(count))[groups]
     return ranks

@@ -1,4 +1,4 @@
-"""The sorted terms of a part, in a file. A search reads only some blocks of the file."""
+"""The sorted terms of a part, in files that are memory-mapped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Int32, Int64, utf8
 
 FOLDER = "terms"
-"""The name of the folder in a part"""
+"""The name of the folder with the terms, in the folder of a part"""
 _PREFIX = 8  # bytes of a term's prefix
 _AT_ONCE = 1 << 16  # terms in a block
 _KEPT = 1 << 16  # the number of words whose term ids stay in memory, because questions repeat words
@@ -116,7 +116,7 @@ class Terms(Sequence[str]):
             raise IndexFormatError("the terms of the index are damaged; build it again") from error
 
     def bytes(self, number: int) -> bytes:
-        """Return a term in UTF-8."""
+        """Return the term with this number, in UTF-8."""
         offsets, text = self._read
         return text[offsets[number] : offsets[number + 1]].tobytes()
 
@@ -155,7 +155,7 @@ class Terms(Sequence[str]):
         return np.array([known[word] for word in words], np.int32)
 
     def _search(self, words: Sequence[str]) -> list[int]:
-        """The number of each word, by binary search."""
+        """Find the number of each word by binary search. It is -1 if the word is not a term."""
         if not len(self):
             return [-1] * len(words)
         encoded = [word.encode(errors="replace") for word in words]
@@ -171,7 +171,7 @@ class Terms(Sequence[str]):
 
 
 def _prefixes(offsets: Int64, text: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint64]]:
-    """The first eight bytes of each term as a number, for `_AT_ONCE` terms at a time."""
+    """Yield the first eight bytes of each term as a number, for `_AT_ONCE` terms at a time."""
     place = np.arange(_PREFIX)
     for first in range(0, len(offsets) - 1, _AT_ONCE):
         cuts = offsets[first : first + _AT_ONCE + 1]

@@ -26,9 +26,11 @@ _AT_ONCE = 256
 _LARGEST = 127
 
 Coded: TypeAlias = tuple[npt.NDArray[np.int8], Float32, Int32]
-"""The tokens of some texts: codes [tokens, dimensions], scales [tokens], and the number of tokens of each text"""
+"""The vectors of the tokens of some texts: codes [tokens, dimensions], scales [tokens], and the number of
+tokens of each text
+"""
 Encode = Callable[[Iterable[list[str]]], Iterable[Coded]]
-"""A function from lists of texts to the tokens of each list, in order"""
+"""A function that gets lists of texts, and returns the vectors of the tokens of each list, in order"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,9 +40,9 @@ class Tokens:
     codes: npt.NDArray[np.int8]
     """[tokens, dimensions] the vector of each token, divided by its scale and rounded to int8"""
     scales: Float32
-    """[tokens] the scale of each token. Its vector is this scale times its codes"""
+    """[tokens] the scale of each token. The vector of a token is its scale times its codes"""
     offsets: Int64
-    """[passages + 1] the position of the first token of each passage"""
+    """[passages + 1] the position of the first token of each passage, and the number of all tokens"""
 
     def of(self, passages: Int64) -> Tokens:
         """Copy the tokens of the given passages."""
@@ -54,7 +56,9 @@ class TokenStore:
 
     pieces: tuple[Tokens, ...]
     places: Int64
-    """[passages] the number of each passage, counted through the passages of all pieces"""
+    """[passages] where each passage of the store is: its number among the passages of all pieces, counted
+    piece after piece
+    """
 
     @classmethod
     def of(cls, tokens: Tokens) -> TokenStore:
@@ -71,11 +75,13 @@ class TokenStore:
         return cls(pieces, np.concatenate([np.empty(0, np.int64), *places]))
 
     def __len__(self) -> int:
-        """How many passages it has."""
+        """Return the number of passages in the store."""
         return len(self.places)
 
     def __getitem__(self, passages: npt.NDArray[np.integer | np.bool_]) -> TokenStore:
-        """The store of some passages. They are given by their numbers or by a mask."""
+        """Return a store that has only some passages. `passages` has their numbers, or it is a mask
+        (bool[passages]).
+        """
         return TokenStore(self.pieces, self.places[passages])
 
     @property
@@ -83,7 +89,9 @@ class TokenStore:
         return ends([piece.offsets[:-1] for piece in self.pieces])
 
     def _by_piece(self, passages: npt.NDArray[np.integer]) -> Iterator[tuple[Tokens, Int64, Int64]]:
-        """Each piece, which of the passages it has, and where."""
+        """Yield for each piece that has some of the passages: the piece, the positions of its passages in
+        `passages`, and their numbers in the piece.
+        """
         starts = self._starts
         places = self.places[passages]
         owner = np.searchsorted(starts, places, side="right") - 1
@@ -162,7 +170,8 @@ def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
 
 
 def encode_tokens(encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int) -> TokenStore:
-    """Encode passages in memory: passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]."""
+    """Compute the vectors of the tokens of passages, and keep them in memory. Passage i is the UTF-8 in
+    text[offsets[i]:offsets[i + 1]]."""
     made = list(encode(_batches(offsets, text, 0)))
     codes = np.concatenate([np.empty((0, dimensions), np.int8), *(codes for codes, _, _ in made)])
     scales = np.concatenate([np.empty(0, np.float32), *(scales for _, scales, _ in made)])
@@ -173,10 +182,11 @@ def encode_tokens(encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], d
 def encode_tokens_into(
     folder: Path, encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int
 ) -> TokenStore:
-    """Encode passages into files, a batch at a time. If the process is killed, the finished batches stay.
+    """Compute the vectors of the tokens of passages, and write them into files in `folder`, a batch at a
+    time. If the process is killed, the finished batches stay, and the next call continues after them.
 
-    The folder's name must identify the passages and the encoder. All other folders next to this folder are
-    removed.
+    Passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]. The folder's name must identify the passages
+    and the encoder. All other folders next to this folder are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for other in folder.parent.iterdir():
@@ -214,7 +224,7 @@ def encode_tokens_into(
 
 
 def _batches(offsets: Int64, text: npt.NDArray[np.uint8], done: int) -> Iterator[list[str]]:
-    """The texts of the passages after the first `done`, a batch at a time."""
+    """Yield the texts of the passages after the first `done` passages, a batch at a time."""
     for start in range(done, len(offsets) - 1, _AT_ONCE):
         cuts = offsets[start : start + _AT_ONCE + 1].tolist()
         yield [text[begin:end].tobytes().decode() for begin, end in pairwise(cuts)]

@@ -66,13 +66,15 @@ def upgrade_index(folder: Path) -> bool:
 
 
 def _vectors(places: Sequence[Path], corpora: Sequence[Corpus], live: Sequence[Mask]) -> dict[str, PassageVectors]:
-    """The vectors of the passages that stay: their texts stay as they are."""
+    """Return the old vectors of the passages that are not deleted. They stay valid, because the texts do not
+    change.
+    """
     kept = [some[corpus.source[corpus.passages()]] for corpus, some in zip(corpora, live, strict=True)]
     return join_vectors([_old_vectors(place) for place in places], kept)
 
 
 def _live(folder: Path, entry: Mapping[str, Any]) -> Mask:
-    """Which documents of a part of format 6 are not deleted."""
+    """Return which documents of a part in format 6 are not deleted (bool[documents])."""
     if entry["deleted"] is None:
         return np.ones(entry["documents"], bool)
     live: Mask = np.load(folder / entry["deleted"], allow_pickle=False) == 0
@@ -80,7 +82,7 @@ def _live(folder: Path, entry: Mapping[str, Any]) -> Mask:
 
 
 def _old_vectors(place: Path) -> dict[str, PassageVectors]:
-    """The vectors in a part of format 6."""
+    """Return the vectors in a part of an index in format 6."""
     vectors: dict[str, PassageVectors] = {}
     if (place / "dense").is_dir():
         vectors["dense"] = np.load(place / "dense" / "vectors.npy", mmap_mode="r", allow_pickle=False)

@@ -14,7 +14,7 @@ from pyfast.corpus.segment_ids import hash_uris
 from pyfast.errors import IndexFormatError
 
 FOLDER = "uris"
-"""The name of the folder in a part"""
+"""The name of the folder with the hashes of uris, in the folder of a part"""
 
 
 def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
@@ -27,7 +27,9 @@ def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
 
 
 def shared_document(corpus: Corpus, files: MappedFolder) -> str:
-    """Find a uri that is both in a corpus and in a part. Returns "" if there is none."""
+    """Find a uri that a document of the corpus and a document of a part both have. Returns "" if there is
+    none. `files` are the files of the part.
+    """
     hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)
     wanted = np.asarray(corpus.document_table.column("hash"))
     if len(hashes) and len(wanted):

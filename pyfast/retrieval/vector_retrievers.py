@@ -1,5 +1,5 @@
-"""Retrievers that use vectors: dense vectors, sparse vectors, or a vector for each token. Also retrievers that
-combine others (hybrid).
+"""Retrievers that use vectors: dense vectors, sparse vectors, or a vector for each token. And the hybrid
+retriever, which combines other retrievers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class DenseRetriever:
     """A retriever that finds the passages whose vectors have the largest cosine with the query's vector."""
 
     def __init__(self, index: Index, model: str = "") -> None:
-        """`model` is the new path of the model, if its folder has moved. Raises `InputError`."""
+        """`model` is the new path of the model, if its folder has moved.
+
+        Raises `InputError` if the index has no dense vectors, or another model made them.
+        """
         self._encoder = encoder_of(index.manifest["parameters"], "dense", model)
         self._index = index
         self.fingerprint = f"dense:{self._encoder.fingerprint}"
@@ -52,7 +55,9 @@ class DenseRetriever:
         return self._around(max(coded, key=lambda number: len(parts[number].passages)), matrix)
 
     def _around(self, largest: int, matrix: Float32) -> vectors.Vectors:
-        """The search by the codes of the largest part; all other passages are compared."""
+        """Make vectors whose search uses the codes of the largest part. A query is compared with all vectors
+        of the other parts.
+        """
         part = self._index.parts[largest]
         base: Float32 = np.asarray(part.vectors["dense"])
         assert part.codes is not None
@@ -98,7 +103,10 @@ class SparseRetriever:
     """
 
     def __init__(self, index: Index, model: str = "") -> None:
-        """`model` is the new path of the model, if its folder has moved. Raises `InputError`."""
+        """`model` is the new path of the model, if its folder has moved.
+
+        Raises `InputError` if the index has no sparse vectors, or another model made them.
+        """
         self._encoder: Encoder = encoder_of(index.manifest["parameters"], "sparse", model)
         matrix = index.whole.vectors["sparse"]
         assert isinstance(matrix, csr_array)
@@ -140,9 +148,10 @@ class LateRetriever:
     """
 
     def __init__(self, index: Index, of: str = "") -> None:
-        """`of` is the retriever that finds the passages to score: `bm25`, `dense` or any other.
+        """`of` is the retriever that finds the passages to score: `bm25`, `dense` or any other. Empty:
+        `bm25`.
 
-        Raises `InputError`.
+        Raises `InputError` if the index has no vectors of tokens, or there is no such retriever.
         """
         self._index = index
         encoder = encoder_of(index.manifest["parameters"], "late")
@@ -174,12 +183,15 @@ class LateRetriever:
 
 
 class HybridRetriever:
-    """A retriever that joins the lists of several retrievers."""
+    """A retriever that joins the lists of several retrievers into one list, by reciprocal ranks or weighted
+    scores.
+    """
 
     def __init__(self, index: Index, of: str = "") -> None:
-        """`of` is a text such as `bm25+dense` for reciprocal ranks, or `bm25*0.3+dense*0.7` for weighted scores.
+        """`of` is a text such as `bm25+dense` for reciprocal ranks, or `bm25*0.3+dense*0.7` for weighted
+        scores. Empty: `bm25+dense`.
 
-        Raises `InputError`.
+        Raises `InputError` if the text is not valid, or there is no such retriever.
         """
         parts = [part.rpartition("*") if "*" in part else (part, "", "") for part in (of or HYBRID).split("+")]
         self._weights = [_weight(weight, of) for _, star, weight in parts if star]
@@ -197,7 +209,7 @@ class HybridRetriever:
         self.fingerprint = f"hybrid({'+'.join(weighted)})"
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """Find the `k` best passages of the joined lists, best first."""
+        """Find the `k` best passages of the joined lists for each query, best first."""
         lists = [retriever.search(queries, max(k, FUSED)) for retriever in self._retrievers]
         if self._weights:
             return [weighted_scores(pools, self._weights).head(k) for pools in zip(*lists, strict=True)]

@@ -23,7 +23,7 @@ _ROUNDING = 1e-5  # where all are compared: how far a product of matrices is fro
 _NUMBERS = 1 << 24  # of the candidates' vectors that are in memory together
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
-"""If at least this share of all vectors has changed, all files are written again"""
+"""If more than one in this many vectors has changed, all files are written again"""
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
@@ -36,8 +36,9 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
 class Vectors:
     """The vectors of texts, with a search.
 
-    If there are many vectors, a change does not write their file again. Instead, new vectors are in `late`, and
-    `rows` has the row of each text. Unused rows are removed when there are many of them.
+    If the vectors have `codes`, a small change of the texts does not write the file of `matrix` again.
+    Instead, new vectors are in `late`, and `rows` has the row of each text. Rows of removed texts stay until
+    there are many of them.
     """
 
     matrix: Float32
@@ -69,10 +70,11 @@ class Vectors:
         """Find the `k` nearest texts for each query: (places int64[queries, k], cosines float32[queries, k]), best
         first.
 
-        Texts with equal cosines are in order of their places. If there are fewer than `k` texts, the missing
-        places are -1. If the vectors have codes (compressed vectors), the codes find candidates, and the cosines
-        of the candidates are then computed from the vectors. The order of addition is fixed, so that a cosine does
-        not depend on the number of queries.
+        Texts with equal cosines are in order of their places. If there are fewer than `k` texts, the arrays
+        have one column for each text. If the vectors have codes (compressed vectors), a search by the codes
+        finds candidates, and the cosines of the candidates are then computed from the vectors. A place is -1
+        if there are not enough candidates. The order of addition is fixed, so that a cosine does not depend
+        on the number of queries.
         """
         k = min(k, len(self))
         if not k or not len(queries):
@@ -86,7 +88,9 @@ class Vectors:
         return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
     def _candidates(self, queries: Float32, k: int) -> Int64:
-        """int64[queries, at least k]: the candidates for the nearest places; -1 for none."""
+        """Return the places that may be the nearest to each query: int64[queries, at least k]. A place of -1
+        is no text.
+        """
         if self.codes is None:
             return _nearest(self.matrix, queries, k)
         queries = np.ascontiguousarray(queries)
@@ -111,8 +115,8 @@ class Vectors:
 
 
 def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
-    """int64[queries, at least k]: the nearest rows, and all rows that are as near as the last of them, up to
-    rounding.
+    """Return the rows that are nearest to each query: int64[queries, at least k]. Rows that are as near as
+    the `k`-th row, up to rounding, are also in the result.
     """
     k = min(k, len(matrix))
     if not k:
@@ -124,7 +128,9 @@ def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
 
 
 def make(matrix: Float32, exact: int | None = None) -> Vectors:
-    """Make the vectors of texts, in the order of the texts."""
+    """Make `Vectors` from a matrix with the vector of each text. If there are more than `exact` texts, the
+    vectors also get codes. None: more than `EXACT` texts.
+    """
     return Vectors(matrix, make_codes(matrix) if len(matrix) > (EXACT if exact is None else exact) else None)
 
 
@@ -187,7 +193,11 @@ def make_codes(matrix: Float32) -> Any:
 def save(
     folder: Path, name: str, vectors: Vectors, before: Path | None = None, known: Vectors | None = None
 ) -> None:
-    """Write the vectors into a folder. Files that already exist in the folder `before` become hard links."""
+    """Write the vectors into a folder. The file names begin with `name`.
+
+    `known` are the vectors whose files are in the folder `before`. Files that would not change become hard
+    links to the files there.
+    """
     files = [f"{name}.vectors.npy", f"{name}.codes.faiss"]
     if before is not None and known is not None and vectors.matrix is known.matrix:
         for file in files:

@@ -40,7 +40,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The current window of a question, and its position in the stream of segments."""
+    """The current window of a question, and how far the question is in the stream of segments."""
 
     question: str
     cursor: Cursors
@@ -58,7 +58,7 @@ class Move:
     done: tuple[int, ...]
     """The segments that are not shown again, because they were picked or skipped"""
     expand: Neighbors | None = None
-    """The kind of expansion: which neighbours of the segments `of` come next"""
+    """The kind of expansion: which neighbours of the segments `of` come next. None: no expansion"""
     of: tuple[int, ...] = ()
 
 
@@ -90,7 +90,9 @@ def open_window(index: Index, questions: Sequence[str], width: int, prior: int, 
 
 
 def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
-    """The other segments of the passages' documents: best level first, then in the order of the documents."""
+    """Return the other segments of the passages' documents. Their levels are in the order `priority`. Within
+    a level, they are in the order of the documents.
+    """
     corpus = index.corpus
     documents = list(dict.fromkeys(corpus.source[passages].tolist()))
     roots = corpus.roots[documents]
@@ -106,9 +108,9 @@ def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority)
     """Move each question to its next window (Refresh in HSEQ's paper).
 
     Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, the
-    neighbours come first and fill at most half of the window. If there are too many neighbours, the window gets
-    the neighbours with the most words of the question. Very large segments, such as whole documents, are left
-    out.
+    neighbours come first and fill at most half of the window. If there are too many neighbours that name the
+    same entities (`relation`), the window gets the neighbours that share the most words with the question.
+    Very large neighbours, such as whole documents, are left out.
 
     Args:
         index: The index.
@@ -149,7 +151,7 @@ def _views(
 
 
 def candidates(index: Index, segments: Iterable[int]) -> Iterable[Candidate]:
-    """Describe segments, each with its level, its line and its id.
+    """Describe segments, each with its level, its text as the LLM reads it, and its id.
 
     Args:
         index: The index.
@@ -168,7 +170,7 @@ def candidates(index: Index, segments: Iterable[int]) -> Iterable[Candidate]:
 def _neighbours(
     index: Index, stream: ops.Stream, moves: Sequence[Move], cursors: Cursors, limit: int
 ) -> list[list[int]]:
-    """The segments of each move's expansion, without those that the cursor has finished."""
+    """Return the segments of each move's expansion, without the segments that were already picked or skipped."""
     near: list[list[int]] = [[] for _ in moves]
     for kind in dict.fromkeys(move.expand for move in moves if move.expand is not None):
         which = [at for at, move in enumerate(moves) if move.expand == kind]
@@ -190,11 +192,12 @@ def _neighbours(
 
 
 def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i: int) -> Iterable[int]:
-    """The neighbours of a segment on its level.
+    """Return the neighbours of a segment on its own level.
 
-    For a cell: the other cells of its row or column. For a table row: the rows beside it, nearest first; for
-    `column` only rows that share a cell's text. For a paragraph, or the paragraph of a sentence: the paragraphs
-    beside it.
+    For a cell: the other cells of its row or column. For a table row: the rows before and after it, nearest
+    first. If `kind` is `column`, only rows with a cell that equals a cell of this row. For a paragraph: the
+    paragraphs before and after it, nearest first. For a sentence: the paragraphs before and after its own
+    paragraph.
     """
     corpus = index.corpus
     if corpus.level[i] == Level.TABLE_CELL:
@@ -212,7 +215,7 @@ def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i:
 
 
 def _before(index: Index, i: int) -> Iterator[int]:
-    """The siblings before a segment on its level, nearest first."""
+    """Yield the segments of the same level before a segment, below the same parent, nearest first."""
     corpus = index.corpus
     parent, at = corpus.parent[i], i - 1
     while at > parent:
@@ -224,7 +227,7 @@ def _before(index: Index, i: int) -> Iterator[int]:
 
 
 def _after(index: Index, i: int) -> Iterator[int]:
-    """The siblings after a segment on its level, nearest first."""
+    """Yield the segments of the same level after a segment, below the same parent, nearest first."""
     corpus = index.corpus
     stop, at = int(corpus.subtree_end[corpus.parent[i]]), int(corpus.subtree_end[i])
     while at < stop:
@@ -234,9 +237,9 @@ def _after(index: Index, i: int) -> Iterator[int]:
 
 
 def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
-    """The segments that name the same entities.
+    """Return the segments that name the same entities as the segments of a move.
 
-    If there are many, those that share most words with the question.
+    If there are more than `limit`, return only the segments that share the most words with the question.
     """
     hops = chain.from_iterable(index.entity_links.of(i) for i in move.of)
     related = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
