@@ -18,6 +18,7 @@ from pyfast.llm.protocol import AT_ONCE
 from pyfast.retrieval import ScoredSegments
 
 State = Literal["answered", "abstained", "failed"]
+_KNOWN = frozenset({"uri", "snippet", "offsets", "segment", "score", "id"})  # all else is an evidence's metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +72,14 @@ class Evidence:
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
         """Read evidence from an object of answers.jsonl or of a trace."""
-        known = {"uri", "snippet", "offsets", "segment", "score", "id"}
         first, last = fields.get("offsets", (-1, -1))
         return cls(
-            uri=fields["uri"],
-            snippet=fields.get("snippet", ""),
-            offsets=(first, last),
-            segment=fields.get("segment") or fields.get("id", ""),
-            score=fields.get("score"),
-            metadata={name: value for name, value in fields.items() if name not in known},
+            fields["uri"],
+            fields.get("snippet", ""),
+            (first, last),
+            fields.get("segment") or fields.get("id", ""),
+            fields.get("score"),
+            {name: value for name, value in fields.items() if name not in _KNOWN},
         )
 
 

@@ -24,6 +24,7 @@ from pyfast.server.guard import OPEN, Guard, Message, Receive, Send
 from pyfast.server.jobs import router as jobs_pages
 from pyfast.server.limits import Limits
 from pyfast.server.metrics import CONTENT_TYPE
+from pyfast.server.routes import Direct
 from pyfast.server.schemas import Error, Model, ModelList, Status
 from pyfast.server.service import GivenIndex, Service, Systems
 from pyfast.systems.conversations import FollowUps
@@ -116,8 +117,10 @@ def create_app(
     )
     app.state.service, app.state.batches, app.state.running = service, batches, running
     _add_pages(app, service, bool(keys))
-    for error in (ApiError, PyfastError, TimeoutError, HTTPException, RequestValidationError, Exception):
+    refused = (ApiError, PyfastError, TimeoutError, HTTPException, RequestValidationError)
+    for error in (*refused, Exception):
         app.add_exception_handler(error, _refuse)
+    app.add_middleware(Direct, routes=app.routes, refuse=_refuse, refused=refused)
     app.add_middleware(Guard, limits=limits, keys=tuple(keys), hosts=hosts)
     app.add_middleware(_Counted, service=service)
     return app

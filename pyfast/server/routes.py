@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, get_type_hints
 
 from fastapi import Request
@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
 from pyfast.server.errors import ApiError
+from pyfast.server.guard import Message, Receive, Send
 
 
 class JsonRoute(APIRoute):
@@ -40,3 +41,48 @@ class JsonRoute(APIRoute):
             return answer
 
         return handle
+
+
+class Direct:
+    """ASGI middleware that calls the functions of `JsonRoute`s itself.
+
+    FastAPI would first go through its router, two layers for errors and three for dependencies. These functions
+    need none of these layers, and each layer costs time whenever a request waits for something.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        routes: Iterable[Any],
+        refuse: Callable[[Request, Exception], Awaitable[Response]],
+        refused: tuple[type[Exception], ...],
+    ) -> None:
+        """Wrap an application.
+
+        Args:
+            app: The application. It gets all requests that match no `JsonRoute`.
+            routes: The application's routes.
+            refuse: A function that turns an error into a response.
+            refused: The types of the errors for which `refuse` is called. Other errors go to the caller.
+        """
+        self._app, self._refuse, self._refused = app, refuse, refused
+        self._routes = {
+            (method, route.path): (route, route.get_route_handler())
+            for route in routes
+            if isinstance(route, JsonRoute)
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        found = self._routes.get((scope.get("method", ""), scope.get("path", "")))
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"], handle = found
+        request = Request(scope, receive, send)
+        try:
+            response = await handle(request)
+        except self._refused as error:
+            response = await self._refuse(request, error)
+        await response(scope, receive, send)

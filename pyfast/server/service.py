@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pyfast.server.schemas import ChatMessage, ChatRequest
 
 GivenIndex = Index | str | Path
 Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
+_TITLES = 1 << 14  # the number of titles of an index that stay in memory, because finding a title takes long
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Service:
         self.started_at = int(time.time())
         self.is_ready = False
         self.indexes = _opened(index)
+        self._titles = {name: lru_cache(_TITLES)(one.title) for name, one in self.indexes.items()}
         self.systems = _served(served, bool(self.indexes))
         models = opened(llm, llm_options).by_role  # opened once: all engines share them
         by_name: Mapping[str, Index | None] = self.indexes or {"": None}
@@ -151,8 +154,7 @@ class Service:
     def titles(self, index: str) -> Titles:
         """Return a function that returns the title of a document of this index, by its uri. Without an index,
         all titles are empty."""
-        index_of_name = self.indexes.get(index)
-        return (lambda uri: "") if index_of_name is None else index_of_name.title
+        return self._titles.get(index, lambda uri: "")
 
 
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
