@@ -1,8 +1,8 @@
 """The knowledge graph of an index: its extraction, its storage and its search.
 
-An LLM, or rules without an LLM, extract triples from chunks (pieces) of documents. `build` writes the triples as a
-snapshot: one version of the knowledge, which never changes. A `Session` gives the questions of one run access to
-the knowledge.
+An LLM extracts triples from chunks (pieces) of documents, or rules extract them without an LLM.
+`build_knowledge` writes the triples to a snapshot: one version of the knowledge graph, which never changes.
+Through a `Session`, the questions of one run use the knowledge graph.
 """
 
 from pyfast.knowledge.build import build_knowledge, prune_knowledge, update_knowledge

@@ -1,7 +1,8 @@
-"""Build the knowledge graph of an index: extract triples from new documents, and add them to the store (the stored
-graph).
+"""Build the knowledge graph of an index: extract triples from new documents, and add these triples to the
+store (the stored graph).
 
-The size of chunks never changes in a store, because with another size an LLM would have to read all chunks again.
+All chunks of a store have the same maximum size. With another size, an LLM would have to read all texts
+again.
 """
 
 from __future__ import annotations
@@ -54,34 +55,37 @@ def build_knowledge(
     restart: bool = False,
     retry_failed: bool = False,
 ) -> Knowledge:
-    """Extract triples from the documents of an index, or resume an extraction. No chunk is read twice.
+    """Extract triples from the documents of an index, or resume an extraction. Chunks whose triples are in
+    the store are not extracted again.
 
-    A store of an older format is first upgraded. A damaged store is first repaired.
+    Before the extraction, the function upgrades a store of an older format and repairs a damaged store.
 
     Args:
         index: The index.
         llm: The LLM that reads the texts. None: pyfast reads them by rules.
         embedder: The embedding model.
         run_job: A function that carries out a job to its end, or raises an error.
-        chunk_tokens: The size of a chunk in tokens. None: as in an earlier extraction, or `chunks.TOKENS`.
+        chunk_tokens: The maximum size of a chunk in tokens. None: the size of an earlier extraction. If there
+            was none, `chunks.TOKENS`.
         packed: Let the LLM read several short chunks in one call, up to the size of one full chunk. Each chunk
             still belongs to its own document.
         passes: How often the LLM reads a chunk. After the first time, it looks for missing triples.
         limit: The maximum number of new chunks to read.
-        budget: Limits of each call.
+        budget: The budget of each question of the extraction. A question asks for the triples of one chunk,
+            or of several chunks with `packed`.
         failures: A function that gets the number of chunks, and returns how many chunks may fail before the
-            extraction stops. None: all may fail.
+            extraction stops. If it returns None, all chunks may fail.
         concurrency: How many chunks the LLM reads at once.
-        restart: Start again from the beginning. The existing store stays, and the folder of a stopped extraction
-            gets another name.
-        retry_failed: Try again the chunks that failed.
+        restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
+            gets another name. The store stays as it is.
+        retry_failed: Extract chunks again that failed in an earlier extraction.
 
     Returns:
-        The current store.
+        The current snapshot of the knowledge.
 
     Raises:
         CallError: Every chunk failed.
-        InputError: An earlier extraction used other `chunk_tokens`, or another process is working on the
+        InputError: An earlier extraction had another chunk size, or another process is working on the
             extraction.
         IndexFormatError: All snapshots are damaged.
     """
@@ -97,7 +101,8 @@ def build_knowledge(
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
         """Resume or start an extraction.
 
-        Returns a list with the reason if all chunks failed. The list is empty if there is nothing new to extract.
+        Returns a list with one element: (reason, count) if all chunks failed, otherwise None. The list is
+        empty if there is nothing to extract.
         """
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
@@ -154,15 +159,17 @@ def update_knowledge(
 ) -> Knowledge:
     """Update the knowledge of an index without an LLM.
 
-    The function adds the finished chunks of a stopped extraction, and the triples that rules find in new
-    documents. It removes the triples of deleted documents. Triples that were merged from runs or other indexes
-    stay.
+    The function adds the triples that a stopped extraction has already extracted, and the triples that rules
+    find in new documents. It removes the triples of deleted documents. Triples that were merged from runs or
+    other indexes stay.
 
     Args:
         index: The index.
         embedder: The embedding model.
-        chunk_tokens: The size of a chunk in tokens. None: as in an earlier extraction, or `chunks.TOKENS`.
-        texts_by_rules: Let rules read texts too, if no LLM has read any text yet.
+        chunk_tokens: The maximum size of a chunk in tokens. None: the size of an earlier extraction. If there
+            was none, `chunks.TOKENS`.
+        texts_by_rules: Let rules read texts too, unless an LLM has already read a text of the index. False:
+            rules read only tables and knowledge graphs.
 
     Returns:
         The current snapshot of the knowledge.
@@ -195,10 +202,11 @@ def update_knowledge(
 
 
 def chunk_size(index: Index, tokens: int | None = None) -> int:
-    """The size of chunks in tokens.
+    """Return the maximum size of a chunk in tokens.
 
-    If an LLM has extracted a part of the graph, this extraction decides the size. Otherwise the given size is
-    used, or `TOKENS`. Raises `InputError` if the given size differs from the size of an earlier extraction.
+    If an LLM has extracted a part of the graph, the result is the size in that extraction. Otherwise the
+    result is `tokens`, or `TOKENS` if `tokens` is None. Raises `InputError` if `tokens` differs from the size
+    of an earlier extraction.
     """
     before = begun_chunk_tokens(extraction_folder(index.folder))
     if before is None and has_knowledge(index):

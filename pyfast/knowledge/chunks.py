@@ -1,5 +1,5 @@
-"""Chunks: consecutive paragraphs of one text, which an LLM reads in one call. When a text is added, the LLM reads
-only the chunks of this text.
+"""Chunks: consecutive paragraphs of one text, which an LLM reads in one call. When a text is added to an
+index, the LLM reads only the chunks of the new text.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from pyfast.corpus.rendering import fold
 from pyfast.retrieval import Index
 
 TOKENS = 1200
-"""The size of a chunk in tokens, as in MTQA's paper"""
+"""The default for the maximum size of a chunk in tokens, as in MTQA's paper"""
 _CHARACTERS_PER_TOKEN = 4  # the average of English; the size of a chunk need not be exact
 _TITLE = 4  # A title takes at most a quarter of its chunk, even if it is long.
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive passages of a text that an LLM reads in one call."""
+    """A chunk: consecutive passages of one text, which an LLM reads in one call."""
 
     title: str
     passages: tuple[tuple[int, str], ...]
-    """(the paragraph's segment id, its text) for each passage. A paragraph that is too long gives several
-    passages"""
+    """(the segment id of a paragraph, the text) for each passage. A paragraph that is too long is divided
+    into several passages with the same id"""
 
     @property
     def text(self) -> str:
-        """The text of the chunk, as the LLM sees it."""
+        """The text of the chunk with its title, in the form in which the LLM reads it."""
         return "\n\n".join(filter(None, (self.title, *(text for _, text in self.passages))))
 
     @property
     def digest(self) -> str:
-        """A checksum of the text and the segments.
+        """A checksum of the chunk's text and of its segment ids.
 
-        The checksum does not depend on the LLM. So a chunk that one LLM has read is not read again by another LLM.
+        The checksum does not depend on the LLM. So if one LLM has read a chunk, another LLM does not read it
+        again.
         """
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:
@@ -46,7 +47,8 @@ class Chunk:
 
 
 def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
-    """Split the texts of an index into chunks of at most about `tokens` tokens, in order."""
+    """Split the texts of an index into chunks, in the order of the corpus. A chunk has at most about `tokens`
+    tokens."""
     corpus, limit = index.corpus, tokens * _CHARACTERS_PER_TOKEN
     paragraphs = (place for place in index.passages.tolist() if corpus.level[place] == Level.PARAGRAPH)
     for source, places in groupby(paragraphs, key=lambda place: int(corpus.source[place])):
@@ -64,7 +66,8 @@ def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
 
 
 def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
-    """Group chunks, in order. One call of the LLM reads a group, which has at most about `tokens` tokens."""
+    """Group consecutive chunks, so that the LLM reads a group in one call. A group has at most about `tokens`
+    tokens."""
     run: list[Chunk] = []
     for chunk in chunks:
         if run and sum(len(each.text) for each in (*run, chunk)) > tokens * _CHARACTERS_PER_TOKEN:
@@ -76,7 +79,8 @@ def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
 
 
 def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:
-    """The paragraph; if it is too long, groups of its sentences. Sentences that are too long are cut."""
+    """Divide a paragraph into texts of at most `limit` characters. A longer paragraph becomes groups of its
+    sentences. A longer sentence is cut."""
     text = corpus.content(place)
     if len(text) <= limit:
         yield text

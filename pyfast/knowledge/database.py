@@ -1,5 +1,5 @@
-"""The SQLite file of a snapshot: entities, relations and triples, and the segment from which each triple and
-description comes.
+"""The SQLite file of a snapshot. It has the entities, relations and triples, and for each triple and
+description the segment from which it comes.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open a new database for writing.
+    """Open the database of a snapshot that is being made, for writing.
 
-    If the process ends early, the file stays incomplete. The next change of the store deletes its folder.
+    If the process ends early, the file stays incomplete. The next change of the store then deletes the folder
+    of this snapshot.
     """
     database = open_database(path, isolation_level=None)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)

@@ -1,5 +1,5 @@
-"""A cache (file) of vectors for the next snapshot. If the process is killed, only the last few vectors are
-lost."""
+"""A cache file for the vectors of the snapshot that is being made. If the process is killed, only the last
+few vectors must be computed again."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _log = logging.getLogger("pyfast")
 
 
 def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
-    """Return a function like `embedder.encode` with a cache file. The function reads known vectors from the file
-    and appends new vectors.
+    """Return a function like `embedder.encode` that uses a cache file. The function takes known vectors from
+    the file. It computes all other vectors and appends them to the file.
 
-    Each row of the file has the hash of a text, the text's vector, and a checksum over hash, vector and model.
-    If a row is incomplete, damaged or of another model, the vectors of this row and of all later rows are
-    computed again. Only one process at a time may use the file.
+    Each row of the file has the hash of a text, the text's vector, and a checksum over hash, vector and
+    model. If a row is incomplete, damaged or made with another model, this row and all later rows are
+    deleted. Their vectors are computed again. Only one process at a time may use the file.
     """
     model = blake2b(embedder.fingerprint.encode()).digest()
 
@@ -62,7 +62,7 @@ def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], 
 
 
 class _Progress:
-    """Logs from time to time how many texts have vectors, and how long the others will take."""
+    """Logs from time to time how many texts have vectors, and how long the other texts will take."""
 
     def __init__(self, texts: int) -> None:
         self._texts = texts
@@ -77,7 +77,7 @@ class _Progress:
 
 
 def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
-    """The rows of the file up to the first damaged one, where the file is cut off."""
+    """Return the rows of the file before the first damaged row. The rest of the file is deleted."""
     count = 0
     with path.open("a+b") as file:
         file.seek(0)
@@ -88,6 +88,6 @@ def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
 
 
 def _checked(row: bytes, model: bytes) -> bytes:
-    """Return a row of the cache with its checksum appended."""
+    """Return a row of the cache with the correct checksum at its end."""
     contents = row[:-_CHECK]
     return contents + blake2b(contents, digest_size=_CHECK, key=model).digest()

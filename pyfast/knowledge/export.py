@@ -1,4 +1,4 @@
-"""Export the graph as GraphML or N-Triples, for other tools."""
+"""Export the knowledge graph as GraphML or N-Triples, for other tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def export_graph(store: Knowledge, path: Path) -> None:
         path: The file. Its suffix chooses the format: `.graphml` or `.nt` (N-Triples).
 
     Raises:
-        InputError: The file has another suffix.
+        InputError: The file has another suffix, or a package for the format is not installed.
     """
     try:
         if path.suffix == ".graphml":
@@ -50,8 +50,8 @@ def _graphml(store: Knowledge, path: Path) -> None:
 
 
 def _ntriples(store: Knowledge, path: Path) -> None:
-    """Write N-Triples. Entities and relations are URNs of their names, with the names as labels. Times are left
-    out.
+    """Write N-Triples. The URNs of entities and relations contain their names, and the names are also their
+    labels. The times of triples are left out.
     """
     from rdflib import RDFS, Graph, Literal, URIRef
 

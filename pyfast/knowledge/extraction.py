@@ -1,8 +1,8 @@
-"""Extraction of triples by an LLM. The extraction is a run, whose questions ask for the triples of one chunk or
-of several short chunks.
+"""Extraction of triples by an LLM. The extraction is a run. Each of its questions asks for the triples of one
+chunk, or of several short chunks.
 
-The folder of this run is next to the snapshots and contains the chunks, so that the run can resume even if the
-index has changed. This module does not change the store.
+The folder of this run is beside the snapshots. It contains the texts of the chunks, so that the run can
+resume even if the index has changed. This module does not change the store.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _GRAPHS = TypeAdapter(list[GraphFields])
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Chunks that wait for an LLM, or that an LLM is reading."""
+    """An extraction by an LLM: its folder, its chunks and its settings."""
 
     folder: Path
     chunks: Questions
     chunk_tokens: int
     packed: bool = False
-    """Whether one question has several chunks"""
+    """Whether a question of the run has several short chunks. Otherwise each question has one chunk"""
     passes: int = 1
-    """How often each chunk is read"""
+    """How often the LLM reads each chunk"""
 
 
 @dataclass(slots=True)
@@ -63,20 +63,20 @@ class ExtractionResults:
     """The results of an extraction so far."""
 
     extracts: list[Extract] = field(default_factory=list)
-    """The extracts of finished chunks, in the order of the chunks"""
+    """The extracts of the chunks that were read or failed, in the order of the chunks"""
     dropped: list[Dropped] = field(default_factory=list)
     waiting: int = 0
-    """How many questions still wait for an LLM"""
+    """How many questions of the run still wait for an LLM"""
 
 
 def extraction_folder(index: Path) -> Path:
-    """Return the folder of an extraction, inside of the index's folder. It exists until all results are in the
-    store."""
+    """Return the path of the folder for an extraction. `index` is the folder of the index. The folder of the
+    extraction exists until all results are in the store."""
     return index / KNOWLEDGE / FOLDER
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether there is an extraction whose results are not all in the store."""
+    """Return whether `folder` has an unfinished extraction: its results are not all in the store."""
     return (folder / CHUNKS).is_file() and recorded_value(folder, "questions", "digest") is not None
 
 
@@ -91,8 +91,9 @@ def plan_extraction(
 ) -> Extraction | None:
     """Plan the rest of a stopped extraction. If there is none, plan an extraction of `chunks`.
 
-    Returns None if there is nothing to do. With `packed`, one question has several short chunks, together at most
-    as long as one full chunk. `passes` is how often the LLM reads each chunk.
+    Returns None if there are no chunks. With `packed`, one question has several short chunks, which together
+    are at most as long as one full chunk. `passes` is how often the LLM reads each chunk. A stopped
+    extraction keeps its own `packed` and `passes`.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # The documents may have changed.
@@ -133,7 +134,8 @@ def extraction_job(
     concurrency: int,
     failures: int | None = None,
 ) -> Job:
-    """Make the job whose run asks the LLM for the graph of each chunk."""
+    """Make the job of an extraction. Its run asks the LLM for the graph of each chunk. More than `failures`
+    failed questions stop the run. None: all may fail."""
     return Job(
         folder=extraction.folder,
         questions=extraction.chunks,
@@ -149,8 +151,8 @@ def extraction_job(
 
 
 def _settings(extraction: Extraction) -> dict[str, Any]:
-    """The settings that differ from their old fixed values, so that an extraction of an older
-    release can resume.
+    """Return the settings of the run: `chunk_tokens`, and other settings only if they differ from their
+    defaults. So an extraction of an older release, which had only `chunk_tokens`, can resume.
     """
     changed = {"packed": extraction.packed or None, "passes": extraction.passes if extraction.passes > 1 else None}
     return {"chunk_tokens": extraction.chunk_tokens} | {name: it for name, it in changed.items() if it}
@@ -162,14 +164,15 @@ async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
 
 
 def why_all_failed(extraction: Extraction) -> tuple[str, int] | None:
-    """Return the most frequent reason and its count if every chunk of an extraction failed, otherwise None."""
+    """If every question of an extraction failed, return (the most frequent reason, its count). Otherwise
+    return None."""
     records = (record for _, record in read_lines(extraction.folder / ANSWERS))
     reasons = Counter[str](record.get("reason", "") for record in records)
     return None if "" in reasons else reasons.most_common(1)[0]
 
 
 def extraction_results(folder: Path) -> ExtractionResults:
-    """Read the results of an extraction so far. Without an extraction, the results are empty."""
+    """Read the results of an extraction so far. If `folder` has no extraction, the results are empty."""
     results = ExtractionResults()
     if not (folder / CHUNKS).is_file():
         return results
@@ -187,7 +190,7 @@ def extraction_results(folder: Path) -> ExtractionResults:
 
 
 def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
-    """Add the results of a question: an extract for each of its chunks."""
+    """Add the results of a question to `results`: an extract for each chunk of the question."""
     parts = asked.get("parts") or [{"digest": asked["id"], **asked}]
     if record["state"] != "answered":
         why = record.get("reason") or record["state"]

@@ -110,12 +110,13 @@ EXTRACT_TRIPLES = Prompt(
 
 
 async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) -> list[GraphFields]:
-    """Extract the graph of a text. A text that is too long for the context window is read in several parts, each
-    with the title.
+    """Extract the graph of a text. The LLM reads a text that is too long for the context window in several
+    parts. The title is added to each part.
 
-    If the reply for a part is cut off, the LLM reads the two halves of the part separately. The LLM reads each
-    part `passes` times. After the first time, the prompt asks for missing triples. If a pass finds no triple,
-    it is the last pass. From the second pass on, a reply of the wrong form is ignored.
+    If the reply for a part is cut off, the LLM reads the two halves of the part separately. The LLM reads
+    each part `passes` times. After the first time, the prompt asks for missing triples and entities. If a
+    pass finds none, it is the last pass. If the reply of a later pass has the wrong form, it is ignored, and
+    there are no more passes.
 
     Raises the errors of `Context.generate`, and `CutOffError` if even the reply for a part of `_SHORTEST`
     characters is cut off.
@@ -156,7 +157,8 @@ async def _halves(title: str, text: str, ctx: Context, passes: int) -> list[Grap
 
 
 def halves(text: str) -> tuple[str, str]:
-    """Split a text near its middle: between paragraphs if possible, otherwise between sentences or words."""
+    """Split a text into two parts near its middle: between two paragraphs if possible, otherwise between two
+    sentences or two words."""
     middle = len(text) // 2
     for gap in ("\n\n", ". ", " "):
         ends = [at + len(gap) for at in (text.rfind(gap, 0, middle), text.find(gap, middle)) if at > 0]

@@ -1,12 +1,13 @@
-"""Extracts: the triples, descriptions and themes from one chunk. The LLM and the rules both return extracts."""
+"""Extracts. An extract has the triples, descriptions and themes from one chunk. Extraction by an LLM and
+extraction by rules both make extracts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 RULE_BASED, BY_LLM, LEARNED, MERGED = "rule_based", "llm", "learned", "merged"
-"""The values of `Extract.method`: the extract comes from rules, from an LLM, from a run that answered questions,
-or from another index"""
+"""The values of `Extract.method`, which says where an extract comes from: from rules, from an LLM, from a run
+that answered questions, or from another index"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +22,15 @@ class Statement:
     time: str = ""
     description: str = ""
     keys: tuple[str, ...] = ()
-    """Additional phrases by which a search can find the relation"""
+    """Phrases by which a search can find the relation, in addition to its name"""
     strength: int = 0
-    """How closely the text connects head and tail, from 1 to 10. 0 if this is not known"""
+    """How closely the text connects head and tail, from 1 (in passing) to 10 (the text is about it), as an
+    LLM says. 0: no LLM has given a number"""
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A description of an entity, with the segment that gives it."""
+    """A description of an entity, with the segment from which it comes."""
 
     entity: str
     segment: int
@@ -38,7 +40,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """A theme, with the segment that is about it."""
+    """A theme (what a text is about, in a few words), with a segment that is about it."""
 
     key: str
     segment: int
@@ -46,17 +48,18 @@ class Theme:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The result of extracting one chunk, or the reason why it failed."""
+    """The result of extracting one chunk. If the extraction failed, `failed` has the reason."""
 
     digest: str
-    """The digest of the chunk. An extract that the store already has is not added again"""
+    """The digest of the chunk. If the store has an extract with this digest, the extract is not added
+    again"""
     method: str
     statements: tuple[Statement, ...] = ()
     mentions: tuple[Mention, ...] = ()
     themes: tuple[Theme, ...] = ()
     failed: str | None = None
     exact: bool = False
-    """Whether equal names must have the same spelling, as in a knowledge graph.
+    """Whether only names with the same spelling are one entity. True for triples from a knowledge graph.
 
-    Otherwise names with the same key are one entity
+    False: names that differ only in case or spaces are also one entity
     """

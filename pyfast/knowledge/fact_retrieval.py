@@ -1,4 +1,4 @@
-"""Retrieve facts for a sub-question, from the store and from triples that the run has extracted so far."""
+"""Retrieve facts for a sub-question, from the store and from the triples that the run has learned so far."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ _A_FEW = 5  # values of a fact that are shown when the answer is none of them, s
 
 @dataclass(frozen=True, slots=True)
 class RetrievedFact:
-    """A fact in words: triples with the same relation that share a head or a tail."""
+    """A fact in words: the triples that share head and relation, or relation and tail."""
 
     triples: tuple[tuple[str, str, str], ...]
     places: tuple[int, ...] = ()
-    """The numbers of the triples in the store. Empty for a fact that the run has learned"""
+    """The numbers of the triples in the store. Empty for a learned triple"""
     segment: int | None = None
-    """The id of the segment from which the fact was learned"""
+    """For a learned triple: the id of the segment that states it. Otherwise None"""
 
     @classmethod
     def of_statement(cls, statement: Statement) -> RetrievedFact:
-        """Make a fact from a triple that the run has extracted."""
+        """Make a fact from a learned triple."""
         triple = statement.head, relation_name(statement.relation), statement.tail
         return cls((triple,), (), statement.segment)
 
     def line(self, budget: int | None = None) -> str:
-        """Write the fact as ``head | relation | tail; tail`` in about `budget` characters. If tails are left out,
-        the line says how many.
+        """Write the fact on one line, as ``head | relation | tail; tail`` or ``head; head | relation |
+        tail``. The line has about `budget` characters. If names do not fit, the line says how many are left
+        out. If `budget` is None, no name is left out.
         """
         heads, tails = (list(dict.fromkeys(escape_name(triple[end]) for triple in self.triples)) for end in (0, 2))
         relation = escape_name(self.triples[0][1])
@@ -50,8 +51,9 @@ class RetrievedFact:
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
         """Reduce the fact to the triples whose head or tail is an answer.
 
-        If there is no such triple, a head or tail that only contains an answer counts too ("Paris" in "Paris,
-        France"). If there is still no triple, the result is None, or with `or_some` a few triples of the fact.
+        If there is no such triple, the function also accepts a head or tail that contains an answer, as
+        "Paris, France" contains "Paris". If there is still no such triple, the result depends on `or_some`.
+        True: a few triples of the fact. False: None.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
@@ -66,7 +68,7 @@ class RetrievedFact:
         return RetrievedFact(triples, tuple(self.places[i] for i in places if self.places), self.segment)
 
     def segments(self, store: Knowledge) -> list[int]:
-        """The ids of the segments that state the fact."""
+        """Return the ids of the segments that state the triples of the fact."""
         if self.segment is not None:
             return [self.segment]
         return [segment for segments in store.sources(self.places) for segment in segments]
@@ -77,12 +79,13 @@ def retrieve_facts(
 ) -> list[list[RetrievedFact]]:
     """Find the `k` facts with the highest cosine to each sub-question (SubQRAG's equation 3).
 
-    A search is (sub-question, triples extracted by the run, allowed triples). The result contains only allowed
-    triples. If they are None, all triples are allowed.
+    An item of `items` is (sub-question, learned triples, numbers of the allowed triples). Of the store, the
+    result contains only allowed triples. If the third element of an item is None, all triples are allowed.
 
-    The first `named` facts are about entities that the sub-question names. Vectors hardly distinguish names, so
-    facts about other entities can have a higher cosine. Of the facts about named entities, those whose relation is
-    in the sub-question come first, because a fact with many values has a vague vector.
+    The first `named` facts are about entities that the sub-question names. Vectors hardly distinguish names,
+    so facts about other entities can have a higher cosine. Of the facts about named entities, the facts whose
+    relation is also named in the sub-question come first. Their cosines would not always put them first,
+    because the vector of a fact with many values fits its relation less well.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)
@@ -95,7 +98,7 @@ def retrieve_facts(
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A learned statement that may be among the best."""
+    """A learned statement that may be one of the facts to return."""
 
     statement: Statement
     place: int
@@ -105,7 +108,8 @@ class _New:
 
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:
-    """For each item the `k` nearest learned statements, and all that it names. One search for each `Learned`."""
+    """Find for each sub-question the `k` nearest learned statements, and all learned statements about
+    entities that it names. Sub-questions with the same `Learned` object share one search."""
     new: list[list[_New]] = [[] for _ in items]
     for learned in {id(one): one for _, one in items}.values():
         rows = [row for row, (_, one) in enumerate(items) if one is learned]

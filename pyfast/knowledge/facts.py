@@ -1,5 +1,5 @@
-"""Facts: the results of a search in a knowledge graph. A fact is all triples that give one entity the same
-relation.
+"""Facts: groups of triples, which a search in a knowledge graph finds together. A fact has all triples with
+the same head and relation, or all triples with the same relation and tail.
 """
 
 from __future__ import annotations
@@ -13,47 +13,49 @@ import numpy.typing as npt
 from pyfast.ops.arrays import Int32, Int64
 
 IN_TEXT = 3
-"""How many values of a fact are part of the text that is encoded. With more values, the vector would say too
-little about the entity"""
+"""How many values of a fact are in the text from which its vector is computed. A value is a tail if the
+triples share the head, and a head if they share the tail. With more values, the vector would say too little
+about the entity that the triples share"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """The facts of a knowledge graph: groups of triples with the same head and relation.
+    """The facts of a knowledge graph. All triples with the same head and relation are a fact. Several triples
+    with the same relation and tail are also a fact.
 
-    Several triples with the same relation and tail are also a fact.
-
-    A question is often about several triples. For example, a search for five triples could find five of an actor's
-    twenty films. One fact has all twenty films, so a search finds them together.
+    A question is often about several triples, such as all twenty films of an actor. A search for the five
+    nearest triples would find only five of these films. One fact has all twenty films, so a search for facts
+    finds them together.
     """
 
     offsets: Int64
     """[facts + 1]: the position in `triples` at which each fact starts"""
     triples: Int32
-    """the numbers of the triples, fact by fact"""
+    """the numbers of the triples of each fact, fact by fact"""
     by_tail: npt.NDArray[np.bool_]
     """[facts] True if the triples of a fact share the tail, False if they share the head"""
     about_offsets: Int64
     """[entities + 1]: the position in `about` at which the facts of each entity start"""
     about: Int32
-    """The facts about each entity, entity by entity. Together they have all triples of the entity"""
+    """The numbers of the facts about each entity, entity by entity. The facts about an entity have all its
+    triples"""
 
     def __len__(self) -> int:
         return len(self.by_tail)
 
     def of(self, fact: int) -> Int32:
-        """Return the numbers of a fact's triples."""
+        """Return the numbers of the triples of a fact."""
         return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
 
     def with_any_of(self, triples: Int32) -> Int64:
-        """Find the facts with at least one of these triples, in ascending order."""
+        """Return the numbers of the facts that have at least one of these triples, ascending."""
         held = np.flatnonzero(np.isin(self.triples, triples))
         facts: Int64 = np.unique(np.searchsorted(self.offsets, held, side="right") - 1)
         return facts
 
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
-        """Return the facts about `entities`. Also returns, for each fact, the position of its entity in
-        `entities`."""
+        """Return (facts, positions): the facts about each of the `entities`, and for each fact the position
+        of its entity in `entities`."""
         begin = self.about_offsets[entities]
         sizes = self.about_offsets[entities + 1] - begin
         which = np.repeat(np.arange(len(entities)), sizes)
@@ -63,7 +65,7 @@ class Facts:
 def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
     """Group triples into facts: by head and relation, and also by relation and tail.
 
-    Triples keep their order.
+    Within a fact, triples keep their order. `entities` is the number of entities.
     """
     forward, forward_ends = _runs(head, relation)
     backward, backward_ends = _runs(tail, relation)
@@ -85,7 +87,8 @@ def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Fac
 
 
 def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
-    """Return (places ordered by entity, relation and place; the start of each group, and the end)."""
+    """Group triples by entity and relation. Returns (the numbers of the triples, group by group; the position
+    at which each group starts, and the end)."""
     order = np.lexsort((relation, entity))
     changes = (np.diff(entity[order]) != 0) | (np.diff(relation[order]) != 0)
     starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(order) else np.empty(0, np.int64)
@@ -93,7 +96,7 @@ def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
 
 
 def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
-    """Write the text from which a fact's vector is computed: the triples as a sentence that begins with the fact's
-    entity."""
+    """Write the text from which a fact's vector is computed: the name of the entity that its triples share,
+    the relation, and the first values. `backward` says that the entity is the tail."""
     listed = ", ".join(values[:IN_TEXT])
     return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"

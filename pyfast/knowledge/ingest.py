@@ -1,5 +1,5 @@
-"""Add extracts (the triples of a chunk) to the store, or remove them. Each function makes one new snapshot, or
-changes nothing."""
+"""Add extracts to the store, or remove them. An extract has the triples of one chunk. Each function makes one
+new snapshot. If there is nothing to change, it makes none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_extracts(index: Index, embedder: Embedder, extracts: Iterable[Extract]) 
     """Add extracts to the knowledge graph of an index. Extracts that are already in the graph are skipped.
 
     Args:
-        index: The index. If it has no knowledge yet, this call makes it.
+        index: The index. If it has no knowledge graph yet, this call makes one.
         embedder: The embedding model.
         extracts: The extracts to add, in order.
 
@@ -38,7 +38,7 @@ def ingest(
     chunk_tokens: int | None = None,
     extraction: dict[str, Any] | None = None,
 ) -> Knowledge:
-    """Add extracts, and remove extracts of chunks that the index no longer has.
+    """Add extracts to the store, and remove the extracts of chunks that the index no longer has.
 
     Triples that were merged from runs or from other indexes stay.
 
@@ -46,13 +46,14 @@ def ingest(
         index: The index of the store.
         embedder: The embedding model of the store.
         extracts: The extracts of the index's documents.
-        current: The checksums of all chunks of the index, including chunks that are not extracted yet.
+        current: The checksums of all chunks that the index has now, including chunks that are not extracted
+            yet.
         chunk_tokens: The chunk size of the extraction by an LLM, for the manifest. None: no LLM has extracted
             triples.
         extraction: The description of a finished extraction (`describe_extraction`), for the manifest.
 
     Returns:
-        The current store.
+        The current snapshot of the knowledge.
     """
 
     def write(database: sqlite3.Connection) -> None:
@@ -71,6 +72,7 @@ def ingest(
 
 
 def prune(index: Index, embedder: Embedder, current: Iterable[str]) -> Knowledge:
-    """Remove the triples of all chunks that are not in `current`."""
+    """Remove the triples of all chunks of the index whose checksums are not in `current`. Merged triples
+    stay."""
     write = partial(remove_other_chunks, digests=list(current), methods=(BY_LLM, RULE_BASED))
     return make_snapshot(index, embedder, write)

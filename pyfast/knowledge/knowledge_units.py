@@ -1,4 +1,5 @@
-"""Knowledge units. A knowledge unit is a source text with its triples that match the keywords of a search."""
+"""Knowledge units. A knowledge unit is a source text, with those of its triples that a search for keywords
+found."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32
 
 DECAY = 0.8
-"""The factor by which the search multiplies the score of a fact that is two hops away"""
+"""The factor by which the score of a fact of the second hop is multiplied"""
 # the maximum number of neighbours whose facts are examined: those with the fewest facts first, which say most
 MAX_NEIGHBOURS = 1000
 MAX_TRIPLES = 100  # the maximum number of triples of a fact or relation key
@@ -25,29 +26,29 @@ class Keywords:
     """The keywords of a search."""
 
     detailed: tuple[str, ...]
-    """Names and details. They are compared with entities"""
+    """Names and details. The search compares them with the names of entities"""
     general: tuple[str, ...] = ()
-    """Themes. They are compared with the keys of relations"""
+    """Themes. The search compares them with relation keys"""
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeUnit:
-    """A source text, with the found triples and entities of this text."""
+    """A source text, with the triples and entities of this text that a search found."""
 
     passage: int
-    """The passage of the text in the index"""
+    """The number of the passage in the index"""
     triples: tuple[tuple[str, str, str], ...]
     score: float
     """The score of the best fact that led to this source text"""
     descriptions: tuple[str, ...] = ()
-    """For each triple, a sentence about it. Empty if the LLM gave none"""
+    """For each triple, a sentence that describes it. The sentence is empty if no LLM has written one"""
     entities: tuple[tuple[str, str, str], ...] = ()
     """(name, kind, description) of entities that the text describes"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lead:
-    """One result of a search: a fact, or texts that describe an entity or have a theme."""
+    """One result of a search: a fact, or the segments that describe an entity or have a theme."""
 
     score: float
     fact: int | None = None
@@ -69,16 +70,22 @@ def knowledge_units(
 ) -> list[list[KnowledgeUnit]]:
     """Search the knowledge graph for knowledge units (MTQA, step 2).
 
-    Detailed keywords match entities. General keywords match relation keys (general words for a relation). The
-    search takes three kinds of facts: about the matched entities (first hop), about their neighbours (second hop),
-    and with a matched key. The score of a fact is the product of two cosines: of the fact with all keywords, and
-    of the entity or key with its keyword. At the second hop the score is also multiplied by `DECAY`. The units are
-    the texts that state these facts. For an entity without triples, the texts that describe it are units. Texts
-    that have a matched key as a theme are units too.
+    Detailed keywords match entities. General keywords match relation keys (phrases for a relation). The
+    search finds three kinds of facts:
+
+    - facts about the matched entities (first hop)
+    - facts of triples that have a matched key
+    - facts about neighbours of the matched entities, and about the entities of triples that have a matched
+      key (second hop)
+
+    The score of a fact is the product of two cosines. One is the cosine of the fact with all keywords. The
+    other is the cosine of the matched entity or key with its keyword. For the second hop, the score is also
+    multiplied by `DECAY`. The texts that state these facts become knowledge units. The texts that describe a
+    matched entity without triples also become units, and so do the texts that have a matched key as a theme.
 
     Args:
         items: The keywords of each search.
-        session: The knowledge graph, as the run sees it.
+        session: The session of the run, with its knowledge graph.
         entities: The number of entities that each detailed keyword matches.
         relations: The number of relation keys that each general keyword matches.
         units: The number of units to return for each search.
@@ -97,7 +104,8 @@ def knowledge_units(
 
 
 def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: int) -> list[dict[int, float]]:
-    """Find the matches of each search's keywords, with scores, in one vector search."""
+    """Find the entities or keys that match the keywords of each search, and the highest cosine of each. One
+    vector search serves all keywords."""
     texts = list(dict.fromkeys(word for words in keywords for word in words))
     row = {text: i for i, text in enumerate(texts)}
     places, cosines = store.search(what, store.encode(texts), k)
@@ -113,7 +121,8 @@ def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: 
 
 
 def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
-    """Find the facts of a search, best first. If scores are equal, the lower number comes first."""
+    """Find the facts of a search, best first. Of facts with equal scores, the fact with the lower number
+    comes first."""
     facts = store.facts
     of_key = {key: store.triples_of_key(key, query, MAX_TRIPLES) for key in keys}
     near = _neighbours(store, names, {key: (match, of_key[key]) for key, match in keys.items()})
@@ -131,7 +140,8 @@ def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 
 
 def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
-    """Find the texts of matched themes and of matched entities without facts, best first."""
+    """Find the segments that have a matched theme, and the segments that describe a matched entity without
+    facts. The best come first."""
     about = store.facts.about_offsets
     alone = [entity for entity in names if about[entity] == about[entity + 1]]
     cosines = store.cosines(alone, query, "entities").tolist()
@@ -153,9 +163,10 @@ def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 def _neighbours(
     store: Knowledge, names: dict[int, float], keys: dict[int, tuple[float, Int32]]
 ) -> dict[int, float]:
-    """The neighbours of matched entities and relations, each with its best match.
+    """Find the neighbours of matched entities, and the entities of triples with a matched key. Returns the
+    highest cosine of a match for each of these entities.
 
-    The facts about a neighbour are the second hop.
+    The facts about these entities are the second hop.
     """
     best: dict[int, float] = {}
     lists = store.neighbours(np.array(list(names), np.int32), 1) if names else []
@@ -169,7 +180,7 @@ def _neighbours(
 
 
 def _gathered(session: Session, facts: Sequence[_Lead], texts: Sequence[_Lead], limit: int) -> list[KnowledgeUnit]:
-    """Group the results by source text, until there are `limit` sources."""
+    """Group the results of a search by source text, best first, until there are `limit` source texts."""
     units: dict[int, _Gathered] = {}
     for lead in merge(facts, texts, key=lambda lead: -lead.score):
         if lead.fact is not None:

@@ -23,7 +23,8 @@ from pyfast.retrieval.vectors import Vectors
 
 @dataclass(slots=True, eq=False)
 class Learned:
-    """The statements (triples) that a run has learned so far, in order. They are not in the store.
+    """The learned statements (triples) of a run so far, in the order in which they were added. They are not
+    in the store.
 
     One thread adds statements. Other threads may search at the same time.
     """
@@ -31,13 +32,13 @@ class Learned:
     statements: list[Statement] = field(default_factory=list)
     _keys: set[tuple[str, str, str]] = field(default_factory=set)
     _matrix: Float32 = field(default_factory=lambda: np.empty((0, 0), np.float32))
-    """[rows, dimensions]: the vector of each statement, from `encode_statements`. There may be more rows than
-    statements"""
+    """[rows, dimensions]: the vector of each statement, from `encode_statements`. Rows after the last
+    statement are not used yet"""
     _by_words: dict[str, list[int]] = field(default_factory=dict)
-    """For the words of each head and tail, the positions of the statements that have it"""
+    """For the words of each name: the positions of the statements that have this name as head or tail"""
 
     def add(self, statement: Statement, vector: Float32) -> bool:
-        """Add a statement. Returns whether it is new."""
+        """Add a statement, unless an equal one was added before. Returns whether the statement was added."""
         keys = (name_key(statement.head), name_key(statement.relation), name_key(statement.tail))
         if keys in self._keys:
             return False
@@ -54,7 +55,7 @@ class Learned:
         return True
 
     def vectors(self) -> Vectors:
-        """The vectors of the statements so far."""
+        """Return the vectors of the statements so far."""
         # Another thread may add rows. Read the number first: the matrix has at least as many.
         count = len(self.statements)
         return Vectors(self._matrix[:count])
@@ -65,16 +66,16 @@ class Learned:
 
 
 def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:
-    """Compute the vector of each statement, [dimensions], in the same way as the vector of a fact. Call this
-    function through `Context.call`.
+    """Compute a vector for each statement, float32[dimensions], as for a fact with one triple. In a system,
+    call this function through `Context.call`.
     """
     texts = [fact_text(one.head, one.relation, [one.tail], backward=False) for one in statements]
     return list(store.encode(texts))
 
 
 def learned_extracts(answers: Path) -> Iterator[Extract]:
-    """Read the triples that the questions of a run learned, in order. Each question with learned triples gives one
-    extract."""
+    """Read the triples that the questions of a run learned, in the order of the questions. For each question
+    with learned triples, there is one extract. `answers` is the file `answers.jsonl` of the run."""
     for _, record in records_of(answers):
         if learned := record["trace"].get("learned"):
             statements = (

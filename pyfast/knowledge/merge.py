@@ -1,4 +1,5 @@
-"""Merge: add the graph of another index, or the triples of a run, to a store. Also remove all merged triples."""
+"""Merge: add the knowledge graph of another index, or the triples that a run learned, to a store. Another
+function removes all merged triples."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowl
 
 
 def merge_learned(index: Index, embedder: Embedder, answers: Path) -> Knowledge:
-    """Add the triples that a run has learned. Triples that the graph already has are skipped.
+    """Add the triples that a run has learned to the knowledge of an index. Triples that the knowledge already
+    has are not added again.
 
     Args:
         index: The index.
@@ -70,10 +72,11 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
-    """Find for each entity name of another store the name of the same entity in this database.
+    """Find for each entity name of another store the name that the entity gets in this database.
 
-    If this database has the same name, the result is this name. Otherwise it is the first name that differs
-    only in case or spaces. Two names of the other store never get the same result.
+    A name stays unchanged if this database has exactly this name. Otherwise it becomes the first name in the
+    database that differs only in case or spaces. If there is no such name, it stays unchanged. Names of the
+    other store that differ only in case or spaces all stay unchanged, so that they stay different.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())

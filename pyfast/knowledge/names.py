@@ -17,14 +17,16 @@ def tidy(name: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return the form of a name for comparisons: lower case, accents in one encoding, no spaces at the ends."""
+    """Return the form of a name for comparisons: lower case, one Unicode form (NFKC), single spaces, and no
+    spaces at the ends."""
     return tidy(unicodedata.normalize("NFKC", name)).casefold()
 
 
 def is_named_in(key: str, text: str) -> bool:
     """Whether a text contains a name.
 
-    Apply `name_key` to name and text first. In scripts that separate words, only whole words count.
+    Name and text must have the form of `name_key`. In scripts that separate words, the name must not begin or
+    end inside a word of the text.
     """
     at = text.find(key)
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
@@ -33,8 +35,8 @@ def is_named_in(key: str, text: str) -> bool:
 
 
 def words_of(name: str) -> str:
-    """Return the words of a name or text, without punctuation and possessive endings. Apply `name_key` to it
-    first."""
+    """Return the words of a name or text, without punctuation and possessive endings. The words have the form
+    of `name_key`."""
     return " ".join(filter(None, map(_bare, name_key(name).split())))
 
 
@@ -44,9 +46,11 @@ def _bare(word: str) -> str:
 
 
 def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
-    """Find the names in a text.
+    """Find the names that occur in a text. `by_words` is a mapping from each name (in the form of `words_of`)
+    to numbers, such as the numbers of entities with this name. Returns the numbers of all names that were
+    found, ascending.
 
-    If names overlap, the longest one counts.
+    If two names begin at the same word, only the longer name is found. Names inside this name are not found.
     """
     words = words_of(text).split()
     places: set[int] = set()
@@ -62,7 +66,8 @@ def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
 
 
 def escape_name(name: str) -> str:
-    """Escape line ends and `|` in a name, because they have a meaning in prompts."""
+    """Replace line ends by spaces and `|` by `/` in a name, because line ends and `|` have a meaning in
+    prompts."""
     return tidy(name).replace("|", "/")
 
 

@@ -1,4 +1,5 @@
-"""Where a graph comes from: the model, prompts and cost of each extraction, and the triples that were dropped."""
+"""The origin of a knowledge graph: the model, prompts and cost of each extraction by an LLM, and the triples
+that were dropped."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, A
 
 
 def keep_extraction(folder: Path) -> None:
-    """Keep the folder of a finished extraction: move it to `extractions/1`, `extractions/2` and so on, beside the
-    snapshots.
+    """Keep the folder of a finished extraction. Its new place is beside the snapshots: `extractions/1` for
+    the first extraction, `extractions/2` for the second, and so on.
     """
     home = folder.parent / HOME
     home.mkdir(exist_ok=True)
@@ -51,7 +52,7 @@ def keep_extraction(folder: Path) -> None:
 
 
 def in_words(extraction: dict[str, Any]) -> list[str]:
-    """Describe an extraction in words, as lines of text."""
+    """Describe an extraction in words, as lines of text. `extraction` comes from `describe_extraction`."""
     count = "{calls} calls, {prompt_tokens} tokens in, {completion_tokens} out".format_map(extraction)
     lines = [
         f"extracted by {extraction['model']} on {extraction['date']}: {extraction['chunks']} chunks,"

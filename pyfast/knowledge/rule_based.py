@@ -1,8 +1,9 @@
 """Extract triples by rules, without an LLM.
 
-Triples of knowledge graphs stay unchanged, and each table cell gives a triple. In texts, a sequence of capitalised
-words or a year counts as a name. The text between two names in a sentence becomes their relation. These rules are
-fast and often wrong. The module `extraction` asks an LLM instead.
+Triples of knowledge graphs stay unchanged. In a table, each cell of a row becomes a triple with the name of
+the row. In texts, a sequence of capitalised words is a name, and so is a year. The text between two names in
+a sentence becomes their relation. These rules are fast and often wrong. For extraction by an LLM, see the
+module `extraction`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+",
 
 @cache
 def _openers() -> frozenset[str]:
-    """Words that are capitalised only because they begin a sentence."""
+    """Return words that are usually not names, even if they are capitalised at the beginning of a
+    sentence."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS) | {"hundreds", "thousands", "millions"}
@@ -47,7 +49,7 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
         text: Whether to read texts too. False: read only tables and knowledge graphs.
 
     Yields:
-        One extract for each document that has passages.
+        One extract for each document that has passages and is read.
     """
     corpus = index.corpus
     titles = {corpus.uri(source): fold(corpus.title(source)) for source in range(corpus.documents)}
@@ -73,7 +75,7 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
 
 
 def _digest(corpus: Corpus, source: int, places: list[int]) -> str:
-    """A digest of the text and the positions of a document's passages."""
+    """Return a digest of a document: of its uri, and of the text and id of each passage."""
     made = blake2b(f"{_DIGEST_PREFIX}\n{corpus.uri(source)}".encode(errors="replace"), digest_size=16)
     for place in places:
         made.update(f"\n{corpus.ids[place]:016x} {corpus.render(place)}".encode(errors="replace"))
@@ -90,8 +92,9 @@ def _of_subgraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 def _of_table(
     corpus: Corpus, table: Table, places: list[int], title_of: Callable[[str], str | None]
 ) -> Iterator[Statement]:
-    """The triples of a table. A row's entity is its first cell that is not a number; the other cells are its
-    values.
+    """Extract the triples of a table. The first cell of a row that is a name, and not a number, is the head.
+    Each other cell of the row is a tail, and its column's header is the relation. Links and the table's title
+    give more triples.
     """
     links = {(row, column): title_of(uri) for row, column, uri in table.links}
     for place in places:
@@ -127,8 +130,9 @@ def _of_paragraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, str]]:
     """Extract the triples of a sentence.
 
-    The head is the name with which the sentence begins, or the title. Each later name is a tail. The relation is
-    the text between head and tail. In an enumeration, all names get the relation of the first name.
+    The head is the name with which the sentence begins. If it begins with no name, the head is the title.
+    Each later name is a tail. The relation is the text between the tail and the name before it. In an
+    enumeration, all names get the relation of the first name.
     """
     subject, relation, end = title, "", 0
     for begin, stop in name_spans(sentence):
@@ -145,7 +149,7 @@ def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, s
 
 
 def name_spans(sentence: str) -> list[tuple[int, int]]:
-    """Return the (start, end) offsets of names and years in a sentence."""
+    """Return (start, end) in characters of each name and year in a sentence."""
     spans: list[tuple[int, int]] = []
     run: list[tuple[int, int]] = []
     for word in [*_WORD.finditer(sentence), None]:

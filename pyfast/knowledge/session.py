@@ -1,5 +1,5 @@
-"""The knowledge of one run: the graph as it was when the run started. Triples that the run learns are stored only
-with its answers."""
+"""The knowledge of one run: the graph as it was when the run started. Triples that the run learns are stored
+only in the traces of its answers."""
 
 from __future__ import annotations
 
@@ -31,19 +31,22 @@ _log = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """The knowledge graph, and learned triples, that the questions of one run share."""
+    """The knowledge graph that the questions of one run use, and the learned triples that they share."""
 
     index: Index
     store: Knowledge
     shared: Learned = field(default_factory=Learned)
     """The statements that all questions together have learned, in runs with the setting `shared_updates`"""
     scratch: TemporaryDirectory[str] | None = None
-    """The folder of a store that was made only for this run. Deleted when the session ends"""
+    """The folder of a store that was made only for this run. It is deleted when the session ends. None: the
+    store belongs to an index or to the folder of a run"""
 
     def within(self, index: Index) -> Session:
-        """Return a session with only the triples of some documents: the documents of `index`.
+        """Return a session whose questions may use only the triples of some documents: the documents of
+        `index`.
 
-        The new session does not share triples that questions learn.
+        The new session shares no learned triples with this session. If `index` is the index of this session,
+        the result is this session itself.
         """
         return self if index is self.index else replace(self, index=index, shared=Learned())
 
@@ -51,8 +54,8 @@ class Session:
     def allowed(self) -> Int32 | None:
         """Return the numbers of the triples that a question may use, ascending.
 
-        If the question has its own documents, the result is the triples of these documents. None means that the
-        question may use all triples.
+        If the question may use only some documents of the index, only the triples of these documents are
+        allowed. None: all triples are allowed.
         """
         if not self.index.is_restricted:
             return None
@@ -60,20 +63,21 @@ class Session:
         return self.store.stated_in(ids.tolist())
 
     def knows(self, head: str, relation: str, tail: str) -> bool:
-        """Whether the store has the triple, and a question may use it."""
+        """Return whether the store has this triple and a question may use it."""
         known = self.store.find_triples(head, relation, tail)
         return bool(known) if self.allowed is None else not set(known).isdisjoint(self.allowed.tolist())
 
     def describe(self) -> dict[str, Any]:
-        """Return the entries of run.toml that identify the knowledge graph: its checksum, and versions of
-        libraries."""
+        """Return the entries of run.toml that identify the knowledge graph: its checksum, and the versions of
+        the libraries that search it."""
         used = {
             name: version(name) for name in ("faiss-cpu", "sentence-transformers", "torch") if _installed(name)
         }
         return {"contents": self.store.fingerprint, "libraries": orjson.dumps(used).decode()}
 
     def segments(self, ids: Sequence[int]) -> Int64:
-        """Return the positions of these segments in the corpus. Deleted segments are left out."""
+        """Return the positions in the corpus of the passages with these ids. Ids that are no passage of the
+        index are left out, such as the ids of deleted passages."""
         by_id, places = self._passages
         wanted = np.asarray(ids, np.uint64)
         at = np.minimum(np.searchsorted(by_id, wanted), len(by_id) - 1)
@@ -81,7 +85,8 @@ class Session:
         return segments
 
     def passages(self, ids: Sequence[int]) -> list[int]:
-        """Return the passages of the index that contain these segments. Deleted passages are left out."""
+        """Return the numbers of the passages with these ids. Ids that are no passage of the index are left
+        out, such as the ids of deleted passages."""
         passages: list[int] = np.searchsorted(self.index.passages, self.segments(ids)).tolist()
         return passages
 
@@ -98,7 +103,8 @@ class Session:
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
 
     def share_again(self, answers: Path) -> None:
-        """When a run resumes, add to `shared` the triples that its finished questions learned, in order."""
+        """When a run resumes, add to `shared` the triples that its finished questions learned, in the order
+        of the questions. `answers` is the file `answers.jsonl` of the run."""
         statements = [statement for extract in learned_extracts(answers) for statement in extract.statements]
         vectors = encode_statements(statements, self.store)
         for statement, vector in zip(statements, vectors, strict=True):
@@ -106,7 +112,8 @@ class Session:
 
 
 def open_session(index: Index, model: str, run: Path | None = None) -> Session:
-    """Open the knowledge of an index for a run, as it was when the run started. The index does not change.
+    """Open the knowledge graph of an index for a run. A resumed run gets the graph as it was when the run
+    started. The index does not change.
 
     Args:
         index: The index. If the index has no knowledge graph, pyfast extracts a graph by rules for this run alone.
@@ -117,7 +124,7 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
         The session.
 
     Raises:
-        IndexFormatError: The current snapshot is damaged.
+        IndexFormatError: The snapshot is damaged.
         ModelNotFoundError: There is no such embedding model.
     """
     embedder = Embedder(model)

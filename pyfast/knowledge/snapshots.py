@@ -1,9 +1,9 @@
 """The snapshots of an index's knowledge. A snapshot is one version of the knowledge.
 
-A snapshot never changes. To change the knowledge, pyfast builds a complete new snapshot in another folder, with
-checksums of its files, and makes it current by one rename. So even a kill or a power cut leaves either the old or
-the new snapshot. The previous snapshot stays for processes that have it open. A run has its own hard links to the
-files of its snapshot.
+A snapshot never changes. To change the knowledge, pyfast builds a complete new snapshot in another folder,
+with checksums of its files, and makes it current by one rename. So even after a kill or a power cut, the
+current snapshot is either the old one or the new one, and it is complete. The previous snapshot stays, for
+processes that have it open. A run has its own hard links to the files of its snapshot.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from pyfast.retrieval.manifest import read_manifest, write_manifest
 
 CURRENT, CACHE = "current", "embeddings.cache"
 _NOTES = ("corpus", "chunk_tokens", "extractions")
-"""The entries of a manifest: the documents that were extracted last, the size of an LLM's chunks (None: there are
-none), and the descriptions of extractions from `provenance.describe_extraction`
+"""Entries of a snapshot's manifest. `corpus`: the version of the index's documents at the last extraction.
+`chunk_tokens`: the maximum size of the chunks that an LLM has read; None if no LLM has read any.
+`extractions`: the descriptions of extractions from `provenance.describe_extraction`
 """
 _log = logging.getLogger("pyfast")
 
@@ -70,7 +71,8 @@ def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
 
 
 def repair(index: Index) -> None:
-    """If the current snapshot is damaged, make the newest undamaged snapshot current, and log a warning.
+    """If the current snapshot is damaged, make the newest undamaged snapshot the current one, and log a
+    warning.
 
     Damaged snapshots get another name. Raises `IndexFormatError` if all snapshots are damaged.
     """
@@ -100,8 +102,8 @@ def repair(index: Index) -> None:
 
 
 def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:
-    """Make hard links to the files of a snapshot in a run's folder. There they stay even if the index's knowledge
-    changes."""
+    """Make hard links to the files of a snapshot in `folder`, inside of a run's folder, and open the snapshot
+    there. The files stay there even if the knowledge of the index changes."""
     if folder.is_dir() and folder.samefile(store.folder):
         return store
     with built_aside(folder) as aside:
@@ -115,11 +117,12 @@ def make_snapshot(
     write: Callable[[sqlite3.Connection], None],
     notes: Mapping[str, Any] | None = None,
 ) -> Knowledge:
-    """Make and open the next snapshot: `write` changes a copy of the database, and then the missing vectors are
-    computed.
+    """Make the next snapshot, make it the current one, and open it. `write` changes a copy of the database.
+    Then the missing vectors are computed.
 
-    If `write` changes nothing, no snapshot is made. Vectors from an interrupted earlier call are used. Only one
-    process at a time may call this function. `notes` are new values for the manifest (see `_NOTES`).
+    If `write` and `notes` change nothing, no snapshot is made, and the current one is opened. Vectors that an
+    interrupted earlier call computed are used. Only one process at a time makes a snapshot: a second process
+    waits. `notes` are new values for entries of the manifest (see `_NOTES`).
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
@@ -153,8 +156,8 @@ def make_snapshot(
 def make_apart(
     folder: Path, index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection], None]
 ) -> Knowledge:
-    """Make a snapshot of this index's documents in a separate folder, which must be new or empty. The index does
-    not change.
+    """Make and open a snapshot for an index in a separate folder, which must be new or empty. `write` fills
+    the database of the snapshot. The index does not change.
     """
     folder.mkdir(exist_ok=True)
     contents = _write_database(folder, None, embedder, write)
@@ -179,7 +182,7 @@ def _write_database(
 
 
 def fingerprint(connection: sqlite3.Connection, embedder: str) -> str:
-    """Return a checksum of the database's content and of the embedding model."""
+    """Return a checksum of the database's content, followed by the fingerprint of the embedding model."""
     return f"{contents_digest(connection)}-{embedder}"
 
 
@@ -191,7 +194,8 @@ def _write_rest(
     contents: str,
     notes: Mapping[str, Any],
 ) -> Knowledge:
-    """Write the vectors and the manifest. Returns the store, without a model."""
+    """Write the vectors and the manifest of a new snapshot. Vectors that `base`, the previous snapshot, has
+    are not computed again. Returns the snapshot, opened without an embedding model."""
     fresh = Knowledge(aside, {})
     before = base if base is not None and base.manifest["embedder"] == embedder.fingerprint else None
     for name in SEARCHED:
@@ -215,14 +219,15 @@ def _open(home: Path, number: int, embedder: Embedder | None = None) -> Knowledg
 
 
 def set_current(home: Path, number: int) -> None:
-    """Make a snapshot the current snapshot."""
+    """Make the snapshot with this number the current snapshot."""
     for rest in home.glob(f"{CURRENT}.new-*"):  # A killed process may have left these.
         rest.unlink()
     write_atomically(home / CURRENT, f"{number}\n", durable=True)
 
 
 def _switch_to(home: Path, number: int) -> None:
-    """Make a snapshot the current one, and remove those before its predecessor."""
+    """Make the snapshot with this number the current one. Remove all earlier snapshots except the last one
+    before it."""
     set_current(home, number)
     for old in snapshot_numbers(home):
         if old < number - 1:
@@ -250,7 +255,7 @@ def current_number(home: Path) -> int:
 
 @contextlib.contextmanager
 def lock(home: Path) -> Iterator[None]:
-    """Lock the folder, so that only one process at a time changes it."""
+    """Lock the folder while the `with` block runs, so that only one process at a time changes it."""
     file = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,5 +1,5 @@
-"""An opened snapshot of the knowledge graph. The graph is in memory, texts are read from SQLite, and searches
-compare vectors."""
+"""An opened snapshot of the knowledge graph. The triples are in memory, descriptions and sources are read
+from SQLite, and searches compare vectors."""
 
 from __future__ import annotations
 
@@ -33,28 +33,32 @@ class Knowledge:
     """
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], embedder: Embedder | None = None) -> None:
-        """Use `open`: it reads the manifest and then calls this."""
+        """Open a snapshot whose manifest is already read. Other modules call `Knowledge.open`, which also
+        checks the snapshot."""
         self.folder, self.manifest, self.embedder = folder, manifest, embedder
         self._database = database.open_read_only(folder / database.FILE)
         self.entities, self._entity_ids = self._named("entities", "name")
         """the name of each entity"""
         self.relations, relation_ids = self._named("relations", "name")
         self.keys, self._key_ids = self._named("keys", "text")
-        """The text of each key: the name of a relation, a phrase that an LLM gave it, or the theme of a text"""
+        """The text of each key. A key is the name of a relation, a phrase of an LLM for a relation, or the
+        theme of a text"""
         rows = database.integer_rows(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
         self._triple_ids = rows[:, 0]
         self.head: Int32 = np.searchsorted(self._entity_ids, rows[:, 1]).astype(np.int32)
-        """[triples]"""
+        """[triples] the number of the entity that is the head of each triple"""
         self.relation: Int32 = np.searchsorted(relation_ids, rows[:, 2]).astype(np.int32)
-        """[triples]"""
+        """[triples] the number of the relation of each triple"""
         self.tail: Int32 = np.searchsorted(self._entity_ids, rows[:, 3]).astype(np.int32)
-        """[triples]"""
+        """[triples] the number of the entity that is the tail of each triple"""
 
     @classmethod
     def open(cls, folder: Path, embedder: Embedder | None = None) -> Knowledge:
-        """Open the snapshot in `folder`. Without an embedding model, a search by text is not possible.
+        """Open the snapshot in `folder`. If `embedder` is None, `encode` raises an error, so that a search by
+        text is not possible.
 
-        Raises `IndexFormatError` if the snapshot is damaged, and `InputError` if another model made its vectors.
+        Raises `IndexFormatError` if the snapshot is damaged, and `InputError` if its vectors were made with
+        another model.
         """
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
@@ -71,12 +75,13 @@ class Knowledge:
 
     @property
     def fingerprint(self) -> str:
-        """A checksum of the content and of the embedding model."""
+        """A checksum of the snapshot's content, followed by the fingerprint of the embedding model."""
         return str(self.manifest["contents"])
 
     @property
     def extractions(self) -> list[dict[str, Any]]:
-        """The description of each extraction by an LLM, in order. `provenance.describe_extraction` makes it."""
+        """The description of each extraction by an LLM, oldest first. `provenance.describe_extraction` makes
+        these descriptions."""
         return list(self.manifest.get("extractions") or ())
 
     @cached_property
@@ -86,7 +91,7 @@ class Knowledge:
 
     @cached_property
     def fact_of(self) -> Int32:
-        """For each triple, the number of the fact that has its head and relation."""
+        """[triples] the number of the fact of each triple: the fact with the same head and relation."""
         # The facts by head come first, and they hold each triple once.
         sizes = np.diff(self.facts.offsets)[~self.facts.by_tail]
         made = np.empty(len(self), np.int32)
@@ -99,7 +104,8 @@ class Knowledge:
 
     @cached_property
     def adjacency(self) -> csr_array:
-        """A sparse CSR matrix, entities x entities: how many triples join two entities, in either direction."""
+        """A sparse CSR matrix, entities x entities: how many triples join two entities. Both directions
+        count."""
         ones = np.ones(2 * len(self), np.int32)
         ends = (np.concatenate([self.head, self.tail]), np.concatenate([self.tail, self.head]))
         return csr_array((ones, ends), shape=(len(self.entities),) * 2)
@@ -121,8 +127,8 @@ class Knowledge:
 
     @cached_property
     def incident(self) -> tuple[Int64, Int32]:
-        """For each entity, the triples that have the entity as head or tail, ascending: (offsets [entities + 1],
-        triples)."""
+        """(offsets [entities + 1], triples): for each entity, the numbers of the triples that have the entity
+        as head or tail, ascending."""
         triples = np.arange(len(self), dtype=np.int32)
         loops = self.head == self.tail
         entity = np.concatenate([self.head, self.tail[~loops]])
@@ -142,11 +148,13 @@ class Knowledge:
         return known.of(np.arange(len(known)))
 
     def cosines(self, places: Int32 | Sequence[int], query: Float32, kind: str = "facts") -> Float32:
-        """Compute the cosines of "facts", "entities" or "keys" with a query's vector."""
+        """Compute the cosines of some facts, entities or keys with a query's vector. `places` are their
+        numbers, and `kind` is "facts", "entities" or "keys"."""
         return self._vectors[kind].cosines(np.asarray(places, np.int32), query)
 
     def entities_named_in(self, text: str) -> list[int]:
-        """Find the entities whose names occur in a text, ascending. A name inside a longer name does not count."""
+        """Find the entities whose names occur in a text. Returns their numbers, ascending. A name inside a
+        longer name does not count."""
         return named_in(text, self._by_words)
 
     @cached_property
@@ -158,8 +166,8 @@ class Knowledge:
         return by_words
 
     def find_triples(self, head: str, relation: str, tail: str) -> list[int]:
-        """Find the triples with these names, ignoring case and spaces. The same triple with several times counts
-        several times."""
+        """Find the triples with these names. Case and spaces do not matter. Returns the numbers of the
+        triples. There are several if triples differ only in their time."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
             return []
@@ -177,7 +185,8 @@ class Knowledge:
         return self.embedder.encode(texts)
 
     def entity(self, name: str) -> int | None:
-        """Find the entity with this name, or with a name that differs only in case or spaces."""
+        """Find the entity with this name, or else the first entity whose name differs only in case or spaces.
+        Returns its number, or None if there is no such entity."""
         row = self._database.execute(
             "SELECT id FROM entities WHERE name = ? OR key = ? ORDER BY name != ?, id LIMIT 1",
             (name, name_key(name), name),
@@ -195,7 +204,8 @@ class Knowledge:
         return ((named[head], relations[relation], named[tail]) for head, relation, tail in zip(*ids, strict=True))
 
     def times(self, triples: Sequence[int]) -> list[str]:
-        """Return the time at which each triple is true, as text. An unknown time is empty."""
+        """Return the time at which each triple is true, as text. The text is empty if the time is not
+        known."""
         query = "SELECT time FROM triples WHERE id = ?"
         return [self._database.execute(query, (int(self._triple_ids[i]),)).fetchone()[0] for i in triples]
 
@@ -206,15 +216,16 @@ class Knowledge:
         return [self._segments(query, int(self._triple_ids[i])) for i in triples]
 
     def stated_in(self, segments: Sequence[int]) -> Int32:
-        """Return the triples that these segments state, ascending. The segments are given by their ids in the
-        corpus."""
+        """Return the numbers of the triples that these segments state, ascending. `segments` are the ids of
+        segments in the corpus."""
         rows = self._statements
         stated = np.isin(rows[:, 1], np.asarray(segments, np.uint64).view(np.int64))
         return np.unique(np.searchsorted(self._triple_ids, rows[stated, 0])).astype(np.int32)
 
     @cached_property
     def _statements(self) -> Int64:
-        """[statements, 2]: triple and segment, as the database numbers them"""
+        """[statements, 2]: the id of a triple in the database, and the id of a segment that states the
+        triple, as a signed integer"""
         rows = self._database.execute("SELECT DISTINCT triple, segment FROM statements").fetchall()
         return np.array(rows, np.int64).reshape(-1, 2)
 
@@ -224,21 +235,24 @@ class Knowledge:
         return [self._segments(query, int(self._entity_ids[i])) for i in entities]
 
     def descriptions(self, entities: Sequence[int]) -> list[list[str]]:
-        """Return the descriptions of each entity, in order. If the kind of the entity is known, it comes first."""
+        """Return the descriptions of each entity, without duplicates. If the kind of the entity is known, a
+        description has the form `kind: description`."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? ORDER BY chunk, segment"
         rows = [self._database.execute(query, (int(self._entity_ids[i]),)).fetchall() for i in entities]
         texts = [[": ".join(filter(None, row)) for row in of_one] for of_one in rows]
         return [list(dict.fromkeys(filter(None, of_one))) for of_one in texts]
 
     def relation_descriptions(self, triples: Sequence[int], segment: int) -> list[str]:
-        """Return for each triple a sentence that describes it, or "" if there is none."""
+        """Return for each triple the sentence that describes it in a segment, or "" if there is none.
+        `segment` is the id of the segment."""
         query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
         at = database.signed(segment)
         rows = (self._database.execute(query, (int(self._triple_ids[i]), at)).fetchone() for i in triples)
         return [row[0] or "" for row in rows]
 
     def described_in(self, entities: Sequence[int], segment: int) -> list[tuple[str, str, str]]:
-        """Return (name, kind, description) of each entity that a segment describes."""
+        """Return (name, kind, description) of those of the `entities` that a segment describes. `segment` is
+        the id of the segment."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? AND segment = ? ORDER BY chunk LIMIT 1"
         at = database.signed(segment)
         rows = ((i, self._database.execute(query, (int(self._entity_ids[i]), at)).fetchone()) for i in entities)
@@ -251,7 +265,8 @@ class Knowledge:
 
     @cached_property
     def strength(self) -> Int32:
-        """For each triple, how closely a text connects head and tail: from 1 to 10, or 0 if this is not known."""
+        """[triples] how closely a text connects head and tail of each triple, as an LLM says: from 1 to 10.
+        If several texts state the triple, the highest number is taken. 0: no LLM has given a number."""
         rows = database.integer_rows(
             self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"
         )
@@ -260,7 +275,8 @@ class Knowledge:
         return strength
 
     def strongest(self, fact: int, limit: int) -> Int32:
-        """The `limit` strongest triples of a fact, in their original order."""
+        """Return the numbers of the `limit` triples of a fact that have the highest `strength`. They are in
+        the order in which the fact has them."""
         triples = self.facts.of(fact)
         if len(triples) <= limit:
             return triples
@@ -282,7 +298,7 @@ class Knowledge:
 
     @cached_property
     def _by_key(self) -> tuple[Int64, Int32]:
-        """(offsets [keys + 1], triples): the triples of each relation key, ascending."""
+        """(offsets [keys + 1], triples): the numbers of the triples of each relation key, ascending."""
         query = "SELECT DISTINCT key, triple FROM statement_keys ORDER BY key, triple"
         keys, triples = database.integer_rows(self._database, query).T
         offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))
@@ -293,28 +309,30 @@ class Knowledge:
         return self._database.execute("SELECT digest, failed FROM chunks WHERE failed IS NOT NULL").fetchall()
 
     def extracted_chunks(self) -> set[str]:
-        """Return the checksums of the chunks that were extracted."""
+        """Return the checksums of the chunks that were extracted successfully."""
         return {row[0] for row in self._database.execute("SELECT digest FROM chunks WHERE failed IS NULL")}
 
     def rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Run an SQL query over the database (see `database.SCHEMA`), and return its rows."""
+        """Run an SQL query on the snapshot's database (see `database.SCHEMA`), and return the rows of its
+        result."""
         yield from self._database.execute(query, values)
 
     def texts(self, kind: str) -> list[str]:
-        """Return the texts whose vectors are searched."""
+        """Return the texts of all facts, entities or keys from which their vectors are computed. `kind` is
+        "facts", "entities" or "keys"."""
         return self.texts_at(kind, range(len(self.facts))) if kind == "facts" else self._names(kind)
 
     def texts_at(self, kind: str, places: Iterable[int]) -> list[str]:
-        """Return the texts at these positions of `texts`."""
+        """Return the texts of the facts, entities or keys with these numbers, as in `texts`."""
         if kind == "facts":
             return [self._fact_text(place) for place in places]
         names = self._names(kind)
         return [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
-        """Return a number code for each text, as rows of int64[texts, columns].
+        """Return a row of numbers for each text of `texts`: int64[texts, columns].
 
-        Equal texts have equal rows, also in another store of the same process.
+        Equal texts have equal rows, also in another store that the same process has open.
         """
         if kind != "facts":
             return _marks(self._names(kind))[:, None]

@@ -1,8 +1,8 @@
-"""Check which of the LLM's triples are supported by a text. Head and tail of a triple must be names, and the
-text must contain both.
+"""Check which triples of an LLM are supported by a text. Head and tail of a triple must be names, and the
+text must contain both names.
 
-All other triples are dropped, for example triples that a model invents. Triples with a pronoun are dropped too: in
-a graph, "he" would be one entity for many people. pyfast counts the dropped triples by reason.
+All other triples are dropped, for example triples that an LLM invents. Triples with a pronoun are dropped
+too: in a graph, the entity "he" would stand for many people. pyfast counts the dropped triples by reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyfast.knowledge.extracts import Mention, Statement, Theme
 from pyfast.knowledge.names import is_named_in, name_key, tidy
 
 PRONOUN, NOT_IN_TEXT, EMPTY, SAME_ENDS = "pronoun", "not in the text", "empty", "both ends are the same"
-"""Reasons why a triple is dropped"""
+"""The reasons why a triple is dropped"""
 
 _WORD = re.compile(r"\w+")
 _PRONOUNS = frozenset(
@@ -78,12 +78,14 @@ class Supported:
 
 
 def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int, str]]) -> Supported:
-    """Find the triples that a text supports, without duplicates. A single text must support the whole triple.
+    """Find the triples that a text supports, without duplicates. One text alone must contain both names of a
+    triple.
 
     Args:
         triples: The triples of an LLM.
-        texts: Each text as a list of segments, (id, text). The source of a triple is the first segment that names
-            both head and tail. If there is no such segment, it is the first segment that names the head.
+        texts: Each text as a list of segments, (id, text). The source of a triple is the first segment that
+            names both head and tail. If no segment names both, the source is the first segment that names the
+            head.
     """
     read = [[(segment, _Text(text)) for segment, text in segments] for segments in texts]
     supported, seen = Supported(), set()
@@ -126,8 +128,8 @@ def _naming(head: str, tail: str, segments: Sequence[tuple[int, _Text]]) -> int 
 
 
 def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int, str]]) -> list[Mention]:
-    """Find the entities that the texts name, without duplicates. Each comes with the first segment that names the
-    entity."""
+    """Find the entities that a text names, without duplicates. `segments` are the segments of the text, (id,
+    text). Each entity gets the first segment that names it."""
     texts = [(segment, _Text(text)) for segment, text in segments]
     mentions: dict[str, Mention] = {}
     for entity in entities:
@@ -140,10 +142,10 @@ def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int
 
 
 def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bool) -> list[Theme]:
-    """Find the first segment of a text that names each theme.
+    """Find for each theme the first segment of a text that names it. `keys` are the themes.
 
-    If no segment names a theme, `only` decides. True: the theme gets the first segment, because the themes come
-    from this text alone. False: the theme is left out.
+    If no segment names a theme, the result depends on `only`. True: the theme gets the first segment of the
+    text, because the themes come from this text alone. False: the theme is left out.
     """
     texts = [(segment, _Text(text)) for segment, text in segments]
     themes: dict[str, Theme] = {}
@@ -155,7 +157,8 @@ def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bo
 
 
 def is_pronoun(name: str) -> bool:
-    """Whether a text is not a name but a pronoun, or a description such as "the film" or "his wife"."""
+    """Return whether a text is a pronoun, or a description such as "the film" or "his wife", and not a
+    name."""
     return _is_bare(name) or bool(_DESCRIPTION.fullmatch(name))
 
 
@@ -178,10 +181,12 @@ class _Text:
         return set(_dates(self._key))
 
     def names(self, name: str) -> bool:
-        """Whether the text contains the name, another form of the same date, or all of the name's main words.
+        """Return whether the text contains the name itself, or another form of the name. If the name is a
+        date, the text must have the same date in any form. Otherwise the text must have the main words of the
+        name.
 
-        Accents, articles and middle names may be missing, first names may be initials, and a word for a
-        nationality counts for its country. If the name has commas, the text must contain each part.
+        In the text, accents, articles and middle names may be missing. First names may be initials. A word
+        for a nationality may stand for its country. If the name has commas, the text must contain each part.
         """
         key = name_key(name)
         if not key:
@@ -212,7 +217,8 @@ class _Text:
 
 
 def _words_of(name: str) -> list[str]:
-    """The main words of a name, without text in brackets."""
+    """Return the main words of a name: without articles, without `jr` and `sr`, and without text in
+    brackets."""
     words = _WORD.findall(_without_accents(re.sub(r"\(.*?\)", " ", name)))
     return [word for word in words if word not in _UNSAID]
 
@@ -222,7 +228,7 @@ def _same_word(one: str, other: str) -> bool:
 
 
 def _same_place(one: str, other: str) -> bool:
-    """Whether two words are equal, or a country and its nationality."""
+    """Return whether two words are equal, or one is a country and the other its nationality."""
     return one == other or any(
         not _stems(country, _COUNTRY).isdisjoint(_stems(people, _FROM_THERE))
         for country, people in ((one, other), (other, one))
@@ -244,7 +250,8 @@ def _dates(text: str) -> list[tuple[int, int, int]]:
 
 
 def _matches(pattern: re.Pattern[str], text: str, whole: bool = False) -> list[tuple[int, int, int]]:
-    """(year, month, day) of each date; the day is 0 if there is none."""
+    """Return (year, month, day) of each date in a text. If a date has no day, the day is 0. With `whole`, the
+    whole text must be one date."""
     matches = filter(None, [pattern.fullmatch(text)]) if whole else pattern.finditer(text)
     dates = [match.groupdict() for match in matches]
     return [(int(date["year"]), _month(date["month"]), int(date.get("day") or 0)) for date in dates]

@@ -1,8 +1,9 @@
 """Upgrading the knowledge in an index from formats 1 and 2 to format 3.
 
-In format 1, the file `triples.sqlite` was named `records.sqlite`, `embeddings.cache` was named `computed`, and the
-folder `extraction` was named `reading`. The methods in the table of chunks had other values. Up to format 2, a
-triple had one key and no strength, and a text had no themes. The upgrade does not change vectors.
+In format 1, three files and folders had other names: `triples.sqlite` was `records.sqlite`,
+`embeddings.cache` was `computed`, and the folder `extraction` was `reading`. In the table of chunks, the
+methods of extraction had other names. Up to format 2, a triple had one key and no strength, and a text had no
+themes. The upgrade does not change vectors.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ _log = logging.getLogger("pyfast")
 def upgrade_knowledge(folder: Path) -> bool:
     """Convert the knowledge of an index, `INDEX/knowledge`, to format 3, in place.
 
-    The function builds new snapshots in another folder, with hard links to the old files, and makes them current
-    by one rename. A current snapshot of format 3 stays unchanged. If the process ends early, the knowledge is
-    complete, either in the old format or in the new one. Call the function again to finish the upgrade. The
-    previous snapshot and a stopped extraction are converted too. Damaged snapshots are not converted.
+    The function builds new snapshots in other folders, with hard links to the old files of vectors. One
+    rename then makes the newest of them current. If the current snapshot has format 3, it stays unchanged. If
+    the process ends early, the knowledge is complete, either in the old format or in the new one. Call the
+    function again to finish the upgrade. The previous snapshot and a stopped extraction are converted too.
+    Damaged snapshots are not converted.
 
     Args:
         folder: `INDEX/knowledge`. If it does not exist, nothing happens.

@@ -1,5 +1,5 @@
-"""Write extracts (the triples of chunks) into the database of a new snapshot, and remove chunks that the index no
-longer has."""
+"""Write extracts into the database of a new snapshot, and remove chunks that the index no longer has. An
+extract has the triples of one chunk."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NAMED = {
     "entities": "name = ?",
     "triples": "head = ? AND relation = ? AND tail = ? AND time = ?",
 }
-"""The SQL condition that finds a row by its key"""
+"""For each table, the SQL condition that finds a row by its contents"""
 _TABLES = (*_NAMED, "chunks", "statements", "statement_keys", "mentions", "themes")
 _DIGEST = 16  # bytes of a digest
 
 
 class Writer:
-    """A writer, which adds extracts to a database. The same extracts in the same order always give the same
-    rows."""
+    """Adds extracts to a database. If the same extracts are added in the same order, the database gets the
+    same rows."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -41,7 +41,8 @@ class Writer:
         self._was_empty = not any(self._last.values())
 
     def _number(self, table: str, what: tuple[Any, ...]) -> int | None:
-        """The id of an existing row. Rows from before are looked up on demand."""
+        """Return the id of the row with these contents, or None if there is none. The writer remembers its
+        own rows and finds older rows by a query."""
         number = self._ids[table].get(what)
         if number is None and not self._was_empty:
             row = self._database.execute(f"SELECT id FROM {table} WHERE {_NAMED[table]}", what).fetchone()
@@ -56,7 +57,8 @@ class Writer:
         return self._first.get(key)
 
     def add(self, extracts: Iterable[Extract]) -> None:
-        """Add an extract if its chunk is new, or if the chunk failed before."""
+        """Add extracts. An extract is added if the database does not have its chunk, or if the extraction of
+        this chunk failed before. Otherwise it is skipped."""
         for extract in extracts:
             existing = self._database.execute(
                 "SELECT id, failed FROM chunks WHERE digest = ?", (extract.digest,)
@@ -116,8 +118,8 @@ class Writer:
 
 
 def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
-    """Remove the chunks of these extraction methods whose checksums are not in `digests`. Triples that no other
-    chunk states are removed too."""
+    """Remove the chunks that were extracted by one of these `methods` and whose checksums are not in
+    `digests`. Triples, entities and relations that no other chunk has are removed too."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
     these = ",".join("?" * len(methods))
@@ -136,15 +138,15 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
 
 
 def contents_digest(database: sqlite3.Connection) -> str:
-    """Compute the sum of the digests (checksums) of all rows. After a change, only changed rows need new
-    digests."""
+    """Compute the digest of the database: the sum of the digests (checksums) of all rows. Because it is a
+    sum, a change needs the digests of the changed rows only."""
     rows = (_of_row(table, row) for table in _TABLES for row in database.execute(f"SELECT * FROM {table}"))
     return changed_digest("0", lambda: sum(rows))
 
 
 def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
-    """Add triggers to the database, which record how later changes affect the digest. `changed_digest` reads
-    these records."""
+    """Add triggers to the database, which add up how later changes of rows change its digest. Returns a
+    function that returns this sum so far, for `changed_digest`."""
     changed = 0
 
     def count(sign: int, table: str, *row: object) -> None:
@@ -167,7 +169,8 @@ def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
 
 
 def changed_digest(before: str, change: Callable[[], int]) -> str:
-    """Compute the digest after a change from the digest before the change."""
+    """Compute the digest of a database after a change. `before` is the digest before the change, and `change`
+    comes from `change_of_contents`."""
     return f"{(int(before, 16) + change()) % (1 << 8 * _DIGEST):0{2 * _DIGEST}x}"
 
 

@@ -32,10 +32,11 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
     """Open the language model that `spec` names. The model is loaded when it is first used.
 
     Args:
-        spec: `embedded`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`, `openai:MODEL@URL`
-            (`openai:MODEL@URL1,URL2` for several servers of one model), `batch:MODEL@URL`, or `instant` (for
-            benchmarks). You can also give the name of a plug-in (an entry point of the group `pyfast.llms`), or
-            `MODULE:NAME`. There, `NAME` is an LLM, or a function that takes the options and returns an LLM.
+        spec: `embedded`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`,
+            `openai:MODEL@URL` (`openai:MODEL@URL1,URL2` for several servers of one model), `batch:MODEL@URL`,
+            or `instant` (for benchmarks). You can also give the name of a plug-in (an entry point of the
+            group `pyfast.llms`), or `MODULE:NAME`. In the module, `NAME` is an LLM, or a function that takes
+            the options and returns an LLM.
         **options: Options of the model. They depend on the kind of LLM. `embedded` and `llamacpp`: `slots`,
             `context_window`, `threads`. `vllm`: `slots`, `context_window`, `dtype`, `tensor_parallel`,
             `memory_fraction`, `lora` and more. `transformers`: `context_window`. `openai`: `concurrency`,
@@ -46,7 +47,7 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
         The model, for `pyfast.answer` and `pyfast.Engine`.
 
     Raises:
-        InputError: No LLM has this name, or this LLM does not have one of the options.
+        InputError: No LLM has this name, or the LLM does not know one of the options.
         ModelNotFoundError: The model or its runtime is not on this machine. The message says how to install it.
 
     Example:

@@ -1,4 +1,5 @@
-"""A client for the Batch API of a provider, in OpenAI's format. Calls and results are sent as files."""
+"""A client for the Batch API of a provider, in OpenAI's format. LLM calls are sent to the provider in files,
+and their results come back in files."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Line:
     """The result of one LLM call in a batch."""
 
     status: int
-    """The HTTP status of the call. 0: the provider did not make the call"""
+    """The HTTP status of the result. 0: the provider did not carry out the call"""
     body: bytes
 
 
@@ -46,20 +47,21 @@ class Batch:
     files: tuple[str, ...]
     """The ids of the files with results and errors"""
     faults: str
-    """The reasons why the whole batch failed"""
+    """The reasons why the whole batch failed. Empty if it did not fail"""
 
     @property
     def has_ended(self) -> bool:
-        """Whether the provider has finished the batch."""
+        """Whether the batch has ended: the provider has completed it, or it failed, expired or was
+        cancelled."""
         return self.status in _ENDED
 
 
 class BatchProvider:
-    """A client of one provider: it uploads files, submits batches and reads their results. `exchange` is the
-    function that makes one HTTP request.
+    """A client for the Batch API of one provider: it uploads files, submits batches and reads the results of
+    batches. `exchange` is the function that makes one HTTP request.
 
-    If the connection or the provider fails, each method tries again for `patience_s` seconds. After that time it
-    raises `LLMUnavailableError`.
+    If the connection or the provider fails, a method repeats its request for `patience_s` seconds. After that
+    time it raises `LLMUnavailableError`.
     """
 
     def __init__(
@@ -109,10 +111,11 @@ class BatchProvider:
         return _id((await self._ask("POST", self._files, form)).get("id"))
 
     async def create(self, key: str, file: str) -> tuple[str, bool]:
-        """Submit a batch. Even if the provider's reply is lost, the batch is submitted only once.
+        """Submit a batch of the calls in an uploaded file. `file` is the id of the file, and `key` is
+        pyfast's key for the batch. Even if the provider's reply is lost, the batch is submitted only once.
 
         Returns:
-            The id of the batch, and whether the provider stored pyfast's key for the batch.
+            (the id of the batch, whether the provider has stored pyfast's key with the batch).
         """
         body = {
             "input_file_id": file,
@@ -139,9 +142,11 @@ class BatchProvider:
         raise AssertionError("the last attempt returns or raises")
 
     async def adopt(self, key: str, made: float) -> str | None:
-        """Find the id of the batch that was submitted with this key.
+        """Find the id of the batch that was submitted with this key. Returns None if the provider has no such
+        batch.
 
-        If the batch is new, the method waits, because a provider may list new batches with a delay.
+        `made` is the time at which the batch was made. A provider may list a new batch with a delay. So the
+        method looks for the batch again until `settle_s` seconds after that time.
         """
         while True:
             looked = time.time()
@@ -191,8 +196,8 @@ class BatchProvider:
         await self._ask("POST", self._batches / id / "cancel")
 
     async def lines(self, batch: Batch, key: str) -> dict[int, Line]:
-        """Read the results of a batch. The key of each result is the position of its call in the batch, from
-        0."""
+        """Read the results of a batch. Returns a mapping from the position of a call in the batch (from 0) to
+        the result of the call. `key` is pyfast's key for the batch."""
         lines: dict[int, Line] = {}
         for file in batch.files:
             content = await self._content(file)
@@ -205,7 +210,7 @@ class BatchProvider:
         return await self._persist("GET", self._files / file / "content", most=LARGEST_FILE)
 
     async def _ask(self, method: str, url: URL, sent: Callable[[], Mapping[str, Any]] = dict) -> Mapping[str, Any]:
-        """The JSON object of a reply."""
+        """Send a request and return the JSON object of the reply."""
         reply = await self._persist(method, url, sent)
         try:
             told = orjson.loads(reply)
@@ -257,14 +262,16 @@ class BatchProvider:
 
 
 def _id(value: object) -> str:
-    """An id of the provider. Raises `LLMUnavailableError` if it could be anything else."""
+    """Check an id from the provider, and return it. Raises `LLMUnavailableError` if it does not have the form
+    of an id."""
     if not isinstance(value, str) or not value.isascii() or not value.replace("-", "").replace("_", "").isalnum():
         raise LLMUnavailableError(f"the provider's reply has no usable id: {one_line(value)}")
     return value
 
 
 def _line(text: bytes, key: str) -> Iterator[tuple[int, Line]]:
-    """The place and the result on one line; nothing if it is no result of this batch."""
+    """Read one line of a file of results. Yields (the position of the call in the batch, its result), or
+    nothing if the line is no result of the batch with this key."""
     try:
         told = orjson.loads(text)
         of, _, place = told["custom_id"].rpartition("-")

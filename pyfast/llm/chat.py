@@ -1,4 +1,4 @@
-"""The chat-completions format, which llama.cpp and the HTTP servers share."""
+"""The chat-completions format of requests and replies, which llama.cpp and the HTTP servers use."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from pyfast.llm.reasoning import share_of_reasoning
 def closed(schema: Any) -> Any:
     """Return a copy of a JSON schema in which no object may have additional fields.
 
-    Schemas from pydantic allow additional fields. But OpenAI's strict mode refuses such schemas, and small
-    models invent fields.
+    Schemas from pydantic allow additional fields. But OpenAI's strict mode refuses schemas that allow them,
+    and small models invent additional fields.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -43,15 +43,17 @@ def closed(schema: Any) -> Any:
 
 
 def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
-    """Make the JSON body of one request, without its schema. `fields` are additional fields for this server.
+    """Make the JSON body of one request, without the schema for the answer. `fields` are additional fields
+    for this server.
 
-    Raises `CallError` if the prompt is not valid Unicode, or not text.
+    Raises `CallError` if the prompt is not valid Unicode, or if it consists of embeddings.
     """
     return as_json(request_fields(request, fields))
 
 
 def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the JSON body of a request. Raises `CallError` if the prompt is not text."""
+    """Return the fields of the JSON body of a request, without the schema for the answer. `fields` are
+    additional fields for this server. Raises `CallError` if the prompt consists of embeddings."""
     if request.embeds is not None:
         raise CallError("this LLM takes text, not embeddings")
     return {
@@ -65,7 +67,7 @@ def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any
 
 def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a request to vLLM's `/completions`, with embeddings as the prompt. The embeddings
-    have torch's file format.
+    are in torch's file format. `fields` are additional fields for this server.
 
     Raises `CallError` if torch is not installed.
     """
@@ -93,9 +95,11 @@ def as_json(body: Mapping[str, Any]) -> bytes:
 
 
 def completion(text: object, finish_reason: object, usage: object, reasoning: object = None) -> Completion:
-    """Read a completion from a server's reply. `reasoning` is the text of the model's reasoning.
+    """Make a completion from the parts of a server's reply. `usage` has the counts of tokens, and `reasoning`
+    is the text of the model's reasoning.
 
-    Raises `CallError` if the reply is malformed, or has neither a text nor a reason for the missing text.
+    Raises `CallError` if `text` is not a string. `text` may be None if the finish reason explains why there
+    is no text.
     """
     reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
     if text is None and reason not in ("stop", "unknown"):
@@ -131,7 +135,7 @@ def _count(value: object) -> int:
 
 
 def error_text(body: bytes) -> str:
-    """Return the message in the body of an error, as one line of at most 300 characters."""
+    """Return the message in the body of a server's error, as one line of at most 300 characters."""
     try:
         data = orjson.loads(body)
         error = data.get("error", data)
@@ -142,8 +146,8 @@ def error_text(body: bytes) -> str:
 
 
 def error_field(body: bytes, name: str) -> str:
-    """Return a field of an error, such as `param` or `code`, from its body. Empty if the field is missing or
-    not text."""
+    """Return a field, such as `param` or `code`, from the body of a server's error. The result is empty if
+    the field is missing or not text."""
     try:
         value = orjson.loads(body)["error"][name]
     except (ValueError, LookupError, TypeError):

@@ -53,11 +53,12 @@ class BatchLog(Protocol):
     """The interface of a store for the batches of a run. When `add` returns, the batch is on the disk."""
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """Return the stored batches of one LLM, the oldest first."""
+        """Return the stored batches of one LLM, the oldest first. `llm` is the name under which `add` stored
+        them."""
         ...
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
-        """Add a batch before it is submitted."""
+        """Store a batch. An LLM calls this method before it submits the batch."""
         ...
 
     async def identify(self, key: str, id: str) -> None:
@@ -65,7 +66,7 @@ class BatchLog(Protocol):
         ...
 
     async def remove(self, key: str) -> None:
-        """Remove a batch. Its calls can then be submitted again."""
+        """Remove a batch from the store. Its calls can then be submitted again."""
         ...
 
 
@@ -73,7 +74,7 @@ class NoLog:
     """A store for runs without a folder. It stores nothing, because such runs cannot be resumed."""
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """Return nothing."""
+        """Return no batches."""
         return ()
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
@@ -90,7 +91,7 @@ class CollectingLLM(LLM, Protocol):
     """The interface of an LLM that collects the calls of a run into batches."""
 
     questions_at_once: int
-    """How many questions a run should have in progress"""
+    """How many questions a run should have in progress, so that batches become large"""
 
     async def join_run(self, progress: Progress, log: BatchLog) -> None:
         """Start collecting calls for a run. Raises `InputError` if another run uses this LLM."""
@@ -102,8 +103,7 @@ class CollectingLLM(LLM, Protocol):
 
 
 def collecting(llm: LLM) -> CollectingLLM | None:
-    """Find the LLM that collects calls inside of its wrappers, such as a cache. Returns None if the LLM does
-    not collect calls."""
+    """Return the LLM without its wrappers, such as a cache, if it collects calls. Otherwise return None."""
     inner: Any = llm
     while isinstance(inner, InFront):
         inner = inner._llm
@@ -111,5 +111,6 @@ def collecting(llm: LLM) -> CollectingLLM | None:
 
 
 def new_batch(key: str, digests: Sequence[str]) -> LoggedBatch:
-    """Describe a batch for the `BatchLog`, before the batch is submitted."""
+    """Describe a batch that is not submitted yet, for the `BatchLog`. `digests` are the digests of its
+    requests, in the order of the calls."""
     return LoggedBatch(key, None, time.time(), dict(enumerate(digests)))

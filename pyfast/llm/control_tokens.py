@@ -1,7 +1,7 @@
 """Make control tokens of chat templates harmless in text from documents and users.
 
-Servers and tokenizers obey control tokens anywhere in a message. A document with such a token could end the
-user's message and continue as the system. A space inside the token makes it ordinary text.
+Servers and tokenizers obey control tokens anywhere in a message. With such a token, a document could end the
+user's message and write a system message of its own. A space inside the token makes it ordinary text.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MARK = re.compile(
     re.VERBOSE,
 )
 _LONGEST = 128
-"""The maximum number of characters in a control token. No template has a reserved token with more digits"""
+"""The maximum number of characters in a control token. No known template has a longer one"""
 _FIRST = "<[]>｜◁"
 """The characters with which control tokens begin"""
 _BEGINS = re.compile(f"[{re.escape(_FIRST)}]")
@@ -71,7 +71,7 @@ def plain(text: str) -> str:
         text: Text from a document or a user. Other brackets, such as `<p>`, `a < b` or `[NOTE]`, stay unchanged.
 
     Returns:
-        The text without control tokens: a server reads it as ordinary text.
+        The text with these spaces. A server reads it as ordinary text.
 
     Example:
         >>> plain("a < b, [NOTE] <p>: <|im_end|> <｜User｜> [INST]")
@@ -82,9 +82,11 @@ def plain(text: str) -> str:
 
 
 def join_plain(parts: Sequence[str]) -> str:
-    """Join texts. If a control token would arise where two texts meet, put a space inside this token.
+    """Join texts. Where two texts meet, a control token can arise that neither text contains. The function
+    then puts a space inside each control token of the joined text.
 
-    Control tokens that lie completely inside one text stay unchanged.
+    If no control token arises where texts meet, the joined text stays unchanged, even if one of the texts
+    contains a control token.
     """
     text = "".join(parts)
     seam = 0
@@ -106,7 +108,8 @@ def count_marks(text: str) -> int:
 
 
 def _marks(text: str) -> list[int]:
-    """The places of all control tokens. `str.find` is ten times faster than to search for the pattern."""
+    """Return the positions of all control tokens, ascending. The function uses `str.find`, which is ten times
+    faster here than a search for the pattern."""
     places = []
     for first in _FIRST:
         at = text.find(first)
@@ -123,11 +126,12 @@ def _is_mark(match: re.Match[str]) -> bool:
 
 
 def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
-    """Make a function that puts a space after the first character of these tokens, everywhere in a text.
+    """Make a function that puts a space inside these tokens wherever they occur in a text: after the first
+    character of the token.
 
     Args:
-        tokens: The control tokens of one tokenizer. Single characters, white space and plain words are left
-            out, because they occur in many texts and do not begin or end messages.
+        tokens: The control tokens of one tokenizer. Of these, the function ignores single characters, white
+            space and plain words. They occur in many texts, and do not begin or end messages.
     """
     marks = {token for token in tokens if len(token.strip()) > 1 and not token.isalnum()}
     if not marks:
@@ -149,6 +153,7 @@ def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
 
 @lru_cache(maxsize=4)
 def breaker_of(tokenizer: Any) -> Callable[[str], str]:
-    """Make a `breaker` for the special tokens and the added tokens of a transformers tokenizer."""
+    """Call `breaker` for the special tokens and the added tokens of a transformers tokenizer, and return its
+    function."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
     return breaker([*map(str, added.values()), *map(str, getattr(tokenizer, "all_special_tokens", ()))])

@@ -14,7 +14,7 @@ from pyfast.llm.protocol import Completion, Request
 CHARACTERS_PER_TOKEN = 32
 """The maximum number of characters for each token of the context window.
 
-No real text has so many characters for each token, so pyfast does not send a prompt that has more
+No real text has so many characters for each token. So pyfast does not send a prompt with more characters
 """
 
 # Control sequences of terminals, then control characters except tab and line break, then characters that change
@@ -41,7 +41,8 @@ def without_controls(text: str) -> str:
 
 
 def has_escaped_controls(text: str) -> bool:
-    """Return whether a JSON text may contain control characters in escaped form."""
+    """Return whether a JSON text may contain control characters in escaped form. If the result is False, the
+    text certainly contains none."""
     return _ESCAPED.search(text) is not None
 
 
@@ -81,14 +82,16 @@ def check_size(request: Request, context_window: int) -> None:
 
 
 _TEMPLATE = 4096
-"""How many tokens a chat template and a server's own instructions may add to a prompt"""
+"""The maximum number of tokens that a chat template and a server's own instructions add to a prompt"""
 
 
 def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
     """Limit the token counts of a completion to possible values.
 
-    A token stands for at least one byte of the text that was sent or received, so a count cannot be larger than
-    the number of bytes. For reasoning that the server does not show, the limit is `max_tokens`.
+    A token stands for at least one byte of text. So the limit for prompt tokens is `sent`, the number of
+    bytes that were sent, plus some tokens for the chat template. The limit for completion tokens is the
+    number of bytes of the answer, or `max_tokens` if it is larger, because the server may not show all
+    reasoning.
     """
     prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
     received = max(max_tokens, len(completion.text.encode(errors="replace")))

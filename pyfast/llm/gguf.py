@@ -15,8 +15,8 @@ _LARGEST = 1 << 28
 
 
 def control_tokens(path: Path) -> list[str]:
-    """Return the control tokens and added tokens of the model's vocabulary. The result is empty if the header
-    cannot be read."""
+    """Return the control tokens and added tokens of the vocabulary in a GGUF file. The result is empty if the
+    header of the file cannot be read."""
     fields: dict[bytes, Any] = {}
     try:
         with path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""An LLM that answers at once, for measuring everything except the language model.
+"""An LLM without a model, which answers at once. With it you measure the speed of everything except the LLM.
 
-Its answers have the right format, but no meaning. A run with this LLM measures the speed of pyfast, not the
-quality of answers.
+Its answers have the right form, but no meaning. So a run with this LLM says nothing about the quality of
+answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Instant:
     the answer is a few words of the prompt's last line.
 
     It reads only the end of the prompt, so that its own time does not distort measurements. If a field of the
-    schema has `examples`, its value is the first example. Token counts are estimates: one token for four bytes.
+    schema has `examples`, its value is one of the examples. Token counts are estimates: one token for four
+    characters.
     """
 
     def __init__(self, *, context_window: int = 1_000_000, slots: int = 4096) -> None:
@@ -49,7 +50,8 @@ class Instant:
         return "instant:2"
 
     async def complete(self, request: Request) -> Completion:
-        """Answer at once. Raises `InputError` if the schema has an unsupported keyword."""
+        """Answer one request at once. Raises `InputError` if the schema has a keyword that this LLM does not
+        support."""
         prompt = request.messages[-1].content
         tail = prompt[-TAIL:].encode(errors="replace")
         number = crc32(tail, request.seed & 0xFFFFFFFF) + len(prompt)
@@ -64,7 +66,7 @@ class Instant:
 
 
 def open_instant(rest: str, **options: Any) -> Instant:
-    """Open the LLM `instant`."""
+    """Open the LLM `instant`. Raises `InputError` if `rest`, the text after `instant:`, is not empty."""
     if rest:
         raise InputError(f"unreadable LLM 'instant:{rest}'; expected instant")
     return take_options("instant", Instant, **options)
@@ -89,7 +91,7 @@ def _compiled(schema: Schema) -> Writer:
 
 
 class _Endless(Exception):
-    """A definition that requires itself."""
+    """Raised for a definition in a schema that requires itself, so that its values would be infinite."""
 
 
 # If a keyword were ignored, a wrong answer could look right. So these are refused.
@@ -97,7 +99,8 @@ _UNSUPPORTED = ("pattern", "format", "multipleOf", "not", "uniqueItems", "minPro
 
 
 def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
-    """The writer of one schema node. `inside` names the definitions around it, to notice recursion."""
+    """Make the function that writes values for one node of a schema. `inside` has the names of the
+    definitions around the node, to notice recursion."""
     if not isinstance(node, dict):
         raise InputError(f"the instant LLM cannot honour the JSON schema {node!r}")
     if "const" in node:
@@ -219,7 +222,8 @@ def _string(node: Schema) -> Writer:
 
 
 def _bounds(node: Schema, step: float) -> tuple[float, float]:
-    """The inclusive bounds of a number; an exclusive bound moves in by `step`. Open ends get ten values."""
+    """Return (lowest, highest) for the values of a number field. An exclusive bound is moved inwards by
+    `step`. If a bound is missing, the range has ten integers."""
     low, high = node.get("minimum", -math.inf), node.get("maximum", math.inf)
     low = max(low, node.get("exclusiveMinimum", -math.inf) + step)
     high = min(high, node.get("exclusiveMaximum", math.inf) - step)

@@ -1,6 +1,7 @@
 """Run llama.cpp in this process, with any GGUF file or with the small model from PyPI.
 
-The default model, SmolLM2-135M, is for demonstrations and tests. It is too small to judge the quality of a system.
+The small model, SmolLM2-135M, is for demonstrations and tests. Its answers are too bad to judge the quality
+of a system.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def model_file(path: str) -> Path:
 
 
 def open_embedded(rest: str, **options: Any) -> LlamaCpp:
-    """Open `embedded`, the model from PyPI. Raises `ModelNotFoundError` if it is not installed."""
+    """Open `embedded`, the small model from PyPI. Raises `ModelNotFoundError` if it is not installed, and
+    `InputError` if a text follows the name."""
     if rest:
         raise InputError(f"unreadable LLM 'embedded:{rest}'; expected embedded")
     options = {"context_window": 2048, **options}
@@ -68,7 +70,8 @@ def open_embedded(rest: str, **options: Any) -> LlamaCpp:
 
 
 def open_file(rest: str, **options: Any) -> LlamaCpp:
-    """Open `llamacpp:PATH.gguf`. Raises `ModelNotFoundError`, or `InputError` if the file is not GGUF."""
+    """Open `llamacpp:PATH.gguf`. Raises `ModelNotFoundError` if there is no file, and `InputError` if it is
+    not GGUF."""
     return take_options("llamacpp", LlamaCpp, f"llamacpp:{rest}", model_file(rest), **options)
 
 
@@ -77,23 +80,24 @@ _FIELDS = {"stream": True, "stream_options": {"include_usage": True}, "cache_pro
 
 @once_per_schema
 def _grammar(schema: Schema) -> str:
-    """The schema as an llguidance grammar.
+    """Convert a JSON schema to a grammar of llguidance, which llama.cpp enforces.
 
-    With the field `response_format`, llama.cpp would make a GBNF grammar for each request. That costs 20 ms for a
-    nested schema, and decodes at a fifth of the speed. A schema that llguidance cannot read is not enforced.
+    With the field `response_format`, llama.cpp would itself make a grammar (GBNF) for each request. This
+    takes 20 ms for a nested schema, and decoding then has a fifth of the speed. If llguidance cannot read a
+    schema, the answer need not match the schema.
     """
     return str(import_runtime().json_schema_to_grammar(compact(schema)))
 
 
 class LlamaCpp:
-    """A GGUF model in this process. It answers `slots` requests at a time. Each request can use
-    `context_window` tokens.
+    """A GGUF model in this process. It works on `slots` requests at a time. The prompt and the answer of a
+    request together can have `context_window` tokens.
 
-    `threads` is the number of cores to use (default: all cores that this process may use). With greedy decoding
-    (temperature 0), the same batch of requests always gets the same replies. But a reply can depend on the
-    batch: if several requests run at once, llama.cpp adds numbers in another order, and of two tokens with
-    nearly equal scores the model may choose the other. To see llama.cpp's own log on stderr, set the
-    environment variable `PYFAST_LLM_LOG`.
+    `threads` is the number of cores to use (default: all cores that this process may use). With greedy
+    decoding (temperature 0), the same batch of requests always gets the same replies. But a reply can depend
+    on the other requests that run at the same time: llama.cpp then adds numbers in another order. If two
+    tokens have nearly equal scores, this can change which of the two the model chooses. To see llama.cpp's
+    own log on stderr, set the environment variable `PYFAST_LLM_LOG`.
     """
 
     def __init__(
@@ -137,7 +141,7 @@ class LlamaCpp:
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
-        is gone.
+        no longer answers.
         """
         if not self._server or self._executor is None:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
@@ -155,9 +159,10 @@ class LlamaCpp:
             dropped.set()
 
     def _stream(self, server: Any, body: bytes, dropped: threading.Event) -> Completion:
-        """Run one request in its own thread. The call blocks, without the GIL, until the end.
+        """Run one request, in a thread of the executor. The call blocks until the answer is complete, but it
+        does not hold Python's global lock (GIL).
 
-        It streams because only the callback after each token can stop a request.
+        The method asks for a stream of tokens, because only the callback after each token can stop a request.
         """
         chunks: list[bytes] = []
 
@@ -185,7 +190,8 @@ class LlamaCpp:
 
 
 def _assemble(chunks: list[bytes]) -> Completion:
-    """Assemble the completion from streamed chunks. Raises `CallError` for an error or a missing end."""
+    """Make the completion from the chunks of a stream. Raises `CallError` if a chunk is an error, or if the
+    last chunk is missing."""
     pieces: list[str] = []
     finish_reason = usage = None
     for chunk in chunks:
@@ -202,7 +208,8 @@ def _assemble(chunks: list[bytes]) -> Completion:
 
 
 def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[Any, int]:
-    """The running llama.cpp server and the tokens that each of its slots got."""
+    """Start llama.cpp's server with the model. Returns (the server, the context window of each slot in
+    tokens)."""
     xllamacpp = import_runtime()
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
@@ -227,7 +234,8 @@ def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[An
 
 
 def _slot_context(address: str, key: str) -> int:
-    """The context of one slot in tokens: at most the model's training length. 0 if llama.cpp does not say."""
+    """Ask llama.cpp's server for the context window of one slot, in tokens. It can be smaller than requested,
+    because the model was trained with a smaller one. Returns 0 if the server does not say it."""
     request = urllib.request.Request(f"{address}/props", headers={"Authorization": f"Bearer {key}"})
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -240,9 +248,10 @@ def _slot_context(address: str, key: str) -> int:
 def import_runtime() -> Any:
     """Import the module xllamacpp. Before that, set OpenMP's wait policy so that waiting threads sleep.
 
-    OpenMP reads its wait policy once, when it is loaded. By default, waiting threads spin (they keep their core
-    busy). Spinning is about a seventh faster on an idle machine. But if two spinning threads share a core, a
-    token takes a second instead of 20 ms. A policy that the user has set stays.
+    OpenMP reads its wait policy once, when it is loaded. By default, waiting threads spin (they keep their
+    core busy). Spinning is about a seventh faster on an idle machine. But if two spinning threads share a
+    core, a token takes a second instead of 20 ms. If the user has set a policy, the function does not change
+    it.
     """
     name = "OMP_WAIT_POLICY"
     ours = name not in os.environ and "GOMP_SPINCOUNT" not in os.environ

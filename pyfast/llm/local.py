@@ -1,4 +1,5 @@
-"""Functions that all LLMs on this machine share: processor cores, hashes of model files, schemas."""
+"""Functions for LLMs that run on this machine: processor cores, hashes of model files, and schemas for
+constrained decoding."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ from pyfast.llm.chat import closed
 from pyfast.llm.protocol import Schema
 
 LOG_VARIABLE = "PYFAST_LLM_LOG"
-"""If this environment variable is set, the runtime's own log appears on stderr."""
+"""If this environment variable is set, the log of llama.cpp or vLLM appears on stderr."""
 
 
 def compact(schema: Schema) -> Mapping[str, Any]:
-    """Adapt a schema for llguidance (constrained decoding): no additional fields, and JSON on one line.
+    """Adapt a schema for llguidance (constrained decoding): answers have no additional fields, and their JSON
+    is on one line.
 
     If JSON may have line breaks, a small model may spend all its tokens on white space.
     """
@@ -28,7 +30,7 @@ def compact(schema: Schema) -> Mapping[str, Any]:
 
 
 def usable_cores() -> list[int]:
-    """Return the number of cores that this process may use."""
+    """Return the numbers of the cores that this process may use, ascending."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -39,8 +41,8 @@ _PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.
 
 
 def folder_hash(folder: Path) -> str:
-    """Return the name of a model's folder and its `folder_digest`. Raises `ModelNotFoundError` if the folder is
-    missing."""
+    """Return `NAME:DIGEST`: the name of a model's folder, and its `folder_digest`. Raises
+    `ModelNotFoundError` if a file cannot be read."""
     return f"{folder.name}:{folder_digest(folder)}"
 
 
@@ -58,9 +60,9 @@ def digest(value: Any) -> str:
 
 
 def sample_hash(path: Path) -> str:
-    """Return the size of a file, with a hash of its first MiB and of 64 other parts.
+    """Return `SIZE:HASH`: the size of a file, and a hash of its first MiB and of 64 other parts of 4 KiB.
 
-    In a model's file, these parts are the header, the vocabulary and some of the weights. Raises
+    In a model's file, these parts contain the header, the vocabulary and some of the weights. Raises
     `ModelNotFoundError` if the file cannot be read.
     """
     try:

@@ -87,7 +87,7 @@ def open_server(rest: str, **options: Any) -> LLM:
 
 
 def _shown(url: str) -> str:
-    """A URL for a message, without passwords and keys. The text may be malformed."""
+    """Return a URL without its passwords and keys, for messages. The URL may be malformed."""
     bare = re.sub(r"(?:(?<=://)|(?<=@)).*@(?!https?://)", f"{HIDDEN}@", url, flags=re.DOTALL)
     head, slashes, rest = re.split(r"[?#]", bare)[0].partition("://")
     host, *path = rest.split("/")
@@ -96,7 +96,8 @@ def _shown(url: str) -> str:
 
 
 def _proxy_for(base_url: URL) -> str | None:
-    """The proxy for a URL, from the environment variables that curl reads; none for this machine."""
+    """Return the proxy for a URL, from the environment variables for proxies, which curl reads too. Return
+    None if there is no proxy, or if the URL is on this machine."""
     host = base_url.host or ""
     if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(f"{host}:{base_url.port}"):
         return None
@@ -107,8 +108,8 @@ def _proxy_for(base_url: URL) -> str | None:
 
 
 class Again(Exception):
-    """Raised if an attempt failed, but another attempt may succeed. After the last attempt, `error` is
-    raised."""
+    """Raised if an attempt failed, but another attempt may succeed. If the last attempt fails too, the caller
+    gets `error`."""
 
     def __init__(self, error: OutageError) -> None:
         super().__init__(str(error))
@@ -116,7 +117,8 @@ class Again(Exception):
 
 
 class Refused(Exception):
-    """Raised if the server refuses this request. `complaint` is the server's reason, if it gives one."""
+    """Raised if the server refuses a part of a request. `complaint` is the server's message. If pyfast knows
+    no change that avoids the refusal, the caller gets `error`."""
 
     def __init__(self, error: CallError, complaint: str) -> None:
         super().__init__(str(error))
@@ -133,13 +135,15 @@ class OpenAI:
     - `concurrency`: how many requests run at once.
     - `timeout_s`: how many seconds all attempts of one request may take together. Waiting for a rate limit does
       not count.
-    - `attempts`: how often pyfast sends a request if the server is busy or the connection fails. After the last
-      attempt the request fails with `OutageError`. The first pause between attempts is about `backoff_s`
-      seconds, and each later pause is twice as long. Each pause is varied at random.
-    - `requests_per_minute`, `tokens_per_minute`: rate limits. Tokens of prompts and of completions both count.
-      pyfast spreads all attempts evenly over time. All models on the same server share the limits, if the same
-      event loop calls them. If the server says when to try again, all calls wait until then, but at most a
-      minute. A call that the server refuses because of a rate limit does not count as an attempt.
+    - `attempts`: how often pyfast sends a request if the server is busy or the connection fails. After the
+      last attempt the request fails with `OutageError`. Before a further attempt, pyfast waits for a random
+      time: at most `backoff_s` seconds after the first attempt. This maximum doubles after each further
+      attempt, up to 20 seconds.
+    - `requests_per_minute`, `tokens_per_minute`: rate limits. Tokens of prompts and tokens of completions
+      count. pyfast spreads all attempts evenly over time. All models on the same server share the limits, if
+      the same event loop calls them. If the server says when to try again, all calls wait until then. If this
+      is more than a minute away, the call fails with `OutageError`. If the server refuses a call because of a
+      rate limit and says when to try again, the call does not count as an attempt.
     - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that writes its reasoning first.
     - `extra`: fields for every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
@@ -196,7 +200,8 @@ class OpenAI:
     def fingerprint(self) -> str:
         """A text that identifies the model: its name, the fields of `extra`, and `reasoning_tokens` if it is set.
 
-        The text does not contain the host and port, so that the same model may move to another server.
+        The text does not contain the host and port. So a run can resume with the same model on another
+        server.
         """
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         if self._reasoning_tokens:
@@ -204,7 +209,8 @@ class OpenAI:
         return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
-        """Check that the server answers. Otherwise raise `LLMUnavailableError`."""
+        """Check that the server answers, and ask it for the context window. Raises `LLMUnavailableError` if
+        the server does not answer."""
         if self._session is not None:
             return
         self._rate = limit_of(str(self._chat_url))
@@ -231,7 +237,8 @@ class OpenAI:
             self.context_window = _context_window(models, self._model) or self.context_window
 
     async def _models(self, session: aiohttp.ClientSession) -> object:
-        """The reply of `GET /models`; None if the server has no such page, which is allowed."""
+        """Return the server's reply to `GET /models`, or None if the reply is not JSON. Some servers have no
+        such page."""
         async with session.get(self._models_url, proxy=self._proxy, allow_redirects=False) as response:
             try:
                 return orjson.loads(await _read(response))
@@ -246,7 +253,7 @@ class OpenAI:
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
-        is gone.
+        no longer answers.
         """
         if self._reasoning_tokens:
             request = replace(request, max_tokens=request.max_tokens + self._reasoning_tokens)
@@ -275,13 +282,16 @@ class OpenAI:
         return body
 
     def _remember(self, fallbacks: Fallbacks) -> None:
-        """Remember fallbacks that led to an answer: other complaints may be about one request alone."""
+        """Use these fallbacks for all later requests. The method is called only if a request with these
+        fallbacks got an answer. Without an answer, the server may have refused this one request for a reason
+        of its own."""
         for fallback in fallbacks - self._fallbacks:
             _log.warning("%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent)
         self._fallbacks |= fallbacks
 
     async def _persist(self, body: bytes, url: URL, max_tokens: int) -> Completion:
-        """Try until an attempt succeeds. Raises `Refused`, or the error of the call."""
+        """Send a request until an attempt succeeds, or until the attempts or the time are used up. Raises
+        `Refused`, or the error for the call."""
         clock = asyncio.get_running_loop().time
         # The time starts with the slot: the server does not cause the wait for one.
         began = clock()
@@ -354,7 +364,7 @@ class OpenAI:
         return self._reply(await self._exchange("POST", url, data=body))
 
     def _reply(self, answer: bytes) -> Completion:
-        """The completion in the body of a reply. Raises `CallError`."""
+        """Read the completion in the body of a reply. Raises `CallError` if there is none."""
         try:
             data = orjson.loads(answer)
             return self._completion(data["choices"][0], data.get("usage"))
@@ -363,9 +373,10 @@ class OpenAI:
             raise CallError(f"{self._base_url} answered with no chat completion: {complaint}") from None
 
     async def _exchange(self, method: str, url: URL, most: int = LARGEST_ANSWER, **sent: Any) -> bytes:
-        """The body of a reply of status 200, of at most so many bytes.
+        """Make one HTTP request, and return the body of the reply. The status must be 200, and the body may
+        have at most `most` bytes.
 
-        Raises `Again`, `Refused`, or the error of the call.
+        Otherwise the method raises `Again`, `Refused`, or the error for the call.
         """
         try:
             async with self._running().request(
@@ -387,7 +398,7 @@ class OpenAI:
         return answer
 
     def _completion(self, choice: Any, usage: object) -> Completion:
-        """The completion in the server's reply, without the key."""
+        """Read the completion in a server's reply, and remove the API key from its text."""
         if "message" not in choice:  # A prompt of embeddings has its text here.
             text, refusal, reasoning = choice["text"], None, None
         else:
@@ -404,7 +415,8 @@ class OpenAI:
         return completion(text, reason, usage, reasoning)
 
     def _counted(self, completion: Completion, sent: int, request: Request) -> Completion:
-        """The completion with possible token counts. An impossible count is logged once."""
+        """Correct impossible token counts of a completion (see `foreign.bounded`). The first correction is
+        logged."""
         counted = bounded(completion, sent, request.max_tokens)
         if counted != completion and not self._miscounted:
             self._miscounted = True
@@ -421,7 +433,7 @@ class OpenAI:
         return counted
 
     def _refused(self, status: int, headers: Mapping[str, str], answer: bytes) -> Exception:
-        """The error of a reply, without the key."""
+        """Return the error for a reply whose status is not 200. The API key is removed from the message."""
         answer = self._hidden(answer.decode(errors="replace")).encode()
         if status == 429 and error_field(answer, "code") == "insufficient_quota":
             status = 402  # This is no rate limit, so waiting does not help.
@@ -440,7 +452,8 @@ class OpenAI:
 
 
 async def _read(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER) -> bytes:
-    """The body, read piece by piece so that an endless one cannot fill the memory."""
+    """Read the body of a reply. Raises `CallError` if it has more than `most` bytes. The body is read piece
+    by piece, so that an endless body cannot fill the memory."""
     pieces, size = [], 0
     async for piece in response.content.iter_any():
         pieces.append(piece)
@@ -452,7 +465,8 @@ async def _read(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER) ->
 
 
 def _seconds(retry_after: str | None) -> float:
-    """A Retry-After header, which holds seconds or a date, as seconds from now."""
+    """Return how many seconds a Retry-After header asks the client to wait. The header has a number of
+    seconds or a date. Without a usable header, the result is 0."""
     if retry_after is None:
         return 0.0
     try:
@@ -466,7 +480,8 @@ def _seconds(retry_after: str | None) -> float:
 
 
 def _context_window(models: object, model: str) -> int | None:
-    """Tokens, from the model's entry: vLLM's `max_model_len`, llama.cpp's `n_ctx` or `n_ctx_train`."""
+    """Find the context window in the reply to `GET /models`, in tokens. The model's entry has it as vLLM's
+    `max_model_len`, or as llama.cpp's `n_ctx` or `n_ctx_train`. Returns None if it is missing."""
     entries = models.get("data") if isinstance(models, dict) else None
     known = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     # A server with one model often accepts any name.

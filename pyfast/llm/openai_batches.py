@@ -33,7 +33,8 @@ class _Call:
     body: bytes
     joined: float
     place: asyncio.Future[_Place | None]
-    """The position of the call in the next batch. None: the call is sent as a normal request, without a batch"""
+    """A future, which gets the batch of the call and the position of the call in this batch. It gets None if
+    the call is to be sent as a normal request"""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +53,7 @@ _Place = tuple[_Batch, int]
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """The run that the calls belong to."""
+    """The run to which the calls belong."""
 
     progress: Progress = field(default_factory=Progress)
     log: BatchLog = field(default_factory=NoLog)
@@ -62,18 +63,19 @@ class OpenAIBatches(OpenAI):
     """A model behind the Batch API of its provider. A run may also resume with the same model without batches
     (`openai:`).
 
-    pyfast submits the waiting calls as one batch in each of three cases:
+    pyfast submits the waiting calls as one batch if one of these is true:
 
     - All questions of the run wait for the LLM, and no new call has come for `quiet_s` seconds.
     - The oldest call has waited for `wait_s` seconds.
     - `max_calls` calls or `max_mb` megabytes wait.
 
-    If at most `online_calls` calls wait, pyfast sends them as normal requests instead.
+    If at most `online_calls` calls wait then, pyfast sends them as normal requests instead.
 
-    A call that failed at the provider joins the next batch, up to `attempts` times. If the provider cannot be
-    reached, pyfast tries again for `patience_s` seconds. pyfast asks for the state of a batch at least every
-    `poll_s` seconds. `settle_s` is how many seconds a provider may need until it lists a batch that it has
-    accepted. `questions_at_once` is the default number of questions in progress.
+    If the provider does not carry out a call, the call joins the next batch. A call can be in at most
+    `attempts` batches. If the provider cannot be reached, pyfast tries again for `patience_s` seconds. pyfast
+    asks for the state of a batch at least every `poll_s` seconds. `settle_s` is the maximum number of seconds
+    until the provider lists a batch that it has accepted. `questions_at_once` is the default number of
+    questions in progress.
     """
 
     def __init__(
@@ -131,16 +133,19 @@ class OpenAIBatches(OpenAI):
         self._collector: asyncio.Task[None] | None = None
         self._batches: set[_Batch] = set()
         self._submitted: dict[str, deque[_Place]] = defaultdict(deque)
-        """Calls that earlier sessions of the run submitted, by the digests of their requests"""
+        """The calls that earlier sessions of the run submitted: their batches and positions, by the digests
+        of their requests"""
         self._run: _Run | None = None
 
     @property
     def _name(self) -> str:
-        """In the log of a run: batches of another provider are not this one's."""
+        """The name of this model in the log of a run. It contains the provider, because batches of another
+        provider do not belong to this model."""
         return f"{self.fingerprint}@{self._base_url}"
 
     async def start(self) -> None:
-        """Check that the provider answers and lists batches. Raises `LLMUnavailableError` or `InputError`."""
+        """Check that the provider answers and lists its batches. Raises `LLMUnavailableError` if the provider
+        does not answer, and `InputError` if it lists no batches."""
         await super().start()
         if not self._accept_duplicates:
             try:
@@ -150,8 +155,8 @@ class OpenAIBatches(OpenAI):
                 raise
 
     async def join_run(self, progress: Progress, log: BatchLog) -> None:
-        """Start collecting calls for a run, and wait for the batches that earlier processes of the run
-        submitted."""
+        """Start collecting calls for a run. In the background, wait for the batches that earlier sessions of
+        the run submitted. Raises `InputError` if another run uses this model."""
         if self._run is not None:
             raise InputError(f"{self.spec}: another run is using it: open the model once more")
         self._run = _Run(progress, log)
@@ -188,7 +193,7 @@ class OpenAIBatches(OpenAI):
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
-        is gone.
+        no longer answers.
         """
         if request.embeds is not None:
             raise CallError("a Batch API takes text, not embeddings")
@@ -227,19 +232,21 @@ class OpenAIBatches(OpenAI):
                 raise fault
 
     def _fault(self, line: Line | None) -> Exception:
-        """The error of a call that has no answer."""
+        """Return the error for a call whose batch has no answer to it."""
         if line is None or not line.status:
             reason = "no result" if line is None else error_text(line.body)
             return Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))
         return self._refused(line.status, {}, line.body)
 
     def _place_of_earlier(self, digest: str) -> _Place | None:
-        """The request's place in a batch of an earlier session, if it has one."""
+        """Return the batch and the position of a request that an earlier session has submitted. Return None
+        if no earlier session has submitted it."""
         places = self._submitted.get(digest)
         return places.popleft() if places else None
 
     async def _enqueue(self, digest: str, body: bytes) -> _Place | None:
-        """Wait for a place in the next batch."""
+        """Add a call to the waiting calls. Wait until it has a place in a batch, and return the batch and the
+        position. None: the call is to be sent as a normal request."""
         self._running()
         loop = asyncio.get_running_loop()
         call = _Call(digest, body, loop.time(), loop.create_future())
@@ -249,7 +256,8 @@ class OpenAIBatches(OpenAI):
         return await call.place
 
     async def _line(self, batch: _Batch, place: int) -> Line | None:
-        """The result of a call; None: it has none, and may be submitted again."""
+        """Wait for the result of a call in a batch. Returns None if the batch has no result for it: the call
+        may then be submitted again."""
         try:
             lines = await asyncio.shield(batch.results)
         except asyncio.CancelledError:
@@ -265,7 +273,7 @@ class OpenAIBatches(OpenAI):
         return line
 
     async def _collect(self) -> None:
-        """Make batches of the calls that wait, until none does."""
+        """Make batches of the waiting calls, until no call waits."""
         while self._queue:
             await asyncio.sleep(_LOOK_S)
             # The calls that are done were cancelled.
@@ -291,7 +299,8 @@ class OpenAIBatches(OpenAI):
         return nobody_can_go_on and now - self._queue[-1].joined >= self._quiet_s
 
     def _taken(self) -> list[_Call]:
-        """The calls of the next batch, in the order in which they came."""
+        """Remove the calls of the next batch from the waiting calls, and return them in the order in which
+        they came."""
         size, count = 0, 0
         for call in self._queue[: self._max_calls]:
             size += len(call.body)
@@ -313,7 +322,8 @@ class OpenAIBatches(OpenAI):
         batch.results.add_done_callback(ended)
 
     async def _results_of_new(self, batch: _Batch, calls: Sequence[_Call]) -> dict[int, Line]:
-        """Submit a batch, and wait for its results. Its key is in the run's log before the batch exists."""
+        """Submit a batch, and wait for its results. The run's log gets the key of the batch before the batch
+        is submitted."""
         content = b"".join(_line_of(batch.key, place, call.body) for place, call in enumerate(calls))
         _LOG.info("%s: a batch of %d calls, %.1f MB", self._base_url, len(calls), len(content) / 1e6)
         file = await self._provider.upload(f"pyfast-{batch.key}.jsonl", content)
@@ -329,7 +339,8 @@ class OpenAIBatches(OpenAI):
         return await self._results(batch, id)
 
     async def _results_of_earlier(self, batch: _Batch, logged: LoggedBatch) -> dict[int, Line]:
-        """The results of a batch of an earlier session. Nothing if it was not submitted."""
+        """Wait for the results of a batch of an earlier session. If that session did not submit the batch,
+        the result is empty."""
         id = logged.id
         if id is None:
             try:
@@ -367,6 +378,6 @@ def open_batches(rest: str, **options: Any) -> LLM:
 
 
 def _line_of(key: str, place: int, body: bytes) -> bytes:
-    """One call in the file of a batch."""
+    """Write the line of one call in the file of a batch."""
     call = {"custom_id": f"{key}-{place}", "method": "POST", "url": ENDPOINT, "body": orjson.Fragment(body)}
     return orjson.dumps(call, option=orjson.OPT_APPEND_NEWLINE)

@@ -1,4 +1,4 @@
-"""A model on several OpenAI-compatible servers. If one server fails, its calls go to the others."""
+"""A model on several OpenAI-compatible servers. If one server fails, its calls go to the other servers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ class _Server:
     weight: float
     running: int = 0
     failures: int = 0
-    """How many calls in a row have failed"""
+    """How often the server has failed since its last answer. Calls that fail together count once"""
     rests_until: float = field(default=0.0)
     """pyfast sends no call to this server before this time, on the event loop's clock"""
 
     def may_take_one(self, now: float) -> bool:
-        """Whether one call may try the server after a failure and a rest, before others follow."""
+        """Return whether the server may get a call. A server that has failed may get one call after its rest.
+        It gets more calls only after it has answered this call."""
         return not self.failures or (now >= self.rests_until and not self.running)
 
 
@@ -41,8 +42,9 @@ class OpenAIServers:
 
     A server that failed gets no calls for some time, which grows with each failure. Then pyfast tries the
     server with one call. If no server answers a call, pyfast waits and tries all servers again, up to
-    `attempts` times in total. Then the call fails. The options are the same as for `OpenAI`, for each server.
-    In addition, `weights` is a list with one number for each server.
+    `attempts` times in total. Then the call fails. Each server has the same options as an `OpenAI` model. In
+    addition, `weights` is a list with one number for each server: a server with twice the weight gets twice
+    as many calls.
     """
 
     def __init__(
@@ -77,12 +79,13 @@ class OpenAIServers:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the model. It does not depend on the server."""
+        """The fingerprint of the model. It does not depend on the servers."""
         return self._servers[0].llm.fingerprint
 
     @property
     def context_window(self) -> int:
-        """The smallest context window, in tokens, of the servers that answered when the model started."""
+        """The smallest context window of the servers that have not failed since their last answer, in tokens.
+        If all servers have failed, the smallest context window of all."""
         reached = [server for server in self._servers if not server.failures]
         return min(server.llm.context_window for server in reached or self._servers)
 
@@ -105,7 +108,7 @@ class OpenAIServers:
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
-        is gone.
+        no longer answers.
         """
         for attempt in range(self._attempts):
             if attempt:
@@ -122,7 +125,8 @@ class OpenAIServers:
         raise last
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
-        """The server with the most room; if all rest, the one that has rested longest."""
+        """Choose the server for a call: of those that may get a call, the server with the fewest running
+        calls in relation to its weight. If none may get a call, choose the server whose rest ends first."""
         now = asyncio.get_running_loop().time()
         ready = [server for server in untried if server.may_take_one(now)]
         if ready:

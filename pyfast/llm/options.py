@@ -14,7 +14,8 @@ T = TypeVar("T")
 def take_options(kind: str, build: Callable[..., T], *given: Any, **options: Any) -> T:
     """Check the options, then return `build(*given, **options)`.
 
-    `build` must accept every option, and numbers must be positive. Otherwise an `InputError` names the option.
+    `build` must accept every option, and numbers must be positive. Otherwise the function raises an
+    `InputError` that names the option.
     """
     for name, value in options.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:

@@ -51,7 +51,7 @@ def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One call of the LLM. An LLM must not use anything except these fields.
+    """One call of an LLM. The LLM must use nothing but the fields of the request.
 
     Example:
         >>> from pyfast.llm import Request, dialogue
@@ -65,7 +65,8 @@ class Request:
     schema: Schema | None = None
     """The JSON schema that the answer should match.
 
-    An LLM with constrained decoding uses it. The answer may still not match the schema, for example if it is cut
+    An LLM with constrained decoding enforces the schema. Still, an answer may not match it, for example if it
+    is cut off
     """
     temperature: float = 0.0
     seed: int = 0
@@ -77,12 +78,13 @@ class Request:
     reusable: bool = False
     """Whether `CachedLLM` may keep the answer for later runs"""
     check: Callable[[Completion], object] | None = None
-    """A function that raises `AnswerError` if the answer has the wrong form. `CachedLLM` does not store it"""
+    """A function that raises `AnswerError` if the answer has the wrong form. `CachedLLM` does not store such
+    an answer"""
 
     def digest(self) -> bytes:
         """Return 16 bytes that identify the request. Equal requests have equal digests, in any process.
 
-        Raises `CallError` if the text is not valid Unicode.
+        Raises `CallError` if the text of a message is not valid Unicode.
         """
         digest = sha256(repr((self.max_tokens, self.temperature, self.seed)).encode())
         for message in self.messages:
@@ -120,7 +122,7 @@ class Completion:
     cached_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
-    """How many of the completion's tokens are reasoning, which is not part of `text`"""
+    """How many of the `completion_tokens` are reasoning. The reasoning is not part of `text`"""
 
 
 class LLM(Protocol):
@@ -152,16 +154,17 @@ class LLM(Protocol):
     def fingerprint(self) -> str:
         """A text that identifies the model: the same model has the same fingerprint on every machine.
 
-        It must be quick to compute, and known before `start`. A run resumes only with a model of the same
-        fingerprint.
+        It must be quick to compute, and known before `start` is called. A run resumes only with a model that
+        has the same fingerprint.
         """
         ...
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. pyfast makes many calls at once. The model itself forms batches of them.
+        """Answer one request. pyfast calls this method for many requests at once. The LLM itself makes
+        batches of them.
 
-        Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model is gone. A cancelled
-        call must release its slot, and must not disturb other calls.
+        Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model no longer answers.
+        If a call is cancelled, it must release its slot and must not disturb other calls.
         """
         ...
 
@@ -196,7 +199,7 @@ _MEMBERS = ("fingerprint", "spec", "context_window", "slots", "start", "close")
 
 
 def with_defaults(llm: LLM) -> FullLLM:
-    """Add the optional members that an LLM does not have, with their defaults.
+    """Add the optional members that an LLM does not have, with the default values of `LLM`.
 
     Args:
         llm: An LLM with `fingerprint` and `complete`, and optionally more.
@@ -222,7 +225,8 @@ def with_defaults(llm: LLM) -> FullLLM:
 
 
 def weights_of(llm: LLM) -> str:
-    """Return a checksum of the folder from which an LLM was loaded. Empty for an LLM on a server."""
+    """Return a checksum of the folder from which an LLM was loaded. The result is empty for an LLM on a
+    server."""
     weights: str = getattr(llm, "weights", "")
     return weights
 
@@ -234,7 +238,7 @@ def device_of(llm: LLM) -> str:
 
 
 class InFront:
-    """Base class of an LLM that wraps another LLM."""
+    """Base class of LLMs that wrap another LLM."""
 
     _llm: Any
 
@@ -250,7 +254,8 @@ class InFront:
 
 
 class _WithDefaults(InFront):
-    """Reads each member from the LLM at each access, because its context window may change when it starts."""
+    """An LLM with the optional members that the wrapped LLM does not have. Each access to a member reads it
+    from the wrapped LLM, because the context window may change when that LLM starts."""
 
     def __init__(self, llm: LLM) -> None:
         self._llm: Any = llm
@@ -295,10 +300,11 @@ class _WithDefaults(InFront):
 
 
 def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
-    """Call `build(schema)` once for each schema object, and cache the result.
+    """Return a function that calls `build(schema)` once for each schema object and caches the result.
 
-    The key of the cache is `id(schema)`, because a dict cannot be hashed. This works, because prompts always
-    pass the same object. The cache also keeps the schema itself, so that no other object can get the same id.
+    The key of the cache is `id(schema)`, because a dict cannot be hashed. This works because a prompt always
+    passes the same schema object. The cache also keeps the schema itself, so that no other object can get the
+    same id.
     """
     known: dict[int, tuple[Schema, T]] = {}
 

@@ -1,4 +1,4 @@
-"""Rate limits of servers, shared by all models of this process."""
+"""Rate limits of servers. All models on one server share them, if the same event loop calls the models."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class RateLimit:
         self._requests = self._tokens = self._opens = 0.0
 
     def limit(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
-        """Set limits for requests and tokens. Requests are spread evenly over time. Of several values for a
-        limit, the lowest counts.
+        """Set limits for requests and tokens. Requests are spread evenly over time. If a limit is set several
+        times, the lowest value counts. None: no limit.
         """
         self._request_s = max(self._request_s, 60 / requests_per_minute if requests_per_minute else 0.0)
         self._token_s = max(self._token_s, 60 / tokens_per_minute if tokens_per_minute else 0.0)
 
     def pause(self, seconds: float) -> None:
-        """Do not start any request for this number of seconds."""
+        """Start no request for this number of seconds from now."""
         self._opens = max(self._opens, asyncio.get_running_loop().time() + seconds)
 
     async def turn(self, tokens: int, check: Callable[[], object]) -> float:
-        """Wait until a request of about `tokens` tokens may start. Returns the seconds of the wait.
+        """Wait until a request of about `tokens` tokens may start. Returns how many seconds the wait took.
 
-        `check` is called before each wait. If it raises an error, the wait ends with this error.
+        The method calls `check` before each wait. If `check` raises an error, the method raises it.
         """
         clock = asyncio.get_running_loop().time
         came = clock()
@@ -50,7 +50,8 @@ class RateLimit:
         return clock() - came
 
     def correct(self, tokens: int) -> None:
-        """Correct the counted tokens of a request when their real number is known."""
+        """Correct the count of used tokens when a request's real number of tokens is known. `tokens` is the
+        real number minus the number that `turn` got."""
         self._tokens += self._token_s * tokens
 
 

@@ -1,4 +1,4 @@
-"""Remove reasoning that a model writes before its answer."""
+"""Remove the reasoning that a model writes before its answer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _CLOSED = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 def without_reasoning(completion: Completion) -> Completion:
     """Remove the block `<think>...</think>` at the beginning of a completion.
 
-    If the block has no end, the whole text is reasoning. Some chat templates contain the opening tag, so that
-    it is missing in the completion. Then everything before the last `</think>` is reasoning. Text that begins
-    like JSON does not change.
+    Everything up to the last `</think>` is reasoning. The opening tag may be missing, because some chat
+    templates contain it. If there is an opening tag but no `</think>`, the whole text is reasoning. Text that
+    begins like JSON does not change.
 
     Returns:
-        The completion without the block. If the server did not count `reasoning_tokens`, they are estimated
-        from the share of characters in the block.
+        The completion without the block. If the server did not count `reasoning_tokens`, the function
+        estimates them from the block's share of all characters.
     """
     text = completion.text
     if "<" not in text or text.lstrip()[:1] in ("{", "["):
@@ -37,5 +37,6 @@ def without_reasoning(completion: Completion) -> Completion:
 
 
 def share_of_reasoning(tokens: int, reasoning: int, whole: int) -> int:
-    """Estimate the tokens of the reasoning by its share of all characters."""
+    """Estimate how many of a completion's `tokens` are reasoning, in proportion to the characters.
+    `reasoning` is the number of characters in the reasoning, and `whole` is the number of all characters."""
     return round(tokens * reasoning / max(whole, 1))

@@ -1,4 +1,4 @@
-"""Remove the API key and other secrets from texts that a server sends, in any encoding."""
+"""Remove the API key and other secrets from texts that a server sends, also if the secrets are encoded."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ _SECRET_NAME = re.compile(
 
 
 def hider(*secrets: str) -> Callable[[str], str]:
-    """Make a function that replaces secrets in a text with `***`, in every encoding that servers use.
+    """Make a function that replaces secrets in a text with `***`, also if they are encoded.
 
-    The function finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in nested
-    encodings. It also finds secrets in hexadecimal digits and in base64, even if a whole header with the secret
-    was encoded. It ignores case, white space and invisible characters inside a secret.
+    The function finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in
+    nested encodings. It also finds secrets in hexadecimal digits and in base64, even if a longer text with
+    the secret was encoded. Differences of case do not matter, and neither do white space and invisible
+    characters inside a secret.
 
     Args:
         *secrets: The secrets. The function ignores secrets of fewer than 8 characters.
@@ -78,7 +79,7 @@ def hider(*secrets: str) -> Callable[[str], str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """The secret in the encodings that change the whole text."""
+    """Return the forms in which a secret can occur in a text: plain, in hexadecimal digits, and in base64."""
     bare = re.sub(r"\s", "", secret)
     forms = {secret, bare, secret.encode().hex()}
     for before, lost in ((0, 0), (1, 2), (2, 3)):  # the key's position within a group of three bytes
@@ -90,7 +91,7 @@ def _forms(secret: str) -> set[str]:
 
 
 def _meaning(escape: re.Match[str]) -> str:
-    """The characters of an escape; empty for invisible ones."""
+    """Return the characters for which an escape stands. The result is empty for invisible characters."""
     text = escape[0]
     if text[0] == "%":
         return unquote(text, errors="replace")
@@ -110,7 +111,8 @@ def _meaning(escape: re.Match[str]) -> str:
 
 
 def _without(text: str, wanted: re.Pattern[str]) -> str:
-    """The text without the secret, plain or decoded."""
+    """Return the text with `***` in place of each secret. The function searches the text itself and the text
+    with its escapes decoded."""
     spans: list[tuple[int, int]] = []
     decoded, starts, ends = text, list(range(len(text))), list(range(1, len(text) + 1))
     for _ in range(_ROUNDS + 1):
@@ -132,7 +134,7 @@ def _without(text: str, wanted: re.Pattern[str]) -> str:
 
 
 def api_key() -> str:
-    """Return the environment variable OPENAI_API_KEY, or an empty text if it is not set.
+    """Return the value of the environment variable OPENAI_API_KEY, or an empty text if it is not set.
 
     Raises `InputError` if the key has a character that an HTTP header cannot contain.
     """
@@ -158,10 +160,10 @@ def proxy_passwords() -> list[str]:
 
 
 def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> None:
-    """Raise `InputError` if a field has a name for secrets or contains the key, because pyfast stores all
-    fields.
+    """Raise `InputError` if a field has a name such as `api_key`, or if it contains the key, because pyfast
+    stores all fields in the folder of the run.
 
-    `variable` is the environment variable for the key.
+    `key` is the API key, and `variable` is the environment variable in which it belongs.
     """
     if isinstance(fields, Mapping):
         for name, value in fields.items():

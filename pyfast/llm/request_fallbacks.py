@@ -1,9 +1,11 @@
 """Fallbacks for servers that refuse parts of a request.
 
-vLLM and llama.cpp accept every field of a request, and the whole schema improves their answers. OpenAI's newer
-models refuse `max_tokens` and `temperature`, and OpenAI's strict mode refuses `maxLength`. Other servers do not
-know `seed`, or have no `response_format`. pyfast cannot find this out in advance. So it first sends the whole
-request. If the server's error names a field, pyfast leaves this field out of all later requests.
+vLLM and llama.cpp accept every field of a request, and the whole schema improves their answers. OpenAI's
+newer models refuse `max_tokens` and `temperature`, and OpenAI's strict mode refuses `maxLength`. Other
+servers do not know `seed` or `response_format`. pyfast cannot find out in advance what a server refuses. So
+it first sends the whole request. If the server's error names a field, pyfast sends the request again, without
+this field or with a simpler form of it. If the server then answers, pyfast changes all later requests in this
+way.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Body = dict[str, Any]
 
 
 class Fallback(NamedTuple):
-    """A fallback: a change to requests that a server refuses, such as leaving out a field."""
+    """A fallback: a change to a request that a server refuses, for example to leave out a field."""
 
     field: str
     named: str
@@ -35,7 +37,7 @@ class Fallback(NamedTuple):
 
 
 def response_format(schema: Schema) -> orjson.Fragment:
-    """Return the field of a request that asks for an answer with this schema."""
+    """Return the value of the field `response_format`, which asks for an answer that matches this schema."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "")))[:64] or "answer"
     described = {"name": name, "strict": True, "schema": closed(schema)}
     return orjson.Fragment(orjson.dumps({"type": "json_schema", "json_schema": described}))
@@ -55,10 +57,11 @@ _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties
 
 
 def strict(schema: Any) -> Any:
-    """Reduce a schema to what OpenAI's strict mode supports: no additional fields, and all fields required.
+    """Reduce a schema to the keywords that OpenAI's strict mode supports. Additional fields are forbidden,
+    and all fields are required.
 
-    The reduced schema allows answers that the whole schema forbids. So answers must also be checked against the
-    whole schema.
+    The reduced schema allows some answers that the whole schema forbids. So pyfast must also check answers
+    with the whole schema.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -92,7 +95,8 @@ def _simpler_schema(body: Body, schema: Schema | None) -> None:
 
 
 def _any_json(body: Body, schema: Schema | None) -> None:
-    """Put the schema into the first message, because the server does not enforce it."""
+    """Ask the server for any JSON object, and write the schema into the first message, because the server
+    does not enforce schemas."""
     body["response_format"] = {"type": "json_object"}
     if messages := body.get("messages"):
         first, *rest = messages
@@ -121,7 +125,7 @@ Fallbacks = frozenset[Fallback]
 
 
 def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> None:
-    """Change the body of a request by the fallbacks that this server needs."""
+    """Change the body of a request in place by the fallbacks that the server needs."""
     if fallbacks:
         for fallback in FALLBACKS:  # The order matters: of two fallbacks for one field, the last one counts.
             if fallback in fallbacks and fallback.field in body:
@@ -129,7 +133,8 @@ def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> 
 
 
 def fallback_for(complaint: str, body: Body, fallbacks: Fallbacks) -> Fallback | None:
-    """Find the next fallback to try when a server refuses this body. Returns None if no fallback is left."""
+    """Find the next fallback to try when a server has refused a request. `complaint` is the server's reason,
+    and `fallbacks` were tried before. Returns None if no other fallback fits the reason."""
     for fallback in FALLBACKS:
         if fallback.field in body and fallback not in fallbacks:
             patterns = (fallback.named, fallback.fault)

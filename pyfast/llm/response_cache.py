@@ -22,7 +22,7 @@ class CachedLLM(InFront):
 
     Each model has its own folder, with one file for each request. The name of a file is a checksum of
     everything on which the answer depends (`Request.digest`). A run treats a cached completion like a new
-    completion and counts its tokens. If a file is damaged or unreadable, pyfast asks the model.
+    completion, and counts its tokens too. If a file is damaged or unreadable, pyfast asks the model again.
     """
 
     _llm: FullLLM
@@ -57,7 +57,8 @@ class CachedLLM(InFront):
         return self._llm.fingerprint
 
     async def complete(self, request: Request) -> Completion:
-        """Return the stored completion. If there is none, ask the model. Raises the model's errors."""
+        """Return the stored completion of a reusable request. If there is none, ask the model and store its
+        completion. Raises the model's errors."""
         if not request.reusable:
             return await self._llm.complete(request)
         digest = request.digest().hex()
@@ -73,13 +74,15 @@ class CachedLLM(InFront):
 
 
 def _entry(completion: Completion, digest: str) -> bytes:
-    """A file of the cache: the request's digest, the completion, and a checksum of both."""
+    """Write the content of a file of the cache: the request's digest, the completion, and a checksum of the
+    two."""
     entry = {"format": _FORMAT, "request": digest, "completion": asdict(completion)}
     return orjson.dumps({**entry, "blake2b": blake2b(orjson.dumps(entry), digest_size=16).hexdigest()})
 
 
 def _read(entry: bytes, digest: str, request: Request) -> Completion:
-    """Read what `_entry` wrote. Raises `ValueError`, `TypeError` or `KeyError` for anything else."""
+    """Read the completion in a file of the cache. Raises `ValueError`, `TypeError`, `KeyError` or
+    `AnswerError` if the file is damaged or the completion does not fit the request."""
     completion = _sound(Completion(**orjson.loads(entry)["completion"]), request)
     if entry != _entry(completion, digest):
         raise ValueError("another request's, of another format, or edited")
@@ -87,7 +90,8 @@ def _read(entry: bytes, digest: str, request: Request) -> Completion:
 
 
 def _sound(completion: Completion, request: Request) -> Completion:
-    """The completion if it may answer the request again. Raises `ValueError`, `TypeError` or `AnswerError`."""
+    """Return the completion if it is complete and has the right form for the request. Otherwise raise
+    `ValueError`, `TypeError` or `AnswerError`."""
     counts = (completion.prompt_tokens, completion.cached_tokens, completion.completion_tokens)
     if completion.finish_reason != "stop" or not all(type(count) is int and count >= 0 for count in counts):
         raise ValueError("cut off, or with counts that are none")

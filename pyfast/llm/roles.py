@@ -30,7 +30,7 @@ def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
         llm: One model, or a mapping from roles to models.
 
     Returns:
-        The mapping. If one model was given, its role is `default`.
+        The mapping. One model gets the role `default`.
 
     Example:
         >>> from pyfast.llm import by_role
@@ -49,14 +49,16 @@ def read_role(name: str) -> Role:
 
 
 def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` if a role of the system `who` has no model, and there is no `default` model."""
+    """Raise `InputError` if there is no `default` model and one of the roles `asked` has no model of its own.
+    `given` are the roles with a model. `who` is the name of the system, for the message."""
     missing = [role for role in asked if role not in given]
     if missing and DEFAULT_ROLE not in given:
         raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; give one for each, or a default")
 
 
 def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` as `check_given` does, and also if a model is given that `who` would never use."""
+    """Raise `InputError` if a role has no model, as `check_given` does. Also raise it if a model is given for
+    a role that the system `who` never uses."""
     check_given(who, asked, given)
     asked_default = any(role not in given for role in asked)
     for role in given:

@@ -1,4 +1,5 @@
-"""Write messages as one text, by the chat template of a model. For models in this process, and for training."""
+"""Write messages as one text, by the chat template of a model. Models in this process and trainings need this
+text."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     """Write messages by the model's chat template, up to the start of the reply. `options` are variables of the
     template.
 
-    A control token in a message gets a space inside, so that it is plain text (`control_tokens.breaker`). If
-    the template has no system role, the system message is put before the user's text. Raises `InputError` if
-    there is no template, or if it does not accept the messages.
+    If a message contains a control token, the function puts a space inside the token, so that it is ordinary
+    text (`control_tokens.breaker`). If the template has no system role, the system message is put before the
+    user's text. Raises `InputError` if the tokenizer has no template, or if the template does not accept the
+    messages.
     """
     if not getattr(tokenizer, "chat_template", True):  # Some tokenizers have their template in code.
         raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
@@ -54,7 +56,8 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
 
 
 def _without_system(messages: Sequence[Message]) -> list[Message]:
-    """The messages with the system message joined to the first user message."""
+    """Return the messages without a system message. Its text is put before the text of the first other
+    message."""
     contents = [each.content for each in messages if each.role == "system"]
     left = [each for each in messages if each.role != "system"]
     return [replace(left[0], content="\n\n".join([*contents, left[0].content])), *left[1:]] if left else []

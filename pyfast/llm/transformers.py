@@ -19,7 +19,7 @@ from pyfast.llm.template import chat_tokens
 
 
 def find_folder(text: str) -> Path:
-    """Check that there is a model in the folder. Otherwise raise `ModelNotFoundError`."""
+    """Check that a folder has a model, and return its path. Raises `ModelNotFoundError` if it has none."""
     folder = Path(text).expanduser()
     if not (folder / "config.json").is_file():
         raise ModelNotFoundError(f"no model folder at {text} (it has no config.json)")
@@ -34,8 +34,8 @@ def open_folder(rest: str, **options: Any) -> Transformers:
 class Transformers:
     """A model in float32, which runs in a thread. Prompts can be messages or embeddings.
 
-    It is slow and simple, for checking the results of vLLM and of training. It has no constrained decoding, so
-    that an answer may not match its schema. The engine then asks again.
+    It is slow and simple. Its purpose is to check the results of vLLM and of trainings. It has no constrained
+    decoding, so that an answer may not match its schema. The engine then asks again.
     """
 
     def __init__(self, spec: str, folder: Path, *, context_window: int | None = None) -> None:
@@ -50,8 +50,8 @@ class Transformers:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model. The same model in vLLM has another fingerprint, because its numbers
-        differ in the last bits."""
+        """A text that identifies the model. The same model in vLLM has another fingerprint, because vLLM
+        computes slightly different numbers."""
         return f"transformers:{folder_hash(self._folder)}:float32"
 
     @cached_property
@@ -60,7 +60,7 @@ class Transformers:
         return folder_digest(self._folder)
 
     async def start(self) -> None:
-        """Load the model. Raises `ModelNotFoundError` if that fails."""
+        """Load the model. Raises `ModelNotFoundError` if the model cannot be loaded."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "pyfast-transformers")
             await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
@@ -84,7 +84,7 @@ class Transformers:
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
-        is gone.
+        no longer answers.
         """
         if self._thread is None or self._model is None:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")

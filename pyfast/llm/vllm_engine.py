@@ -1,7 +1,7 @@
 """Start and stop vLLM's engine, and handle the signals and logs of its processes.
 
-vLLM runs the model in child processes. This module takes care that Ctrl-C does not end them before running work
-is done, that they end with this process, and that they print nothing.
+vLLM runs the model in child processes. This module has three tasks. Ctrl-C must not end these processes
+before their running calls are finished. They must end when this process ends. And they must print nothing.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ _WATCHER = "pyfast-parent"
 def start_engine(
     engines: list[Any], model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
 ) -> None:
-    """Start vLLM's `AsyncLLM` and append it to `engines`. Call this function in a thread: it waits until the model
-    is loaded.
+    """Start vLLM's engine (`AsyncLLM`) and append it to `engines`. Call this function in a thread, because it
+    waits until the model is loaded.
 
-    If an option is None, vLLM chooses its value. `extra` has other fields of vLLM's `AsyncEngineArgs`. Raises
-    `LLMUnavailableError`, `ModelNotFoundError` or `InputError` with a message of one line.
+    `options` and `extra` are fields of vLLM's `AsyncEngineArgs`, and `extra` takes precedence. If an option
+    is None, vLLM chooses its value. Raises `LLMUnavailableError`, `ModelNotFoundError` or `InputError` with a
+    message of one line.
     """
     # The engine is not returned through the thread's future, which would keep it alive until the interpreter
     # exits.
@@ -93,7 +94,8 @@ def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], ba
 
 
 def _look_up(name: str, revision: str | None) -> None:
-    """Ask the hub once for a model that is not here. vLLM would try for half a minute and fill the screen."""
+    """Check that the Hugging Face hub has the model, unless it is already in the local cache. Raises
+    `ModelNotFoundError` otherwise. vLLM itself would try for half a minute and print many lines."""
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     plain = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)  # vLLM itself reads other forms, such as s3://.
@@ -109,8 +111,8 @@ def _look_up(name: str, revision: str | None) -> None:
 def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
     """Set environment variables and signals while vLLM is imported and its processes start.
 
-    There is no other way: vLLM reads some variables on import, and all processes inherit them. The user's own
-    settings win. Afterwards the environment is restored.
+    There is no other way: vLLM reads some variables when it is imported, and all its processes inherit them.
+    Variables that the user has set do not change. After the `with` block, the environment is as before.
     """
     ours = {
         STARTER: str(os.getpid()),
@@ -150,7 +152,8 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
 
 
 def _quiet(scratch: Path) -> Path:
-    """A logging configuration for all of vLLM's processes: errors go to a file, the rest is dropped."""
+    """Write a logging configuration for all of vLLM's processes, and return its path. Errors go to a file,
+    and all other messages are dropped."""
     handler = {"class": "logging.FileHandler", "filename": str(scratch / "errors.log"), "level": "ERROR"}
     # vLLM loads plugins only after its processes have met. A process whose parent was killed before that would
     # wait for five minutes. But vLLM reads this configuration when it is imported.
@@ -168,7 +171,8 @@ def _quiet(scratch: Path) -> Path:
 
 
 def _first_error(scratch: Path) -> str:
-    """The first exception in the log of vLLM's processes; later ones follow from it. Empty if there is none."""
+    """Return the first exception in the log of vLLM's processes, because later exceptions are its
+    consequences. The result is empty if there is none."""
     with contextlib.suppress(OSError):
         log = (scratch / "errors.log").read_text(errors="replace")
         if match := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):
@@ -190,12 +194,12 @@ def stop_engines(engines: list[Any]) -> None:
 
 
 def settle_in() -> None:
-    """A plugin that vLLM calls early in each of its processes. It does nothing in processes that `start_engine`
-    did not start.
+    """A plugin that vLLM calls early in each of its processes. If `start_engine` did not start the process,
+    the plugin does nothing.
 
-    The plugin ends the process when its parent ends. Otherwise, after a kill of the parent, the process would
-    keep the GPU's memory. The plugin also keeps vLLM from printing: errors go to the log, or are raised in the
-    parent.
+    The plugin ends the process when its parent process ends. Without the plugin, a process whose parent is
+    killed would keep the GPU's memory. The plugin also keeps vLLM from printing. Errors go to the log, or the
+    parent process raises them.
     """
     parent = multiprocessing.parent_process()
     if parent is None or os.environ.get(STARTER, str(os.getpid())) == str(os.getpid()):
@@ -215,7 +219,7 @@ def settle_in() -> None:
 
 
 def settle_early() -> logging.Handler:
-    """Call `settle_in` when vLLM configures Python's logging, which is the first thing that its processes
-    do."""
+    """Call `settle_in` when a process of vLLM configures Python's logging, because this is the first thing
+    that it does. Returns a log handler that does nothing."""
     settle_in()
     return logging.NullHandler()

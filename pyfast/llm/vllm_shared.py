@@ -1,4 +1,5 @@
-"""One vLLM engine for several `Vllm` objects. The model is loaded once, with all adapters."""
+"""One vLLM engine for several `Vllm` objects. The engine loads the model once, with the adapters of all
+objects."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from pyfast.llm.vllm_engine import start_engine, stop_engines
 
 
 def adapter_rank(adapter: Path) -> int:
-    """Return the LoRA rank for which vLLM must reserve memory. Raises `InputError` if the adapter is
-    damaged."""
+    """Return the LoRA rank for which vLLM must reserve memory to load an adapter. Raises `InputError` if the
+    adapter's configuration has no rank."""
     try:
         rank: int = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
         return max(8, 1 << (rank - 1).bit_length())
@@ -27,8 +28,8 @@ def adapter_rank(adapter: Path) -> int:
 
 
 class SharedEngine:
-    """A vLLM engine that runs while at least one `Vllm` object uses it. While it runs, the list `engines`
-    contains it."""
+    """A vLLM engine that runs while at least one `Vllm` object uses it. While the engine runs, the list
+    `engines` contains it. Otherwise the list is empty."""
 
     def __init__(
         self, model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
@@ -36,22 +37,23 @@ class SharedEngine:
         self.how = (model, dict(options), dict(extra), batch_invariant)
         """The options of the engine. Models with equal options can share one engine"""
         self.adapters: dict[Path, int] = {}
-        """The ranks of the adapters that the engine loads in addition to the plain model"""
+        """The folders of the adapters that the engine loads in addition to the model, with the rank of
+        each"""
         # The only reference to the engine. `leave`, the garbage collector or the interpreter's exit removes it.
         self.engines: list[Any] = []
         self.numbers = itertools.count()
-        """Counts up to give each request of the engine its number"""
+        """A counter, which gives each request to the engine another number"""
         self._users = 0
         self._changing = asyncio.Lock()
         weakref.finalize(self, stop_engines, self.engines)
 
     def add(self, adapters: Mapping[Path, int]) -> None:
-        """Add adapters to the engine. Call this method before the engine starts."""
+        """Add adapters (their folders and ranks) to the engine. Call this method before the engine starts."""
         self.adapters |= adapters
 
     @property
     def is_idle(self) -> bool:
-        """Whether no `Vllm` object uses the engine or waits for it."""
+        """Whether the engine is unused: no `Vllm` object uses it, and none waits for it."""
         return not self._users and not self._changing.locked()
 
     @property
@@ -61,19 +63,19 @@ class SharedEngine:
         return window
 
     def number_of(self, adapter: Path) -> int:
-        """Return the number that the engine uses for an adapter."""
+        """Return the number by which the engine knows an adapter, from 1."""
         return list(self.adapters).index(adapter) + 1
 
     async def enter(self) -> None:
-        """Begin to use the engine. The first call loads the model, in a thread. Raises the errors of
-        `start_engine`."""
+        """Begin to use the engine. If the engine is not running, this loads the model in a thread. Raises the
+        errors of `start_engine`."""
         async with self._changing:
             if not self.engines:
                 await self._load()
             self._users += 1
 
     async def leave(self) -> None:
-        """Stop using the engine. The last call stops it."""
+        """Stop using the engine. If no other `Vllm` object uses it, the engine stops."""
         async with self._changing:
             self._users -= 1
             if not self._users:

@@ -10,14 +10,17 @@ These rules hold for every op:
 
 - The op releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
   returns.
-- The result of a pool does not depend on the batch or on `threads`. It is always the same, bit for bit.
-- `threads` is the number of threads. None: the environment variable PYFAST_THREADS decides, or else
-  OMP_NUM_THREADS, or else torch's setting. If none is set, the op uses all cores that this process may use.
-- The file of an op `OP` also has `OP_reference`, a slow version in NumPy. Tests compare both.
+- The result of a pool does not depend on the other pools of the batch or on `threads`. Each call returns the
+  same result, bit for bit.
+- `threads` is the number of threads. If it is None, the op uses the first of these numbers that is set: the
+  environment variable PYFAST_THREADS, the environment variable OMP_NUM_THREADS, or torch's number of threads
+  (if torch is imported). If no such number is set, the op uses all cores that this process may use.
+- The file of an op `OP` also has `OP_reference`, a slow version in NumPy. Tests compare the results of the
+  two.
 
-Some ops do not work on pools. `maxsim` compares queries with documents token by token. `narrate` writes a pool
-as text, and `cite` writes segments as evidence. `hseq_stream` moves questions through the segments of a corpus.
-`gatv2` computes attention on any graph, for NumPy arrays or torch tensors.
+Some ops do not work on pools. `maxsim` compares queries with documents token by token. `narrate` writes a
+pool as text, and `cite` writes segments as evidence. `hseq_stream` shows the segments of a corpus to
+questions, window by window. `gatv2` computes graph attention on any graph, for NumPy arrays or torch tensors.
 """
 
 from pyfast.ops.betweenness import betweenness

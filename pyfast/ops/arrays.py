@@ -42,11 +42,12 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
     Args:
         name: The name of the argument, for error messages.
         value: An array of NumPy, DLPack or the buffer protocol, or a sequence.
-        dtype: The dtype that the core reads. Floats are never converted to integers. Integers out of the
-            dtype's range, or a mask in place of ids, raise `ArrayError`.
+        dtype: The dtype that the core reads.
 
     Raises:
-        ArrayError: The value cannot become such an array.
+        ArrayError: The value cannot become such an array. Examples: it has two dimensions, it has floats but
+            `dtype` is an integer type, a number does not fit `dtype`, or it is a mask of booleans in place of
+            ids.
     """
     try:
         if isinstance(value, bytes):  # NumPy would read bytes as a text.
@@ -78,7 +79,8 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def integers(name: str, value: Any) -> Int32 | Int64:
-    """Convert a column of integers to an array for the core: int32 stays, all other integers become int64.
+    """Convert a column of integers to an array for the core. An int32 column stays int32. All other integers
+    become int64.
 
     Raises `ArrayError` if the value is not a column of integers.
     """
@@ -99,7 +101,7 @@ def forward(x: Any, name: str = "X") -> ForwardArrays:
     """Return the arrays of a SciPy CSR array or matrix (documents x terms), mostly without a copy.
 
     The core sorts and converts the rows while it reads them. An array whose dtype or strides the core cannot
-    read is copied. Raises `ArrayError` if `X` is not such a matrix.
+    read is copied. Raises `ArrayError` if `X` is not a SciPy CSR array or matrix.
     """
     if getattr(x, "format", None) != "csr":
         raise ArrayError(f"{name}: expected a scipy.sparse csr_array, got {type(x).__name__}")
@@ -131,7 +133,8 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn that every call repeats a slow conversion. The warning appears once per process."""
+    """Warn that the array `name` has a dtype or strides for which each call of the op makes a copy. The
+    warning appears once per process and array."""
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,
@@ -140,7 +143,7 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
 
 
 def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, Int32]:
-    """Check pools, and return them as offsets int64[P + 1] and document ids int32[N]."""
+    """Check the pools of an op, and return them as (offsets int64[P + 1], document ids int32[N])."""
     return array("pool_offsets", pool_offsets, np.int64), array("doc_ids", doc_ids, np.int32)
 
 
@@ -163,8 +166,8 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
 
 
 def places_of(offsets: Int32 | Int64, lists: Int32 | Int64) -> tuple[Int64, Int64]:
-    """Find the values of some lists of a ragged array. Returns (the offsets of these lists, the places of their
-    values in the array).
+    """Find the values of some lists of a ragged array. Returns (offsets, places): `places` are the positions
+    of these values in the array, list after list, and the offsets divide them into lists.
     """
     starts = offsets[lists]
     sizes = offsets[lists + 1] - starts
@@ -173,8 +176,8 @@ def places_of(offsets: Int32 | Int64, lists: Int32 | Int64) -> tuple[Int64, Int6
 
 
 def utf8(texts: Iterable[str]) -> tuple[Int64, npt.NDArray[np.uint8]]:
-    """Join texts into a ragged array in UTF-8: (offsets int64[texts + 1], uint8). A lone surrogate becomes
-    `?`."""
+    """Join texts into a ragged array in UTF-8: (offsets int64[texts + 1], bytes uint8). A lone surrogate
+    becomes `?`."""
     offsets, joined = std_array("q", [0]), bytearray()
     for text in texts:
         joined += text.encode(errors="replace")
@@ -196,8 +199,8 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
-    """Make an error message from pybind11's signature: which argument has the wrong type, and which type the op
-    expects.
+    """Make the error message for a call that pybind11 refused: which argument has the wrong type, and which
+    type the op expects. The types come from the op's signature in its docstring.
     """
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
     assert isinstance(signature, ast.FunctionDef)
@@ -227,18 +230,21 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
     re.compile(r"\bstr\b"): ("a text", lambda value: isinstance(value, str)),
     re.compile(r"\b(None|Optional)\b"): ("None", lambda value: value is None),
 }
-"""For each type: its name in pybind11, its name for a user, and a function that tests a value"""
+"""For each type of an argument: a pattern that finds the type in pybind11's signature, the name of the type
+in error messages, and a function that tests if a value has the type"""
 
 
 def thread_count(threads: int | None) -> int:
     """Return the number of threads that an op may use.
 
-    The argument decides, or else PYFAST_THREADS, or else the first number of OMP_NUM_THREADS, or else torch's
-    setting if torch is imported. If none is set, it is the number of cores that this process may use. The
-    maximum is 16, or the machine's number of cores if it has more. The native core has the same limit.
+    The function takes the first of these numbers that is set: `threads`, the environment variable
+    PYFAST_THREADS, the first number in the environment variable OMP_NUM_THREADS, or torch's number of threads
+    (if torch is imported). If no such number is set, it takes the number of cores that this process may use.
+    The result is at most 16. On a machine with more than 16 cores, it is at most the number of cores. The
+    native core has the same limit.
 
     Raises:
-        ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. (A bad value of
+        ArrayError: `threads` or PYFAST_THREADS is not an integer of at least 1. (A bad value of
             OMP_NUM_THREADS is ignored, because the variable belongs to other programs too.)
     """
     if threads is None:
@@ -249,7 +255,8 @@ def thread_count(threads: int | None) -> int:
 
 
 def _threads_set() -> int:
-    """The setting of the environment, or else of torch; 0 if there is none."""
+    """Return the number of threads from PYFAST_THREADS, OMP_NUM_THREADS or torch: the first that is set.
+    Return 0 if no number is set."""
     if own := os.environ.get("PYFAST_THREADS", "").strip():
         if not own.isdecimal() or int(own) < 1:
             raise ArrayError(f"PYFAST_THREADS: expected an integer of at least 1, got {own!r}")

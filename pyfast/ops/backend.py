@@ -32,7 +32,8 @@ GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "maxsim", "pa
 
 @dataclass(slots=True)
 class _Pending:
-    """The status words that were not checked yet; None when it is too late to add one."""
+    """The status words that the block of `errors_at_end` checks at its end. A status word tells which errors
+    an op found. `words` becomes None when the block ends: then an op checks its own status word."""
 
     words: list[tuple[Gpu, Any]] | None = field(default_factory=list)
 
@@ -41,7 +42,8 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 
 
 def on_gpu(backend: Backend, *given: Any) -> bool:
-    """Return whether the op runs on the GPU: `backend` is "cuda", or one of the arrays is on a GPU.
+    """Return whether the op runs on the GPU: always with the backend "cuda", never with "cpu". With "auto",
+    it does if one of the arrays is on a GPU.
 
     Raises `DeviceError` if the op should run on the GPU but cannot. Raises `ArrayError` for an unknown `backend`.
     """
@@ -83,7 +85,8 @@ def gpu_problem() -> str:
 
 @cache
 def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
-    """Return the name of the GPU, and whether pyfast supports it (compute capability 8.0 or newer)."""
+    """Return the name of the GPU with this number, and whether pyfast supports it (compute capability 8.0 or
+    newer)."""
     name = cuda.device_name(number)
     capability = re.search(r"compute capability (\d+)", name)
     fits = capability is None or int(capability[1]) >= 8
@@ -96,13 +99,15 @@ def _is_device_array(value: Any) -> bool:
 
 
 def _number(device: Any) -> int | None:
-    """The number of a GPU, as CUDA counts them; None if the library's device does not tell."""
+    """Return the number that CUDA gives to a GPU. `device` is an object of torch or CuPy. Return None if the
+    object has no number."""
     number = getattr(device, "index", getattr(device, "id", None))  # the attribute of torch, or of CuPy
     return number if isinstance(number, int) else None
 
 
 class Gpu:
-    """The array library for one call of an op: torch if an array is a torch tensor on a GPU, otherwise CuPy.
+    """The array library and the GPU for one call of an op. The library is torch if an array is a torch tensor
+    on a GPU, otherwise CuPy.
 
     Raises `ArrayError` if the arrays are on several GPUs, or no array is on a GPU.
     """
@@ -129,13 +134,13 @@ class Gpu:
         return self.device if self.device is not None else self.library.cuda.Device()  # type: ignore[no-any-return]
 
     def stream(self) -> int:
-        """Return the library's current stream."""
+        """Return the address of the library's current CUDA stream."""
         if self.torch:
             return int(self.library.cuda.current_stream(self.device).cuda_stream)
         return int(self.library.cuda.get_current_stream().ptr)
 
     def must_hold(self, name: str, value: Any) -> None:
-        """Raise `ArrayError` if `value` is on another GPU."""
+        """Raise `ArrayError` if `value` is on another GPU than the arrays of this call."""
         device, own = _number(getattr(value, "device", None)), _number(self.device)
         if device is not None and own is not None and device != own:
             raise ArrayError(f"{name}: must lie on one GPU, got GPU {device} beside GPU {own}")
@@ -151,8 +156,8 @@ class Gpu:
         return out
 
     def array(self, name: str, value: Any, dtype: str) -> Any:
-        """Convert `value` to a contiguous 1-D array of the library, on the GPU. It is copied only if
-        necessary."""
+        """Convert `value` to a contiguous 1-D array of `dtype` on the GPU. It belongs to the library of this
+        call. `value` is copied only if necessary."""
         if _is_device_array(value):
             self.must_hold(name, value)
         else:
@@ -166,7 +171,8 @@ class Gpu:
         return self.cast(name, converted, dtype)
 
     def cast(self, name: str, array: Any, dtype: str) -> Any:
-        """Convert an array on the GPU to a contiguous array of `dtype`. Floats are not converted to integers."""
+        """Convert an array on the GPU to a contiguous array of `dtype`. Raises `ArrayError` if the array has
+        floats and `dtype` is an integer type."""
         kind = str(array.dtype).removeprefix("torch.")
         if kind == dtype:
             return array.contiguous() if self.torch else self.library.ascontiguousarray(array)
@@ -193,10 +199,11 @@ class Gpu:
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """Make the objects that native ops need in one call: a stream, memory for their status, and a
-        workspace.
+        """Give native ops what they need in one call: a stream, the address of a status word, and a workspace
+        of `workspace` bytes.
 
-        If an op found an error, it is raised at the end of the `with` block.
+        The status word tells which errors the ops found. The `with` block raises such an error at its end.
+        Inside a block of `errors_at_end`, the error comes at the end of that block.
         """
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
@@ -207,7 +214,8 @@ class Gpu:
             pending.words.append((self, status))
 
     def look_at(self, status: Any) -> None:
-        """Wait until the stream has finished. Raise `ArrayError` if the ops found a malformed array."""
+        """Wait until the stream has finished. Raise `ArrayError` if a status word says that an op found a
+        malformed array."""
         call_gpu(_native.cuda.raise_faults, status=int(self.numpy(status)[0]))
 
 
@@ -237,16 +245,17 @@ def errors_at_end() -> Iterator[None]:
 
 
 def errors_pending() -> _Pending | None:
-    """Return the value that another thread must pass to `errors_wait_for`."""
+    """Return the object that collects the errors of the current `errors_at_end` block, for `errors_wait_for`
+    in another thread. Outside of such a block, return None."""
     return _PENDING.get()
 
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Delay the errors of GPU ops in another thread, until the end of the block in which `errors_pending`
-    returned `pending`.
+    """Delay the errors of GPU ops in this thread, although the `errors_at_end` block is in another thread.
+    `pending` is what `errors_pending` returned in that block. The errors come at the end of that block.
 
-    torch computes derivatives in another thread.
+    gatv2 needs this, because torch computes derivatives in a thread of its own.
     """
     token = _PENDING.set(_PENDING.get() or pending)
     try:

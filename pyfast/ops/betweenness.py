@@ -30,8 +30,9 @@ def betweenness(
         (number of shortest paths from s to t through v) / (number of shortest paths from s to t)
 
     A pair without a path counts as 0. The mean is the sum divided by (n - 1) * (n - 2), or 0 if n <= 2. Edges
-    of weight 0 and self-loops do not count. Two paths count as equally long if their lengths differ by at most
-    a factor of 1 + 1e-10. Ctrl-C takes effect between two source nodes.
+    of weight 0 and self-loops do not count. Two paths count as equally long if their lengths differ by at
+    most a factor of 1 + 1e-10. The op takes one source s after the other. Ctrl-C stops it between two
+    sources.
 
     Args:
         g: The graphs of P pools with N nodes and E edges.
@@ -75,7 +76,7 @@ def betweenness_reference(
 ) -> npt.NDArray[Any]:
     """Compute the betweenness of one pool in float64, by Brandes's published algorithm on the adjacency matrix.
 
-    `length` can be a matrix.
+    `length` is "inverse", "hops", or a matrix with the length of each edge.
     """
     edges = np.asarray(weights, dtype=np.float64)
     n = len(edges)
@@ -125,7 +126,8 @@ def betweenness_reference(
 
 
 def sources_reference(n: int, k: int | None, seed: int) -> list[int]:
-    """Draw the k sources of a pool of n nodes, in ascending order: the first k of a shuffle with SplitMix64."""
+    """Draw the k sources of a pool of n nodes. They are the first k nodes of a shuffle with SplitMix64. The
+    result is in ascending order."""
     nodes = list(range(n))
     if k is None or k >= n:
         return nodes

@@ -22,8 +22,8 @@ _NONE = np.empty(0, np.int32)
 class TermCounts:
     """How often each term occurs in the documents of one part of a corpus, as a sparse matrix in CSC form.
 
-    The counts do not depend on the rest of the corpus, so a part never changes, and parts can be joined. Arrays
-    can be memory-mapped, because a query reads only the columns of its terms.
+    The counts do not depend on the rest of the corpus. So a part stays valid when the corpus gets other
+    parts. The arrays can be memory-mapped files, because a query reads only the columns of its terms.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -54,7 +54,8 @@ class TermCounts:
     """The sum of the lengths of the documents that are not deleted"""
 
     def __post_init__(self) -> None:
-        """Convert arrays of other types, and add up the lengths. Raises `ArrayError`."""
+        """Convert arrays of other types, and add up the lengths. Raises `ArrayError` if an array is
+        malformed."""
         wanted: dict[str, type[np.generic]] = {"indptr": np.int64, "deleted": np.uint8}
         if getattr(self.counts, "dtype", None) == np.uint8:
             wanted["counts"] = np.uint8
@@ -70,8 +71,8 @@ class TermCounts:
         object.__setattr__(self, "total_length", int(lengths.sum(dtype=np.int64)))
 
     def at(self, columns: npt.ArrayLike) -> TermCounts:
-        """Return the same counts with other term ids. `columns`, int32[terms], has for each new term its
-        column, or -1 if the counts do not have the term."""
+        """Return the same counts with other term ids. `columns` is int32[terms]: the column of each new term
+        id, or -1 if the counts do not have the term."""
         other = copy(self)
         object.__setattr__(other, "columns", array("columns", columns, np.int32))
         return other
@@ -100,19 +101,21 @@ def bm25(
 ) -> tuple[Int64, Int32, Float32]:
     """Find the `k` best documents for each query with Lucene's variant of BM25, exactly.
 
-    A document's score is a sum over the terms of the query. A term that the query repeats counts again. Each term
-    adds `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N is the number
-    of documents, df how many of them have the term, and tf how often this document has it. N, df and the average
-    length count all parts together, without deleted documents. So the result does not depend on how the documents
-    are divided into parts. The result leaves out documents without a term of the query.
+    A document's score is a sum over the terms of the query. A term that the query has twice counts twice.
+    Each term adds `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N
+    is the number of documents, df how many of them have the term, and tf how often this document has it. N,
+    df and the average length count all parts together, without deleted documents. So the result does not
+    depend on how the documents are divided into parts. The result leaves out documents without a term of the
+    query.
 
     Args:
         parts: The parts of the corpus. Documents are numbered through all parts, in their order.
         query_offsets: int64[Q + 1]. Query q has the terms `query_terms[query_offsets[q]:query_offsets[q + 1]]`.
         query_terms: int32, term ids.
         k: Maximum number of documents for a query.
-        filter: (offsets, documents), the documents that each query may find, in ascending order. Or one list for
-            all queries. The filter does not change scores. None: each query may find every document.
+        filter: (offsets, documents): lists of the documents that may be found, in ascending order. There is
+            one list for each query, or one list for all queries. The filter does not change scores. None:
+            each query may find every document.
         k1: How much repeated occurrences of a term add to the score; at least 0. With 0 they add nothing.
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.

@@ -20,13 +20,13 @@ def bridge_expand(
     max_entries: int | None = None,
     threads: int | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """For each seed (a document of a pool), find the `k` most similar documents of the corpus. Words of the
-    question do not count.
+    """For each seed (a document of a pool), find the `k` most similar documents of the corpus. Terms of the
+    question do not count for the similarity.
 
-    A question rarely contains the words that link a document of the first hop to a document of the second hop.
-    So the similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in
-    the question. x_st is the weight of term t in document s. The result leaves out the seed itself, and
-    documents that share no such term with the seed.
+    A question rarely contains the words that link a document of the first hop to a document of the second
+    hop. So the similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are
+    not in the question. x_st is the weight of term t in document s. The result leaves out the seed itself. It
+    also leaves out documents that share no term with the seed, or only terms of the question.
 
     Args:
         X: The forward index, documents x terms.

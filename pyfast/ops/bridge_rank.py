@@ -30,9 +30,9 @@ def bridge_rank(
     The documents that answer a multi-hop question often share terms that are not in the question. These terms
     are the bridge between the documents. The op does this for each pool:
 
-    1. It weighs each edge between two documents by the square of the `dot` weight (see `evidence_graph`), in
-       which terms of the question do not count. It keeps each edge that is one of the `edges` strongest edges
-       of at least one of its two documents.
+    1. It weighs each edge between two documents by the square of the `dot` weight (see `evidence_graph`).
+       Terms of the question do not count in this weight. The op keeps an edge if it is one of the `edges`
+       strongest edges of one of its two documents, or of both.
     2. It computes personalised PageRank with `damping`. The random walk restarts at a document in proportion to
        sem ** `sharpness`. sem is the document's score in `semantic`, min-max normalised over the pool.
     3. The score of a document is `mix` * (PageRank / the pool's maximum) + (1 - `mix`) * sem.
@@ -43,7 +43,7 @@ def bridge_rank(
         doc_ids: int32[N], documents of X.
         semantic: float32[N], the retrieval scores.
         question_terms: (offsets int64[P + 1], term ids), the words of each question.
-        edges: The number of strongest edges that each document keeps.
+        edges: The number of strongest edges that each document keeps (step 1).
         damping: The damping of the PageRank, in [0, 1).
         sharpness: The exponent of sem in the restart. A higher value gives the best documents more weight.
         mix: The share of the PageRank in the score, in [0, 1].

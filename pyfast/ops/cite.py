@@ -16,7 +16,7 @@ from pyfast.ops.arrays import Int32, Int64, array, call, integers
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The columns of a corpus, as `pyfast.corpus.Corpus` explains them. Its segments are in depth-first order.
+    """The columns of a corpus. The segments of the corpus are in depth-first order.
 
     Content and uris are UTF-8. The content of a triplet is its head, relation and tail, without spaces between
     them.
@@ -129,7 +129,7 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
 
 
 def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
-    """Make the object of one segment, as a dict."""
+    """Make the JSON object of segment i, as a dict."""
     first, last = segments.uri_offsets[segments.source[i] :][:2]
     return {
         "segment": f"{segment_id_reference(segments, i):016x}",
@@ -141,7 +141,9 @@ def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
 
 
 def segment_id_reference(s: Segments, i: int) -> int:
-    """Mix the hash of the uri with the level and two numbers, by splitmix64 with Python's integers."""
+    """Compute the id of segment i with Python's integers: splitmix64 mixes the hash of the uri, the level,
+    and the place in the document. The place is the start and end of the segment, or the ordinal of a
+    triplet."""
     first, second = int(s.start[i]), int(s.end[i])
     if s.level[i] in (_SUBGRAPH, _TRIPLET):
         first, second = int(s.ordinal[np.searchsorted(s.triplets, i)]), -1

@@ -26,8 +26,8 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
 
     Returns:
         (offsets int64[T + 1], words int32[N], counts int32[N], vocabulary). Text t has the words from
-        `offsets[t]` to `offsets[t + 1]`, each word once. A word is its position in `vocabulary`, ascending. The
-        vocabulary is sorted.
+        `offsets[t]` to `offsets[t + 1]`, each word once and in ascending order. A word is a number: its
+        position in `vocabulary`. The vocabulary is a sorted list of texts.
 
     Raises:
         ArrayError: An array is malformed.
@@ -45,7 +45,7 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
 
 
 def count_words_reference(texts: Iterable[str], separated: bool = False) -> list[Counter[str]]:
-    """Return the words of each text."""
+    """Return the words of each text, in the order of the text and with repetitions."""
     return [
         Counter(text.split(" ") if separated else re.findall(r"\w\w+", text)) - Counter([""]) for text in texts
     ]

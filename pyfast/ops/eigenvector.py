@@ -1,4 +1,5 @@
-"""Eigenvector centrality of evidence graphs: a document is as central as the documents that lead to it."""
+"""Eigenvector centrality of evidence graphs: a document is central if edges from central documents lead to
+it."""
 
 from __future__ import annotations
 
@@ -16,26 +17,28 @@ from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 def eigenvector(
     g: EvidenceGraph, tolerance: float = 1e-7, max_iterations: int = 1000, threads: int | None = None
 ) -> Float32:
-    """Compute the eigenvector centrality of each node: a node is as central as the nodes that lead to it.
+    """Compute the eigenvector centrality of each node: a node is central if edges from central nodes lead to
+    it.
 
     The result x satisfies lambda * x_v = sum over edges (u, v) of w_uv * x_u, where lambda is the largest
     eigenvalue.
 
-    The values of each pool have Euclidean norm 1. If the edges of a pool have no cycle, all its values are 1 /
-    sqrt(n). If two components are equally strong, the largest eigenvalue has several eigenvectors, and x is the
-    eigenvector nearest to a vector of equal values. A self-loop counts as an edge.
+    The values of each pool, as a vector, have Euclidean norm 1. If the edges of a pool have no cycle, all its
+    values are 1 / sqrt(n). If two components of a graph have the same largest eigenvalue, it has several
+    eigenvectors. x is then the eigenvector nearest to a vector of equal values. A self-loop counts as an
+    edge.
 
-    A is the pool's adjacency matrix. The op uses power iteration in float64 on A + s * I, where s is a quarter
-    of the current estimate of lambda. The shift s makes bipartite graphs converge. If a pool needs more than 50
-    steps, which is rare, the op continues with the restarted Arnoldi method. Ctrl-C takes effect between two
-    products with A.
+    A is the pool's adjacency matrix. The op uses power iteration in float64 on A + s * I, where s is a
+    quarter of the current estimate of lambda. The shift s makes bipartite graphs converge. If a pool needs
+    more than 50 steps, which is rare, the op continues with the restarted Arnoldi method. Ctrl-C stops the op
+    between two products with A.
 
     Args:
         g: The graphs of P pools with N nodes.
         tolerance: A pool has converged if ||A x - mu x|| <= tolerance * mu, where mu = ||A x||. x is then the
             exact eigenvector of a matrix that differs from A by at most tolerance * mu. If the two largest
-            eigenvalues differ only by a share d, the error of x is about tolerance / d. 0: iterate as far as
-            rounding allows.
+            eigenvalues differ only by a share d, the error of x is about tolerance / d. With 0, the op
+            iterates until rounding errors prevent further progress.
         max_iterations: The maximum number of products with A for a pool. If a pool needs more products, its
             result is the last iterate.
         threads: See `pyfast.ops`.
@@ -47,8 +50,8 @@ def eigenvector(
         ArrayError: The graph or a number is malformed.
 
     Warns:
-        ConvergenceWarning: Some pools needed more than `max_iterations`, or the edges of a pool have no cycle,
-            so that no such x exists. The warning names these pools.
+        ConvergenceWarning: Some pools needed more than `max_iterations`, or the edges of a pool have no
+            cycle, so that its largest eigenvalue is 0. `pools` of the warning has the numbers of these pools.
 
     Example:
         >>> from scipy.sparse import csr_array

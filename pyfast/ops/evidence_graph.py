@@ -41,9 +41,10 @@ Idf = Literal["corpus", "pool"]
 class EvidenceGraph:
     """The graphs of P pools, which have N nodes and E edges together.
 
-    One sparse CSR matrix contains all graphs, and each pool is a block of the matrix. The edges of a node (a
-    row) lead to the nodes in `indices`. The arrays are NumPy arrays, or arrays of CuPy or torch if an op made
-    them on a GPU. Two graphs are equal if all four arrays have the same numbers. Graphs cannot be hashed.
+    One sparse CSR matrix contains all graphs, and each pool is a block of the matrix. Row v of the matrix has
+    the edges of node v. They lead to the nodes in `indices`. The arrays are NumPy arrays, or arrays of CuPy
+    or torch if an op made them on a GPU. Two graphs are equal if all four arrays have the same numbers.
+    Graphs cannot be hashed.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -80,16 +81,16 @@ class EvidenceGraph:
 
     @classmethod
     def from_scipy(cls, *adjacency: Any) -> EvidenceGraph:
-        """Make a graph from SciPy's sparse arrays or matrices. Each matrix becomes one pool. `pool(p)` is the
-        reverse.
+        """Make a graph from SciPy's sparse arrays or matrices. Each matrix becomes one pool. `pool(p)`
+        returns the matrix of a pool.
 
         Args:
             *adjacency: Square and real matrices. Entry (u, v) is the edge from u to v, so an undirected graph
                 is a symmetric matrix. Entries are converted to float32. Duplicate entries are added up. A
-                stored 0 stays stored, but ops do not treat it as an edge. The matrices do not change.
+                stored 0 stays in the graph, but ops do not treat it as an edge. The matrices do not change.
 
         Raises:
-            ArrayError: A matrix is not square, sparse and real.
+            ArrayError: A matrix is not square, not sparse, or not real.
         """
         each = [_adjacency(f"adjacency[{p}]", matrix) for p, matrix in enumerate(adjacency)]
         degrees = [np.diff(x.indptr) for x in each]
@@ -106,8 +107,8 @@ class EvidenceGraph:
         """Make a graph from networkx graphs. Each networkx graph becomes one pool. Node i is the i-th node of
         `graph.nodes`.
 
-        An edge (u, v) of a `Graph` leads in both directions, and of a `DiGraph` from u to v. Weights of
-        parallel edges in a multigraph are added up.
+        An edge (u, v) of a `Graph` leads in both directions. An edge (u, v) of a `DiGraph` leads from u to v.
+        Weights of parallel edges in a multigraph are added up.
 
         Args:
             *graphs: Graphs of networkx.
@@ -115,7 +116,7 @@ class EvidenceGraph:
                 edge without this attribute weighs 1. None: all edges weigh 1.
 
         Raises:
-            ArrayError: A value is not a graph of networkx with numbers for weights.
+            ArrayError: A value is not a graph of networkx, or a weight is not a number.
         """
         from networkx import NetworkXException, to_scipy_sparse_array
 
@@ -130,7 +131,8 @@ class EvidenceGraph:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two arrays hold the same numbers: of NumPy's, or of one library on a GPU."""
+    """Return whether two arrays have the same numbers. Both are NumPy arrays, or arrays of one library on a
+    GPU."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return np.array_equal(a, b)
     return a is b or (len(a) == len(b) and bool((a == b).all()))
@@ -192,17 +194,18 @@ def evidence_graph(
         X: The forward index, documents x terms.
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents of X.
-        weight: The weight of an edge. "sum": the sum over T of x_it + x_jt, as in the paper. "dot": the sum of
-            x_it * x_jt. "min": the sum of min(x_it, x_jt). You can also give a `numba.cfunc` of signature
-            float32(float32, float32), which is called with (x_it, x_jt) and summed over T. C++ calls it directly,
-            without Python. If it raises an exception, numba prints it, and the term counts as 0.
+        weight: The weight of an edge. "sum": the sum over T of x_it + x_jt, as in the paper. "dot": the sum
+            of x_it * x_jt. "min": the sum of min(x_it, x_jt). You can also give a `numba.cfunc` of signature
+            float32(float32, float32). The weight is then the sum over T of its results for (x_it, x_jt). C++
+            calls the function directly, without Python. If it raises an exception, numba prints the
+            exception, and the term counts as 0.
         threshold: Only edges with a weight above this number stay.
         top_k: The number of strongest edges that each node keeps. Of edges with equal weights, the edge to the
             earlier document stays. With `top_k`, the graph is not symmetric.
         mask_terms: (offsets int64[P + 1], term ids): for each pool, the terms that do not count as shared.
-        idf: "corpus": X has the weights. "pool": X has term frequencies, and the op computes the weights of
-            each pool as if the pool were the whole corpus, with smoothed idf and l2 norm, like scikit-learn's
-            `TfidfTransformer` fitted on the pool.
+        idf: "corpus": X has the weights. "pool": X has term frequencies. The op then computes the weights of
+            each pool as if the pool were the whole corpus. It uses smoothed idf and the l2 norm, as
+            scikit-learn's `TfidfTransformer` does if it is fitted on the pool.
         threads: See `pyfast.ops`.
         backend: "auto": the op runs where the arrays are. "cpu" or "cuda": the op must run there.
 
@@ -211,7 +214,7 @@ def evidence_graph(
 
     Raises:
         ArrayError: An array is malformed, or a weight is negative or not finite.
-        DeviceError: There is no GPU to run on.
+        DeviceError: The op should run on a GPU, but no GPU can be used.
 
     Example:
         >>> import numpy as np
@@ -286,13 +289,14 @@ def shared_terms(
 
 
 def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -> tuple[Int32, Float32]:
-    """Return the sorted term ids of a row, and the summed weight of each."""
+    """Return the term ids of a row of X, sorted and without duplicates, and the weight of each term. Weights
+    of duplicate entries are added up."""
     terms, place = np.unique(indices[entries], return_inverse=True)
     return terms.astype(np.int32), np.bincount(place, weights[entries], len(terms)).astype(np.float32)
 
 
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
-    """Convert `weight` to the form that the core takes: a name, or the address of a compiled function.
+    """Convert `weight` to the form that the core needs: a name, or the address of a compiled function.
 
     Raises `ArrayError` for anything else.
     """

@@ -100,16 +100,16 @@ def gatv2(
 
         e_ij = att . LeakyReLU(x_src_j + x_dst_i)    a_ij = exp(e_ij) / Σ_k exp(e_ik)    y_i = Σ_j a_ij x_src_j
 
-    The features of a destination without sources are 0. NaN and infinities in features follow from the
-    equations.
+    The features of a destination without sources are 0. The op accepts NaN and infinities in the features,
+    and computes the equations with them.
 
     The op accepts NumPy arrays (float32, float64) and torch tensors (float32, float64, bfloat16), and returns
-    the same kind. Tensors are differentiable by x_src, x_dst and att. Sums of bfloat16 are in float32. Under
-    autocast the result is float32. `torch.compile` can compile the op. On a GPU (float32 and bfloat16, up to
-    1,024 channels) the op returns tensors or CuPy arrays on that GPU.
+    the same kind. Tensors are differentiable by x_src, x_dst and att. The op adds up bfloat16 numbers in
+    float32. Under autocast the result is float32. `torch.compile` can compile the op. On a GPU (float32 and
+    bfloat16, up to 1,024 channels) the op returns tensors or CuPy arrays on that GPU.
 
-    The op allocates no array of edges x heads x channels elements. But torch computes second derivatives, and
-    derivatives of the attention, and needs such an array for them.
+    The op allocates no array of edges x heads x channels elements. Only second derivatives and derivatives of
+    the attention need such an array, because torch's own operations compute them.
 
     Args:
         x_src: [N_src, H, C], the projected features of the sources.
@@ -120,7 +120,7 @@ def gatv2(
         att: [H, C], the attention vector of each head.
         negative_slope: The negative slope of LeakyReLU.
         self_loops: Add an edge from each source to the destination with the same number. These edges replace
-            existing loops of the graph. The loop of destination i is edge E + i.
+            the loops that the graph already has. The new loop of destination i is edge E + i.
         dropout: The probability that an attention a_ij becomes 0. All other a_ij are divided by 1 - dropout.
             The random numbers depend only on (`seed`, edge, head).
         seed: The seed of dropout. NumPy and CuPy arrays need a seed. With torch tensors, None draws a seed from
@@ -132,12 +132,13 @@ def gatv2(
         backend: As in `evidence_graph`.
 
     Returns:
-        y, [N_dst, H, C]. With `return_attention`: (y, attention [edges, H] after dropout). The attention is 0 for
-        loops that `self_loops` replaced, and for loops without a source.
+        y, [N_dst, H, C]. With `return_attention`: (y, attention [edges, H] after dropout). With `self_loops`,
+        the attention is 0 for the loops that were replaced. It is also 0 for the new loop of a destination if
+        no source has the same number.
 
     Raises:
         ArrayError: An array or a number is malformed.
-        DeviceError: There is no GPU to run on.
+        DeviceError: The op should run on a GPU, but no GPU can be used.
 
     Example:
         >>> import numpy as np

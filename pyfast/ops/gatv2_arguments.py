@@ -20,7 +20,7 @@ class Gatv2Arguments:
     x_src: Any
     """[N_src, H, C] float32, float64 or bfloat16 (in NumPy arrays, bfloat16 numbers are stored as uint16)"""
     x_dst: Any
-    """[N_dst, H, C] of the same dtype"""
+    """[N_dst, H, C], with the dtype of `x_src`"""
     indptr: Any
     """int64[N_dst + 1]: destination i has the edges indptr[i] to indptr[i + 1]"""
     indices: Any
@@ -34,7 +34,7 @@ class Gatv2Arguments:
     seed: int | None = None
     """The seed of the dropout"""
     mask: Any = None
-    """bool[edges, H]: True where dropout keeps the attention. It replaces the seed"""
+    """bool[edges, H]: True where dropout keeps the attention. With a mask, the seed is not used"""
     threads: int = 1
 
     @property
@@ -44,11 +44,11 @@ class Gatv2Arguments:
 
     @property
     def lacks_seed(self) -> bool:
-        """Whether dropout has neither a seed nor a mask."""
+        """Whether a seed is missing: there is dropout, but neither a seed nor a mask."""
         return bool(self.dropout) and self.seed is None and self.mask is None
 
     def mapped(self, use: Callable[[Any], Any]) -> Gatv2Arguments:
-        """Return a copy in which `use` was applied to each array."""
+        """Return a copy of the arguments with `use(array)` in place of each array."""
         arrays = {name: use(getattr(self, name)) for name in ("x_src", "x_dst", "indptr", "indices", "att")}
         return replace(self, mask=None if self.mask is None else use(self.mask), **arrays)
 

@@ -1,4 +1,5 @@
-"""gatv2 on the CPU: the op for NumPy arrays, and the two native calls, which torch tensors also use."""
+"""gatv2 on the CPU: the op for NumPy arrays, and the calls of the native ops `gatv2` and `gatv2_backward`.
+The op for torch tensors on the CPU also uses these calls."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ Array = npt.NDArray[Any]
 
 
 def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
-    """Compute gatv2 of NumPy arrays. Returns y and the flat attention, with a minus sign where dropout dropped
-    it."""
+    """Compute gatv2 of NumPy arrays. Returns (y, attention): the new features of the destinations, and the
+    attention as `forward` returns it."""
     arrays = []
     for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
         try:
@@ -45,8 +46,9 @@ def with_graph(given: Gatv2Arguments) -> Gatv2Arguments:
 
 
 def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
-    """Return y, and the attention for the backward pass: a flat array, with a minus sign where dropout dropped
-    it."""
+    """Return (y, attention): the new features of the destinations, and the attention of each edge and head as
+    a flat array. A minus sign marks each attention that dropout dropped. The backward pass needs these
+    signs."""
     heads, channels = layer.heads_and_channels()
     seed = layer.seed or 0
     if not isinstance(seed, int | np.integer):
@@ -79,8 +81,9 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
 def backward(
     layer: Gatv2Arguments, attention: Array, grad: Array, wanted: tuple[bool, bool, bool]
 ) -> tuple[Array, Array, Array]:
-    """Return the flat gradients by x_src, x_dst and att. Gradients that are not `wanted` are empty. Pass the
-    `attention` that `forward` returned.
+    """Return the gradients by x_src, x_dst and att, as flat arrays. `wanted` says which of the three to
+    compute, and the others are empty. `attention` is the flat array that `forward` returned. `grad` is the
+    gradient by y.
     """
     heads, channels = layer.heads_and_channels()
     return call(
@@ -103,7 +106,8 @@ def backward(
 
 
 def applied(attention: Array, heads: int, dropout: float) -> Array:
-    """Return the attention after dropout, [edges, heads], from the attention of `forward`."""
+    """Return the attention after dropout, [edges, heads]. `attention` is the flat array that `forward`
+    returned."""
     keep = np.where(np.signbit(attention), 0.0, 1.0 / (1.0 - dropout))
     weights: Array = np.abs(attention) * keep.astype(attention.dtype)
     return weights.reshape(-1, heads)

@@ -12,7 +12,8 @@ from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 
 def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
-    """Compute gatv2 of CuPy arrays. Returns y, and the attention as `forward` gives it."""
+    """Compute gatv2 of CuPy arrays. Returns (y, attention): the new features of the destinations, and the
+    attention as `forward` returns it."""
     gpu = Gpu(given.x_src, given.x_dst, given.att)
     if given.lacks_seed:
         raise ArrayError("seed: dropout of arrays that are not torch's needs one")
@@ -33,8 +34,9 @@ def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
 
 
 def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
-    """Return y, and the attention for the backward pass: a flat array, with a minus sign where dropout dropped
-    it."""
+    """Return (y, attention): the new features of the destinations, and the attention of each edge and head as
+    a flat array. A minus sign marks each attention that dropout dropped. The backward pass needs these
+    signs."""
     heads, channels = layer.heads_and_channels()
     with gpu.current():
         kept = _mask(gpu, layer.mask, (layer.edges, heads))
@@ -56,8 +58,9 @@ def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
 def backward(
     gpu: Gpu, layer: Gatv2Arguments, attention: Any, grad: Any, wanted: tuple[bool, bool, bool]
 ) -> list[Any]:
-    """Return the flat gradients by x_src, x_dst and att. Gradients that are not `wanted` are empty. Pass the
-    `attention` that `forward` returned.
+    """Return the gradients by x_src, x_dst and att, as flat arrays. `wanted` says which of the three to
+    compute, and the others are empty. `attention` is the flat array that `forward` returned. `grad` is the
+    gradient by y.
     """
     kind = _kind(layer.x_src)
     features = layer.x_src, layer.x_dst, layer.att
@@ -88,7 +91,8 @@ def backward(
 
 
 def applied(gpu: Gpu, attention: Any, heads: int, dropout: float) -> Any:
-    """Return the attention after dropout, [edges, heads], from the attention of `forward`."""
+    """Return the attention after dropout, [edges, heads]. `attention` is the flat array that `forward`
+    returned."""
     keep = (~gpu.library.signbit(attention)) / (1.0 - dropout)
     return (abs(attention) * gpu.cast("attention", keep, "float32")).reshape(-1, heads)
 
@@ -101,7 +105,7 @@ def _kind(features: Any) -> str:
 
 
 def _layer(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Memory, Memory, Memory, Memory, bool, Memory, int, int]:
-    """The layer as the native op takes it."""
+    """Return the arrays and sizes of the layer as a tuple, in the form that the native op needs."""
     heads, channels = layer.heads_and_channels()
     x_src, x_dst, att = (gpu.memory(each) for each in (layer.x_src, layer.x_dst, layer.att))
     wide = str(layer.indices.dtype).endswith("int64")
@@ -109,7 +113,8 @@ def _layer(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Memory, Memory, Memory, Mem
 
 
 def _settings(gpu: Gpu, layer: Gatv2Arguments, kept: Any) -> tuple[float, bool, float, int, Memory | None]:
-    """The settings as the native op takes them; `kept` is the mask on the device."""
+    """Return the settings of the layer as a tuple, in the form that the native op needs. `kept` is the mask
+    on the GPU."""
     mask = None if kept is None else gpu.memory(kept)
     return layer.negative_slope, layer.self_loops, layer.dropout, int(layer.seed or 0) % 2**64, mask
 

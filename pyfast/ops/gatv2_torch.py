@@ -37,8 +37,8 @@ def gatv2_torch(
     threads: int | None,
     backend: Backend,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return y, and the attention [edges, H] with a minus sign where dropout dropped it. `torch.compile` can
-    trace this function."""
+    """Return (y, attention): the new features of the destinations, and the attention [edges, H]. A minus sign
+    marks each attention that dropout dropped. `torch.compile` can trace this function."""
     device = "cuda" if meant_for_gpu(backend, x_src) else "cpu"
     for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
         if not isinstance(value, torch.Tensor):
@@ -63,7 +63,7 @@ def gatv2_torch(
 
 
 def applied(attention: torch.Tensor, dropout: float) -> torch.Tensor:
-    """Return the attention after dropout. It is 0 where dropout dropped it."""
+    """Return the attention after dropout. It is 0 where `attention` has a minus sign: dropout dropped it."""
     return torch.where(attention.signbit(), 0.0, attention * (1.0 / (1.0 - dropout)))
 
 
@@ -173,7 +173,8 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.T
 
 
 def _derive(ctx: Any, grad: torch.Tensor | None, grad_attention: torch.Tensor | None) -> tuple[Any, ...]:
-    """The gradients by the inputs of `_gatv2`."""
+    """Return the gradients by the inputs of `_gatv2`, for autograd. Only x_src, x_dst and att can have a
+    gradient. All other inputs get None."""
     x_src, x_dst, indptr, indices, att, attention = ctx.saved_tensors
     wanted = [ctx.needs_input_grad[at] for at in (0, 1, 4)]
     settings = ctx.settings
@@ -200,7 +201,8 @@ def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _derive_again(ctx: Any, *flows: torch.Tensor | None) -> tuple[Any, ...]:
-    """The gradients by the inputs of `_gatv2_backward`: of the first derivative, by x_src, x_dst, att and grad."""
+    """Return the gradients by the inputs of `_gatv2_backward`, for autograd (second derivatives). Only x_src,
+    x_dst, att and grad can have a gradient. All other inputs get None."""
     x_src, x_dst, indptr, indices, att, attention, grad = ctx.saved_tensors
     chosen = [at for at, flow in enumerate(flows) if flow is not None and ctx.wanted[at]]
     if not chosen:
@@ -236,10 +238,10 @@ def _equations(
     settings: tuple[float, bool, float],
     attention: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The result of `_gatv2`, from torch operations that can be differentiated any number of times.
+    """Compute the result of `_gatv2` with torch operations, which can be differentiated any number of times.
 
-    `settings`: slope, self-loops, dropout. The signs of `attention` say what is dropped. Memory: edges x heads x
-    channels.
+    `settings` is (negative slope, self-loops, dropout). A minus sign in `attention` marks an attention that
+    dropout dropped. The function needs memory for edges x heads x channels numbers.
     """
     slope, self_loops, dropout = settings
     sources, nodes = indices.long(), torch.arange(x_dst.shape[0], device=x_dst.device)
@@ -266,12 +268,14 @@ def _equations(
 
 
 def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    """A separate leaf with the same numbers, because one tensor may be both x_src and x_dst."""
+    """Return a separate tensor with the same numbers, by which torch can compute a gradient. It must be
+    separate, because one tensor may be both x_src and x_dst."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
 def _sums(features: torch.Tensor) -> torch.dtype:
-    """The dtype of sums of such features, and of the attention."""
+    """Return the dtype for sums of features, and for the attention: float64 for float64 features, otherwise
+    float32."""
     return torch.float64 if features.dtype == torch.float64 else torch.float32
 
 
@@ -283,7 +287,8 @@ def _check(layer: Gatv2Arguments) -> None:
 
 
 def _index(name: str, value: Any, like: torch.Tensor) -> torch.Tensor:
-    """`value` as int64, or int32 if `indices` are, on the device of `like`; without a copy if possible."""
+    """Return indptr or indices as a tensor on the device of `like`. Its dtype is int64, or int32 for indices
+    that are int32 already. `value` is copied only if necessary."""
     if not isinstance(value, torch.Tensor):
         narrow = name == "indices" and str(getattr(value, "dtype", "")).endswith("int32")
         if like.is_cuda:
@@ -315,7 +320,8 @@ def _beside(name: str, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _seed(seed: Any, drawn: bool) -> torch.Tensor | None:
-    """The seed in a form that torch.compile accepts. Without one, a number from torch's generator if `drawn`."""
+    """Return the seed as a tensor, which torch.compile accepts. If the seed is None and `drawn` is true,
+    torch's random generator makes a seed. If `drawn` is false, the result is None."""
     if seed is None:
         return torch.randint(2**63 - 1, (), device="cpu") if drawn else None
     if not isinstance(seed, int | np.integer):
@@ -332,14 +338,15 @@ def _number(name: str, value: Any) -> float:
 
 
 def _numpy(tensor: torch.Tensor) -> Array:
-    """The same memory as a NumPy array; bfloat16, which NumPy lacks, as its bits."""
+    """Return a NumPy array with the memory of a tensor. NumPy has no bfloat16: the array then has uint16
+    numbers with the same bits."""
     halves = tensor.dtype == torch.bfloat16
     array: Array = (tensor.detach().view(torch.int16) if halves else tensor.detach()).numpy()
     return array.view(np.uint16) if halves else array
 
 
 def _tensor(numbers: Array, like: torch.Tensor) -> torch.Tensor:
-    """The same memory, flat, with the dtype of `like`."""
+    """Return a flat tensor with the memory of a NumPy array, and with the dtype of `like`."""
     if like.dtype == torch.bfloat16:
         return torch.from_numpy(numbers.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(numbers)

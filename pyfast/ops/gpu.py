@@ -13,12 +13,13 @@ from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import Gpu, Memory, call_gpu
 
 Bounds = tuple[int, int, int]
-"""(the size of the largest pool, the sum of the squared sizes, the largest number of stored entries in a pool)"""
+"""(the size of the largest pool, the sum of the squared sizes of all pools, the largest number of entries of
+X in a pool)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The arrays of the forward index X, in the form for native ops."""
+    """The arrays of the forward index X on the GPU, in the form that native ops need."""
 
     indptr: Any
     indices: Any
@@ -27,8 +28,8 @@ class Forward:
 
 
 def forward(gpu: Gpu, x: Any) -> Forward:
-    """Convert X, a csr_matrix of CuPy or a sparse CSR tensor of torch. Term ids that are not int32 are copied
-    in each call.
+    """Convert X to the form that native ops need. X is a csr_matrix of CuPy or a sparse CSR tensor of torch.
+    Each call copies term ids that are not int32, and weights that are not float32.
     """
     if hasattr(x, "crow_indices"):
         parts = x.crow_indices(), x.col_indices(), x.values()
@@ -44,10 +45,10 @@ def forward(gpu: Gpu, x: Any) -> Forward:
 
 
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
-    """Compute sizes of the pools. With these sizes, the CPU allocates a workspace. Waits until the stream has
-    finished.
+    """Compute the `Bounds` of the pools, from which the size of the op's workspace follows. Waits until the
+    stream has finished.
 
-    If a document is not in X, or X is malformed, the number of entries is arbitrary.
+    If a document is not in X, or if X is malformed, the third of these numbers is arbitrary.
 
     Raises:
         ArrayError: The offsets are malformed.
@@ -76,7 +77,7 @@ def evidence_graph(
     mask_terms: Any,
     idf: str,
 ) -> tuple[Any, Any, Any, Any]:
-    """Compute the graph. Returns (pool_offsets, indptr, indices, weights)."""
+    """Compute the evidence graph of each pool. Returns (pool_offsets, indptr, indices, weights)."""
     if not isinstance(weight, str) or idf != "corpus":
         raise ArrayError("weight, idf: a GPU has 'sum', 'dot' and 'min', and idf='corpus'")
     gpu = Gpu(doc_ids, pool_offsets)
@@ -149,7 +150,8 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
 def degree_rank(
     X: Any, pool_offsets: Any, doc_ids: Any, semantic: Any, weight: str = "sum", alpha: float = 0.85
 ) -> tuple[Any, Any]:
-    """Compute (degree, score) in one kernel: `weighted_degree`, and `graph_rank` of `semantic` by this degree."""
+    """Compute (degree, score) in one kernel. `degree` is the result of `weighted_degree`. `score` is the
+    result of `graph_rank` for the scores `semantic` and this degree."""
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
         x, offsets, documents, _ = _pools(gpu, X, pool_offsets, doc_ids)
@@ -203,7 +205,7 @@ def pagerank(
     """Compute the rank of each node (on the GPU), and whether each pool converged (on the CPU).
 
     To find out which pools converged, the function waits until the stream has finished. It does not wait if
-    `tolerance` and `max_iterations` alone decide this.
+    every pool must converge with this `tolerance` and `max_iterations`. The second array is then empty.
     """
     gpu = Gpu(*graph)
     with gpu.current():
@@ -294,7 +296,8 @@ def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, List
 def refresh(
     size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], chosen: Lists, past: int
 ) -> tuple[Any, Lists]:
-    """Compute the cursors after a step. Returns their (place, (offsets, segments) selected)."""
+    """Compute the cursors after a step. Returns (place, selected): the new places of the cursors, and the
+    segments that each question has selected so far, as (offsets, segments)."""
     gpu = Gpu(order)
     with gpu.current():
         places = _places(gpu, size, order, mask, live, cursors)
@@ -321,7 +324,7 @@ def refresh(
 def maxsim(
     queries: Any, query_offsets: Any, tokens: Any, token_offsets: Any, pairs: Any, scales: Any | None
 ) -> Any:
-    """Compute the late-interaction score of each pair."""
+    """Compute the late-interaction score of each pair (query, document)."""
     gpu = Gpu(queries, tokens)
     with gpu.current():
         for name, value in (("queries", queries), ("tokens", tokens), ("pairs", pairs)):
@@ -356,7 +359,7 @@ def maxsim(
 
 
 def upload(library: str, *arrays: Any) -> list[Any]:
-    """Copy NumPy arrays to the current GPU. The copies are arrays of CuPy or torch."""
+    """Copy NumPy arrays to the current GPU. The copies are arrays of the library, "cupy" or "torch"."""
     try:
         module = import_module(library)
     except ImportError as error:

@@ -28,7 +28,8 @@ def graph_rank(
         semantic: float32[N], the retrieval scores.
         structural: float32[N], a centrality, such as the result of `weighted_degree`.
         pool_offsets: int64[P + 1], where each pool begins.
-        alpha: The balance, in [0, 1]. 1 ignores the structure (the paper's ablation).
+        alpha: A number in [0, 1]. The structural score has the weight 1 - alpha. With 1, the structural score
+            does not count (the paper's ablation).
         backend: As in `evidence_graph`.
 
     Returns:
@@ -36,7 +37,7 @@ def graph_rank(
 
     Raises:
         ArrayError: A score is not finite, or the offsets do not agree with the number of scores.
-        DeviceError: There is no GPU to run on.
+        DeviceError: The op should run on a GPU, but no GPU can be used.
 
     Example:
         >>> from pyfast import ops

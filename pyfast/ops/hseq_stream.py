@@ -40,7 +40,7 @@ class Cursors:
         return len(self.place)
 
     def __getitem__(self, which: slice) -> Cursors:
-        """A slice of the cursors, with step 1."""
+        """Return the cursors of some consecutive questions. The step of the slice must be 1."""
         first, last, step = which.indices(len(self))
         if step != 1:
             raise ArrayError(f"cursors: expected a slice of steps of 1, got {which}")
@@ -93,7 +93,7 @@ class Stream:
     """one bit for each position in `order`: 1 for segments that are not deleted"""
 
     def __len__(self) -> int:
-        """The number of segments, deleted ones too."""
+        """The number of segments of the corpus, including deleted segments."""
         return len(self.level)
 
     def cursors(self, count: int = 1, priors: Ragged | None = None) -> Cursors:
@@ -115,7 +115,8 @@ class Stream:
         return Cursors(np.zeros(n, np.int64), _nothing(n), lists)
 
     def window(self, cursors: Cursors, width: int, threads: int | None = None, backend: Backend = "auto") -> Lists:
-        """Return the window of each cursor: its next `width` segments that are neither selected nor deleted.
+        """Return the window of each cursor. A window has the next `width` segments that are not deleted and
+        not yet selected by the question.
 
         Args:
             cursors: The cursors of n questions.
@@ -153,14 +154,15 @@ class Stream:
     ) -> Cursors:
         """Return the cursors after a step in which each question selected segments.
 
-        Segments that a question did not select stay in its window, and new segments follow them.
+        Selected segments leave the window. By default, all other segments stay, and new segments follow them.
 
         Args:
             cursors: The cursors of n questions, before the step.
             chosen: (offsets int64[n + 1], segments), the segments that each question selected. They need not be in
                 its window.
-            past: Skip this many segments of the window. Give the window's width to get only new segments. 0:
-                segments that were not selected stay in the window.
+            past: How many segments at the beginning of the old window leave the window. With the width of the
+                window, the next window has only new segments. With 0, all segments that were not selected
+                stay.
             threads: See `pyfast.ops`.
             backend: "auto": run where the stream's arrays are (see `on_gpu`).
 
@@ -207,7 +209,8 @@ class Stream:
             segments: Single segments (int64[n]), or lists of segments as (offsets, segments). The neighbours of
                 a list are the neighbours of all its segments.
             kind: The kind of neighbours.
-            cursors: The cursors of n questions. None: nothing is selected.
+            cursors: The cursors of n questions. List i leaves out the segments that question i has selected.
+                None: no question has selected a segment.
             limit: The maximum number of neighbours for a list.
             threads: See `pyfast.ops`.
 
@@ -236,7 +239,8 @@ class Stream:
         )
 
     def delete(self, segments: npt.ArrayLike) -> Stream:
-        """Return a stream without these segments and everything inside them. Cursors stay valid.
+        """Return a stream without these segments and without all segments inside them. Cursors of this stream
+        also work with the new stream.
 
         Args:
             segments: int64, the numbers of the segments.
@@ -253,7 +257,8 @@ class Stream:
         return replace(self, tombstones=tombstones, live=live)
 
     def on_gpu(self, library: Literal["cupy", "torch"] = "torch") -> Stream:
-        """Return a stream whose `window` and `refresh` run on the current GPU. The arrays for both are copied.
+        """Return a stream whose `window` and `refresh` run on the current GPU. The arrays for these two
+        methods are copied to the GPU.
 
         The cursors can be on the CPU or on the GPU. `neighbors` and `delete` need a stream on the CPU.
 
@@ -261,7 +266,7 @@ class Stream:
             library: The library whose arrays the new stream has: CuPy or torch.
 
         Raises:
-            DeviceError: There is no GPU to run on, or the library is not installed.
+            DeviceError: No GPU can be used, or the library is not installed.
         """
         require_gpu()
         from pyfast.ops import gpu
@@ -290,11 +295,12 @@ def hseq_stream(
     """Make the stream of a corpus: its segments in the order in which questions see them (HSEQ).
 
     The stream has the segments whose level is in `priority`: first the segments of the first level, then the
-    segments of the next level, and so on. Within a level, segments are in the order of the corpus. Segments of
-    other levels are in no window, unless a cursor was made with a prior (its own first segments) that has them.
+    segments of the next level, and so on. Within a level, segments are in the order of the corpus. A cursor
+    can have a prior: its own first segments. A segment of another level is only in the windows of cursors
+    whose prior has it.
 
-    `hseq_stream` itself takes O(segments) time. After that, the time of a call of the stream does not depend on
-    the size of the corpus.
+    `hseq_stream` itself takes O(segments) time. The time that a later call of `window` or `refresh` takes
+    does not depend on the size of the corpus.
 
     Args:
         level: uint8[segments], the level of each segment (`pyfast.corpus.Level`), in depth-first order.
@@ -380,7 +386,7 @@ def _lists(name: str, value: Ragged) -> Lists:
 
 
 def _nothing(lists: int) -> Lists:
-    """Make this number of empty lists."""
+    """Make `lists` empty lists, as (offsets, segments)."""
     return np.zeros(lists + 1, np.int64), np.empty(0, np.int64)
 
 

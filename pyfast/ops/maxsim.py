@@ -36,7 +36,8 @@ def maxsim(
         query_offsets: int64[queries + 1], where each query begins.
         tokens: float32[T, D] or int8[T, D], the vectors of all documents' tokens. D is at most 65,536.
         token_offsets: int64[documents + 1], where each document begins.
-        pairs: int64[N, 2], a query and a document for each score. The op reads only the documents in these pairs.
+        pairs: int64[N, 2], the numbers of a query and a document for each score. The op reads only the
+            documents in these pairs.
         scales: float32[T], only with int8 tokens, at least 0. A vector is its scale times its int8 numbers.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.
@@ -46,7 +47,7 @@ def maxsim(
 
     Raises:
         ArrayError: An array is malformed, or a number in use is not finite.
-        DeviceError: There is no GPU to run on.
+        DeviceError: The op should run on a GPU, but no GPU can be used.
 
     Example:
         >>> from pyfast import ops
@@ -81,7 +82,8 @@ def maxsim(
 
 
 def _matrix(name: str, value: Any, dtype: type[np.generic]) -> tuple[npt.NDArray[Any], int]:
-    """(the numbers of a matrix row by row, its columns); a mapped file is not read."""
+    """Return (the numbers of a matrix, row by row; its number of columns). A memory-mapped matrix of `dtype`
+    is not copied."""
     try:
         given = as_numpy(value)
     except Exception as error:  # The other library may raise any exception.

@@ -30,15 +30,17 @@ def pagerank(
                  + (1 - damping + damping * stuck) * restart_v
 
     total_u is the sum of the weights of u's edges. stuck is the sum of the ranks of all nodes with a total of
-    0: at such a node, the walk restarts. Edges lead from a row to its indices. A self-loop counts as an edge.
+    0. At such a node, the walk restarts. An edge leads from the node of its row in `g` to the node in
+    `g.indices`. A self-loop counts as an edge.
 
-    The op uses power iteration in float64. Ctrl-C takes effect between two steps.
+    The op uses power iteration in float64. Ctrl-C stops the op between two steps.
 
     Args:
         g: The graphs of P pools with N nodes.
         damping: The probability that the walk follows an edge and does not restart, in [0, 1).
-        personalization: N numbers of at least 0. `restart` is in proportion to them. If it is None, or all numbers
-            of a pool are 0, `restart` is uniform over the pool.
+        personalization: N numbers of at least 0, one for each node. `restart_v` in the equation is in
+            proportion to them. If `personalization` is None, or all numbers of a pool are 0, all nodes of the
+            pool have the same `restart_v`.
         tolerance: A pool has converged if the changes of its ranks in a step add up to at most this number. The
             remaining error is at most tolerance * damping / (1 - damping).
         max_iterations: The maximum number of steps for a pool. If a pool needs more steps, the op returns the
@@ -52,10 +54,11 @@ def pagerank(
 
     Raises:
         ArrayError: The graph, `personalization` or a number is malformed.
-        DeviceError: There is no GPU to run on.
+        DeviceError: The op should run on a GPU, but no GPU can be used.
 
     Warns:
-        ConvergenceWarning: Some pools needed more than `max_iterations`. The warning names these pools.
+        ConvergenceWarning: Some pools needed more than `max_iterations`. `pools` of the warning has the
+            numbers of these pools.
 
     Example:
         >>> from scipy.sparse import csr_array

@@ -50,7 +50,7 @@ def weighted_degree(
 
     Raises:
         ArrayError: An array is malformed, or a weight is negative or not finite.
-        DeviceError: There is no GPU to run on.
+        DeviceError: The op should run on a GPU, but no GPU can be used.
 
     Example:
         >>> import numpy as np

@@ -1,5 +1,5 @@
-"""The systems: methods that answer questions, each in one file or folder. A system works only through
-`engine.Context`.
+"""The systems: methods that answer questions. Each system has one file or folder. A system searches and calls
+LLMs only through the `engine.Context` of its question.
 
 To add a system, register an entry point of `pyfast.systems`, or name the system `MODULE:NAME`. See
 `pyfast.plugins`.

@@ -1,4 +1,5 @@
-"""Presets (several settings under one name), and settings that have no effect together with others."""
+"""Presets (several settings under one name), and settings that have no effect if another setting has a
+certain value."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ PRESET = "preset"
 
 @dataclass(frozen=True, slots=True)
 class Inert:
-    """Settings that have no effect if another setting, `where`, has one of `values`. A user who sets them then
-    gets an error.
+    """The settings `names`, which have no effect if another setting, `where`, has one of `values`. A user who
+    gives one of them then gets an error.
 
     Example:
         >>> from pyfast.systems import Inert
@@ -31,7 +32,8 @@ class Inert:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Several settings under one name, which replace the defaults. For example, a row of a paper's table.
+    """Several settings under one name, such as the settings of a row of a paper's table. They replace the
+    defaults.
 
     Example:
         >>> from pyfast.systems import Preset
@@ -45,9 +47,9 @@ class Preset:
 
 
 def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Inert]) -> str | None:
-    """Return the error message if one of the `given` settings has no effect, otherwise None.
+    """Return an error message if a setting that the user gave has no effect. Otherwise return None.
 
-    Settings that the user did not give are not checked.
+    `given` has the names of the settings that the user gave. All other settings are not checked.
     """
     for row in table:
         value = getattr(settings, row.where)
@@ -60,7 +62,7 @@ def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Ine
 
 
 def as_text(value: Any) -> str:
-    """Write a value as a user writes it on the command line."""
+    """Write the value of a setting as a user writes it on the command line."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Enum):
@@ -71,7 +73,8 @@ def as_text(value: Any) -> str:
 
 
 def _others(row: Inert, annotation: Any) -> list[str]:
-    """The other possible values of the setting `where`; empty if there are none."""
+    """Return the values of the setting `row.where` with which the settings of `row` have an effect, in the
+    form of the command line."""
     if annotation is bool:
         choices: Sequence[Any] = (True, False)
     elif get_origin(annotation) is Literal:

@@ -1,8 +1,8 @@
-"""Conversations for systems that answer single questions: rewrite later turns so that they can be understood
-alone.
+"""Conversations for systems that answer single questions. Later turns are rewritten so that they can be
+understood alone.
 
-The two methods, rewriting and resolution, are baselines in the paper of graph_convqa (table 2). The metrics of the
-paper also need the entities of the evidence.
+The two methods, rewriting and resolution, are baselines in the paper of graph_convqa (table 2). The metrics
+of the paper need the entities of the evidence, so the trace gets them too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pyfast.token_budget import fit_last
 FollowUps = Literal["off", "rewrite", "resolve"]
 """How a later turn becomes a question.
 
-`off`: it stays unchanged. `rewrite`: the LLM rewrites it. `resolve`: the LLM adds the terms that the turn leaves
-out
+`off`: the turn stays unchanged. `rewrite`: the LLM rewrites the turn. `resolve`: the LLM finds terms of
+earlier turns that the turn leaves out, and they are added to the turn
 """
 _MOST_TERMS = 10
 
@@ -76,9 +76,9 @@ PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
 async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
     """Answer one turn of a conversation.
 
-    A later turn is first rewritten as a question that can be understood alone. The trace stores this question as
-    `asked`. The trace also needs `entities`. If the system has not recorded them and the budget allows another
-    step, the function adds the entities of the evidence.
+    Unless `follow_ups` is "off", a later turn is first rewritten as a question that can be understood alone.
+    The trace stores this question as `asked`. The trace also gets `entities`, the entities of the evidence.
+    They are left out if the budget does not allow another step.
     """
     asked = question
     if follow_ups != "off" and ctx.past:
@@ -95,8 +95,8 @@ async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups:
 
 
 async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
-    """Rewrite the question of a turn, or add the names that it leaves out. If the LLM fails, return the question
-    unchanged."""
+    """Make a turn's question that can be understood alone: the LLM rewrites the question, or finds the terms
+    that it leaves out. If the LLM's reply is not usable, return the question unchanged."""
     turns = earlier(ctx.past)
     if follow_ups == "rewrite":
         try:
@@ -123,7 +123,7 @@ def earlier(past: Past) -> list[tuple[str, str]]:
 
 
 def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx: Context) -> str:
-    """As many of the last turns as fit the context window."""
+    """Write earlier turns for a prompt: as many of the last turns as fit into the context window."""
     budget = ctx.text_budget(prompt) - len(text)
 
     def text_of(some: Sequence[tuple[str, str]]) -> str:

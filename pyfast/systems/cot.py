@@ -8,7 +8,7 @@ from pyfast.systems.system import Answering, System
 
 
 async def answer(question: Question, ctx: Context, settings: Answering) -> Answer:
-    """Ask the LLM for steps of reasoning, and then for the answer."""
+    """Answer a question with one call of the LLM, which writes steps of reasoning and then the answer."""
     if settings.long_answer:
         long = await ctx.generate(LONG_COT, question=question.text)
         return Answer(long_text(long.paragraphs), trace={"reasoning": long.reasoning})

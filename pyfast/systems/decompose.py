@@ -11,7 +11,7 @@ from pyfast.systems.system import System
 
 
 class Settings(n2n.Settings):
-    """The settings of n2n without the settings of its graph."""
+    """The settings of n2n. `graph` is always off."""
 
     graph: Literal[False] = Field(
         default=False, description=("Always off. The same system with evidence graphs is `n2n`.")

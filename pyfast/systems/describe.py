@@ -26,20 +26,21 @@ _PLAIN_TYPES = {bool: "on/off", int: "whole number", float: "number", str: "text
 
 @dataclass(frozen=True, slots=True)
 class SystemDescription:
-    """A system in the list of systems."""
+    """The description of a system."""
 
     name: str
     summary: str
     needs_index: bool
     paper: str
-    """The title of its paper. Empty if it has none"""
+    """The title of the system's paper. Empty if the system has no paper"""
     prompts: tuple[str, ...]
-    """The names of its prompts"""
+    """The names of the system's prompts"""
     roles: Mapping[Role, tuple[str, ...]]
-    """Its roles. Each role has the names of the prompts that the LLM of this role answers"""
+    """The roles of the system. Each role has the names of the prompts that the LLM of this role answers"""
     presets: tuple[PresetDescription, ...] = ()
     replies: Mapping[str, str] = field(default_factory=dict)
-    """The JSON that the LLM replies to each prompt, in words"""
+    """For each prompt, the form of the LLM's reply in JSON. Words stand for values, as in `{"entity":
+    text}`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ def describe_system(system: str | System) -> SystemDescription:
             of the docstring of its `answer`.
 
     Returns:
-        Its name, summary, paper, prompts, roles and presets.
+        The system's name, summary, paper, prompts, roles, presets and forms of replies, and whether it needs
+        an index.
 
     Raises:
         InputError: There is no such system.
@@ -105,7 +107,8 @@ def describe_system(system: str | System) -> SystemDescription:
 
 
 def _in_json(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    """The JSON that fits a schema, with words in place of values."""
+    """Return the form of a reply in JSON: a JSON object that fits the schema, with words in place of
+    values."""
     if "$ref" in schema:
         return _in_json(parts[schema["$ref"].rpartition("/")[2]], parts)
     if "enum" in schema or "const" in schema:
@@ -132,7 +135,8 @@ def describe_systems() -> list[SystemDescription]:
     """Describe all installed systems.
 
     Returns:
-        The descriptions by name. If a system cannot be loaded, its summary gives the reason.
+        The descriptions, sorted by the names of the systems. If a system cannot be loaded, its summary gives
+        the reason.
 
     Example:
         >>> from pyfast.systems import describe_systems
@@ -149,7 +153,7 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
         system: A system, its name, or `MODULE:NAME`.
 
     Returns:
-        Its settings, in the order of its settings class.
+        The settings of the system, in the order in which its settings class has them.
 
     Raises:
         InputError: There is no such system.
@@ -172,7 +176,8 @@ def settings_table(system: str | System) -> str:
         system: A system, its name, or `MODULE:NAME`.
 
     Returns:
-        One or two tables. If the system has no settings, a sentence that says so.
+        A table of the settings. If the system has presets, a table of them follows. If it has no settings,
+        the result is a sentence that says so.
 
     Raises:
         InputError: There is no such system.
@@ -222,13 +227,15 @@ def _described(name: str, field: FieldInfo, table: Sequence[Inert]) -> SettingDe
 
 
 def _refused(name: str, table: Sequence[Inert]) -> str:
-    """The settings beside which this setting is refused."""
+    """Write a sentence with the settings that refuse this setting, such as " Not with `graph=off`." The text
+    is empty if no setting refuses it."""
     beside = [f"`{row.where}={as_text(value)}`" for row in table if name in row.names for value in row.values]
     return f" Not with {', '.join(beside)}." if beside else ""
 
 
 def _in_words(annotation: Any) -> str:
-    """Describe a type in plain words. An unknown type keeps its own name."""
+    """Describe the type of a setting in plain words, such as "whole number". For an unknown type, return its
+    name."""
     if annotation in _PLAIN_TYPES:
         return _PLAIN_TYPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -252,7 +259,7 @@ def _one_of(values: list[str]) -> str:
 
 
 def _bounds(field: FieldInfo) -> str:
-    """The bounds of a number in words."""
+    """Write the bounds of a setting in words, such as "1 to 20". The text is empty if there are no bounds."""
     bounds = dict(_each_bound(field))
     low, high = bounds.get("ge"), bounds.get("le")
     if low is not None and high is not None:

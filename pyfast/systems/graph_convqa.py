@@ -1,4 +1,5 @@
-"""graph_convqa answers conversations. The LLM reads a graph of the evidence as embeddings, in place of text."""
+"""graph_convqa answers the questions of conversations. In place of the evidence's text, the LLM reads
+embeddings of the nodes of an evidence graph."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ class Settings(system.Settings):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def weights(self) -> str:
-        """A checksum of the model's weights. A run resumes only with the same weights."""
+        """A checksum of the weights of the graph's encoder. Empty without a graph. A run resumes only with
+        the same weights."""
         path = Path(self.trained) / "encoder.safetensors"
         if not self.graph or not path.is_file():
             return ""
@@ -121,7 +123,8 @@ class Settings(system.Settings):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def embedder_weights(self) -> str:
-        """A checksum of the weights of the embedding model that the memory uses."""
+        """A checksum of the weights of the embedding model with which `memory=on` finds evidence. Empty for
+        other values of `memory`."""
         return embedder(self.embedder).fingerprint if self.memory == "on" else ""
 
 
@@ -160,7 +163,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 def history_of(past: Past, settings: Settings) -> History:
-    """Return the earlier turns. A turn that failed or abstained has an empty answer."""
+    """Return (question, answer) for each earlier turn. The setting `history` chooses between the system's
+    answers and gold answers. The answer is empty if there is none."""
     if settings.history == "gold":
         return tuple((turn.text, turn.answers[0] if turn.answers else "") for turn, _ in past)
     return tuple((turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past)
@@ -169,8 +173,8 @@ def history_of(past: Past, settings: Settings) -> History:
 async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
-    """Make the prompt with nodes of the graph in place of the facts. `trace` records evidence that did not fit
-    into the prompt.
+    """Make the prompt with embeddings of the graph's nodes in place of the evidence's text. `trace` gets the
+    number of nodes and edges, and how many evidence items and turns did not fit into the prompt.
     """
     from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph
 
@@ -185,7 +189,8 @@ async def with_graph(
 
 
 def as_text(question: str, history: History, linear: Linear, ctx: Context, trace: dict[str, object]) -> Request:
-    """Make the prompt with the evidence as text, without a graph."""
+    """Make the prompt with the evidence as text, without a graph. `trace` gets the numbers of evidence items
+    and turns that did not fit into the prompt."""
     prompt = text_prompt(history, question, linear.lines, ctx.context_window_of("answer") - MOST_TOKENS)
     trace |= {"items_dropped": len(linear.lines) - prompt.items, "turns_dropped": len(history) - prompt.turns}
     return Request(prompt.messages, MOST_TOKENS)

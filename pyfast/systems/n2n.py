@@ -1,5 +1,5 @@
-"""N2N-GQA: the LLM plans hops (searches). An evidence graph ranks the passages of each hop, and at the end the
-passages for the answer."""
+"""N2N-GQA: the LLM plans hops (searches). An evidence graph ranks the passages of each hop. At the end,
+another evidence graph ranks the passages for the answer."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ PRESETS = {
         'table 2, "N2N-GQA w/ GraphRank": the whole pipeline',
     ),
 }
-"""The ablations of the paper. The numbers of passages and nodes are the defaults in all rows"""
+"""The ablations of the paper. All of them use the default numbers of passages and nodes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +248,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     """Let the LLM plan the hops (search steps) of a question ("Structured Query Planning" in N2N-GQA's paper).
 
-    If a hop of the plan is not usable, the plan ends before this hop. If the first hop is not usable, the plan is
-    one search for the question itself.
+    If a hop of the plan is not usable, the plan ends before this hop. If no hop is usable, or only the first
+    of several, the plan is one search for the question itself.
     """
     if not settings.decompose:
         return Plan((question,))
@@ -281,7 +281,8 @@ def fill(template: str, entities: list[str]) -> str:
 async def reranked(
     pool: Pool, query: str, ctx: Context, settings: Settings, min_nodes: int, max_nodes: int, edges: bool = False
 ) -> Pool:
-    """Rank a pool by its evidence graph, and prune it. With `graph=off`, keep the first passages of the pool."""
+    """Rank a pool by its evidence graph, and prune it. With `graph=off`, keep the first `max_nodes` passages
+    of the pool."""
     if not settings.graph:
         return (await ctx.call(rerank_lists, (pool, query)) if ctx.index.rerankers else pool).head(max_nodes)
     how = RerankConfig(
@@ -297,7 +298,8 @@ async def reranked(
 
 
 def reasoning_path(path: list[dict[str, Any]]) -> str:
-    """Write the steps of the plan for the final prompt. The text is empty if there is only one hop."""
+    """Write the hops for the final prompt, with the entities that they found. The text is empty if there was
+    only one hop."""
     if len(path) < 2:
         return ""
     lines = [

@@ -132,11 +132,11 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
 
 
 def plan_prompt(question: str) -> Prompt[PlanFields]:
-    """Make the prompt for a plan. The schema of the reply limits each text, but leaves enough room to repeat the
-    question.
+    """Make the prompt for a plan of hops. The schema of the reply limits the length of each text. The limit
+    leaves enough room to repeat the question.
 
-    Without a limit, a small model that must follow a schema may never stop. There are only a few different limits,
-    because LLMs compile each schema.
+    Without a limit, a small model that must follow a schema may never stop. The function uses only a few
+    different limits, because an LLM must compile each schema.
     """
     most = 120
     while most < min(len(question), 960):
@@ -186,7 +186,8 @@ ANSWER = _answer_prompt(_SHORT)
 def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     """Make the prompt for an answer that can be a list of entities.
 
-    A question about a knowledge graph may have dozens of answers.
+    If the pool has passages of a knowledge graph, the answer may be longer than usual, because such a
+    question may have dozens of answers.
     """
     index = ctx.index
     offsets, _ = index.rendered
@@ -199,10 +200,11 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
 
 
 def longest_list(listed: int, window: float, shortest: int) -> int:
-    """Compute the maximum length of an answer that may list everything in a text of `characters` characters.
+    """Compute the maximum number of characters of an answer. The answer should have room for a list of
+    everything in a text of `listed` characters.
 
-    The length is at most a quarter of the context window. There are only a few different lengths, because LLMs
-    compile a schema for each length.
+    The length is at most a quarter of the context window of `window` tokens, but at least `shortest`. The
+    function uses only a few different lengths, because an LLM must compile a schema for each length.
     """
     wanted = min(listed, int(window / 8 * CHARACTERS_PER_TOKEN_OF_LISTS))
     longest = shortest
@@ -284,8 +286,9 @@ _MAY_ABSTAIN = re.compile(rf"\bIf [^.]*, the answer is '{INSUFFICIENT}'\.")
 
 
 def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
-    """Adapt a prompt to questions without an answer in the evidence. Without `abstain`, the prompt asks for the
-    most likely answer."""
+    """Adapt a prompt for the case that the evidence has no answer. With `abstain`, the prompt stays
+    unchanged: the LLM may say that there is no answer. Otherwise the prompt asks for the most likely
+    answer."""
     return prompt if abstain else _guessing(prompt)
 
 
@@ -310,16 +313,16 @@ _REFUSAL = re.compile(
 
 
 def answers_in(texts: Iterable[str]) -> list[str]:
-    """Read the answers in a model's reply. Answers such as "not known" are left out."""
+    """Return the answers in an LLM's reply, without duplicates. Answers such as "not known" are left out."""
     return [text for text in tidied(texts) if not _REFUSAL.fullmatch(text)]
 
 
 def final_text(answer: str) -> str | None:
-    """Return the answer, or None if the model said that the evidence has no answer."""
+    """Return the answer, or None if the LLM said that the evidence has no answer."""
     text = answer.strip()
     return None if text.lower().rstrip(".") in ("", INSUFFICIENT) else text
 
 
 def tidied(texts: Iterable[str]) -> list[str]:
-    """Clean up names or words that a model wrote: without line breaks and without duplicates."""
+    """Clean up names or words that an LLM wrote: remove line breaks, empty texts and duplicates."""
     return [text for text in dict.fromkeys(map(tidy, texts)) if text]

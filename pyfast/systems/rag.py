@@ -16,7 +16,7 @@ class Settings(system.Answering):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question from the passages of one search, with one call of the LLM."""
+    """Search once for a question, and answer it from the passages found, with one call of the LLM."""
     pool = await ctx.retrieve(question.text, settings.k)
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool)))
     if settings.long_answer:

@@ -1,4 +1,5 @@
-"""Find systems by name: systems of pyfast, systems of other packages, and any `MODULE:NAME`."""
+"""Find systems by name: systems of pyfast, systems that other packages install, and any object
+`MODULE:NAME`."""
 
 from __future__ import annotations
 

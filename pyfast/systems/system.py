@@ -1,4 +1,4 @@
-"""`System`: a method that answers questions, as the engine and the API see it."""
+"""`System`: a method that answers questions, in the form that the engine and the API need."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fa
 class Settings(BaseModel):
     """Base class of a system's settings. A system without settings uses this class directly.
 
-    A setting is a `pydantic.Field` with bounds and a `description`. If it comes from a paper, `json_schema_extra`
-    names the place, for example `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows all three.
+    A setting is a `pydantic.Field` with bounds and a `description`. If it comes from a paper,
+    `json_schema_extra` names the place in the paper, for example `{"paper": "section 2.3, equation 4"}`.
+    `pyfast systems NAME` shows bounds, description and place.
 
     Example:
         >>> from pydantic import Field
@@ -44,12 +45,12 @@ class Settings(BaseModel):
     """Old names of settings, with their new names. The old names work for one more release, with a warning"""
 
     inert: ClassVar[tuple[Inert, ...]] = ()
-    """Settings that have no effect if another setting has a certain value. If they are given then, pyfast raises
-    an error"""
+    """Settings that have no effect if another setting has a certain value. If a user gives such a setting
+    together with that value, pyfast raises an error"""
 
 
 class Abstaining(Settings):
-    """Base class of settings for systems that can abstain from answering."""
+    """Base class of settings for systems that can abstain: they give no answer if the evidence has none."""
 
     abstain: bool = Field(
         default=True,
@@ -59,7 +60,7 @@ class Abstaining(Settings):
 
 
 class Answering(Abstaining):
-    """Base class of settings for systems that also answer open questions."""
+    """Base class of settings for systems that also answer open questions, with several paragraphs."""
 
     inert: ClassVar[tuple[Inert, ...]] = (Inert(("abstain",), "long_answer", (True,)),)
 
@@ -105,12 +106,13 @@ class System:
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True
     opens: Callable[[Index, Any, Path | None], Session] | None = None
-    """A function `opens(index, settings, run)` that opens what the system needs besides the index. Its result
-    becomes the fourth argument of `answer`. `run` is the folder of the run, which may be a resumed one
+    """A function `opens(index, settings, run)` that opens the knowledge graph of the index. Its result
+    becomes the argument `session` of `answer`. `run` is the folder of the run. If `opens` is None, the system
+    needs no knowledge graph
     """
     resumes: Callable[[Session, Any, Path], None] | None = None
-    """A function `resumes(session, settings, answers)` that is called before a run resumes. `answers` are those
-    that the run already has. `session` is the result of `opens`
+    """A function `resumes(session, settings, answers)` that is called before a run resumes. `session` is the
+    result of `opens`. `answers` is the file with the answers that the run already has
     """
     summary: str = ""
     """What the system does, in one line"""
@@ -119,8 +121,8 @@ class System:
     presets: Mapping[str, Preset] = field(default_factory=dict)
     """Presets by name. The setting `preset` chooses one, so no setting of the system can have this name"""
     requests: Mapping[str, Role] = field(default_factory=dict)
-    """The roles of the calls of `Context.complete` that the system makes, by the names of their stages. These
-    calls use no `Prompt`"""
+    """The roles of the system's calls of `Context.complete`, by the names of their stages. `Context.complete`
+    calls an LLM without a `Prompt`"""
 
     @property
     def roles(self) -> Mapping[Role, tuple[str, ...]]:
@@ -135,21 +137,23 @@ class System:
 
     @property
     def code(self) -> str:
-        """A checksum of the code, if the system is not part of pyfast. A run resumes only with the same code."""
+        """A checksum of the system's code. It is empty for systems of pyfast. A run resumes only with the
+        same code."""
         return "" if self.answer.__module__.startswith("pyfast.") else source_digest(self.answer)
 
     def configure(self, given: Mapping[str, Any]) -> Settings:
         """Make the settings from the defaults, a preset, and the values `given` by name.
 
         Args:
-            given: Values by name, as text like on the command line (`{"k": "5", "graph": "off"}`), or as Python
-                values (`{"k": 5, "graph": False}`). The old name of a setting works too, with a warning.
-                `preset` names one of the system's `presets`: its settings replace the defaults. Other values in
-                `given` take precedence over the preset.
+            given: Values by name, as text like on the command line (`{"k": "5", "graph": "off"}`), or as
+                Python values (`{"k": 5, "graph": False}`). The old name of a setting works too, with a
+                warning. `preset` names one of the system's `presets`. Its settings replace the defaults, and
+                the other values in `given` replace both.
 
         Raises:
-            InputError: A setting or preset does not exist, a value is not valid, a setting has no effect together
-                with the others, or a setting is given under both its old and its new name.
+            InputError: A setting or preset does not exist, a value is not valid, a setting has no effect
+                because of the value of another setting, or a setting is given under both its old and its new
+                name.
         """
         known = self.settings.model_fields
         values = self._with_new_names(given)
@@ -207,7 +211,8 @@ async def _ask_with(
     question: Question,
     ctx: Context,
 ) -> Answer:
-    """Answer with what a session knows of the documents that the question may use."""
+    """Answer a question with the triples of the documents that the question may use. `session` has all
+    triples."""
     return await answer(question, ctx, settings=settings, session=session.within(ctx.index))
 
 
@@ -216,7 +221,8 @@ def _is_number(setting: FieldInfo) -> bool:
 
 
 def source_digest(function: Any) -> str:
-    """Return a checksum of the file of a function. If the function has no file, a checksum of its code."""
+    """Return a checksum of the file that has the function. If there is no such file, return a checksum of the
+    function's code."""
     path = inspect.getsourcefile(function)
     if path is not None and Path(path).is_file():
         code = Path(path).read_bytes()

@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines in parallel, and return their results in order. The first error cancels the others."""
+    """Run coroutines in parallel, and return their results in order. If one of them raises an error, the
+    others are cancelled."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return list(await asyncio.gather(*tasks))

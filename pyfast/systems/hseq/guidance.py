@@ -1,4 +1,5 @@
-"""Guidance: a short plan before the first step. The head (an LLM) or a template makes it (section 4.2, A.3.3)."""
+"""Guidance: a short plan, made before the first step of HSEQ. The head (an LLM) writes it, or it is a fixed
+text (section 4.2, A.3.3 of the paper)."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from pydantic import BaseModel, Field, model_validator
 from pyfast.engine import Prompt
 
 _SHORTEST = 20
-"""The minimum number of characters of a plan. A shorter plan was cut off, or the model did not understand the
-prompt (A.3.3)
+"""The minimum number of characters of a plan. A shorter plan is not accepted: it was cut off, or the LLM did
+not understand the prompt (A.3.3)
 """
 _START = "Gather the few segments that carry the most."
 _TEMPLATES = {
@@ -37,7 +38,8 @@ def pattern(question: str) -> str:
 
 
 def template(question: str) -> str:
-    """Return the fixed guidance for a kind of question (see `pattern`)."""
+    """Return the fixed guidance for a question. It depends only on the kind of the question (see
+    `pattern`)."""
     return f"{_START} {_TEMPLATES[pattern(question)]}"
 
 
@@ -81,6 +83,6 @@ def guidance_text(fields: GuidanceFields) -> str:
 
 
 def tightened(guidance: str, missing: str) -> str:
-    """Add the contradiction that the verifier found to the guidance, for a second round of selection (a
-    refinement)."""
+    """Add `missing` to the guidance, for a second round of selection (a refinement). `missing` says how to
+    settle the contradiction that the verifier found."""
     return " ".join(f"{guidance} Settle above all: {missing}".split())

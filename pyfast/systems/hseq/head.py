@@ -1,5 +1,5 @@
-"""The head of HSEQ: an LLM that answers from the evidence package alone. A verifier can then ask for better
-evidence."""
+"""The head of HSEQ: an LLM that answers from the evidence package alone. A verifier can then look for a
+contradiction. If it finds one, the policy selects more evidence, and the head answers again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
 from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
-"""The minimum number of tokens of a call of the head: instructions, answer, and a few short lines of evidence"""
+"""The minimum number of tokens for a call of the head: for instructions, answer, and a few short lines of
+evidence"""
 _MOST_SUPPORTING = 8
 _SHORT = 200
 """The maximum number of characters in an answer that is not a list"""
@@ -39,9 +40,10 @@ class VerdictFields(BaseModel):
 
 @cache  # An LLM compiles a schema once for each schema object.
 def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
-    """Make the head's prompt for a number of evidence items. The head can cite only the labels of these items.
+    """Make the head's prompt for evidence items with the labels 1 to `items`. The head can cite only these
+    labels.
 
-    The length of the answer, in characters, is limited.
+    The answer has at most `characters` characters.
     """
     labels: Any = Literal[tuple(range(1, items + 1))]
     supporting: Any = (list[labels], Field(default=[], max_length=min(items, _MOST_SUPPORTING)))
@@ -81,8 +83,9 @@ VERIFY = Prompt(
 async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstain: bool) -> HeadFields | None:
     """Ask the head for the answer. Returns None if the budget is too small for a call with evidence.
 
-    With `abstain`, the head may say that the evidence has no answer. A reply in the wrong form is asked for again
-    only if the budget certainly allows another call. Raises `CallError`.
+    With `abstain`, the head may say that the evidence has no answer. If a reply has the wrong form, the
+    function asks again, but only if the budget certainly allows another call. Raises `CallError` if the call
+    fails, and `AnswerError` if no reply has the right form.
     """
     left = ctx.remaining()
     graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")
@@ -99,14 +102,16 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 
 
 def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
-    """Return how many attempts the budget allows for a prompt of this length.
+    """Return how many attempts the budget allows for a prompt with `characters` characters of text. `left` is
+    the rest of the budget.
 
-    None: the budget certainly allows all attempts. 1: the budget may be too small for more than one.
+    None: the budget certainly allows the usual number of attempts. 1: the budget may be too small for a
+    second attempt.
     """
     tokens = 2 * ctx.attempts * (TOKENS + characters)
     return 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None
 
 
 def numbered(lines: Sequence[str]) -> str:
-    """Number the lines."""
+    """Write lines with labels: `[1]` before the first line, and so on."""
     return "".join(f"[{label}] {text}\n" for label, text in enumerate(lines, start=1))

@@ -1,5 +1,5 @@
-"""The iterator of HSEQ (algorithm 1), for any policy. It moves many questions to their next windows in one
-call."""
+"""The iterator of HSEQ (algorithm 1), for any policy. It shows a question window after window, and the policy
+decides in each step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pyfast.retrieval.windows import Priority
 from pyfast.systems.hseq.state import State, chosen
 
 STEP_COST = 3
-"""The maximum number of batch points in a step: the window, the LLM, and the lexical policy as its fallback"""
+"""The maximum number of batch points in a step: one for the window, one for the LLM, and one for the lexical
+policy as the fallback of the LLM"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,9 @@ class Decision:
     """How sufficient the evidence seems with the picked segments: from 0 (not at all) to 1 (fully)"""
     expand: Neighbors | None = None
     note: str | None = None
-    """A note for the trace if something unusual happened"""
+    """If the lexical policy decided in place of the LLM: the reason, for the trace. Otherwise None"""
     last: bool = False
-    """Whether the budget allows no further call"""
+    """Whether the iterator must stop after this step, because the budget is spent"""
 
 
 Policy = Callable[[State], Awaitable[Decision]]
@@ -58,24 +59,27 @@ class Progress:
     selected: tuple[Candidate, ...] = ()
     """The picked segments, in the order of picking"""
     next: Move | None = None
-    """The move to the next window, which is not carried out yet"""
+    """The move to the next window, which the next step carries out first"""
     steps: tuple[dict[str, Any], ...] = ()
     """A record of each step, for the trace"""
     ended: str = ""
-    """Why the iteration ended: `sufficient`, `steps`, `exhausted` or `budget`"""
+    """Why the iteration ended. `sufficient`: the evidence is sufficient. `steps`: the maximum number of steps
+    was reached. `exhausted`: the stream has no more segments. `budget`: the budget is spent. `off`: there was
+    no iteration"""
     source: str = ""
-    """The source of the guidance, for the trace"""
+    """What wrote the guidance, for the trace: `head`, `template` or `off`"""
 
 
 async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:
     """Take steps until the evidence is sufficient, the maximum number of steps is reached, the stream ends, or the
     budget is spent.
 
-    `reserve` is the number of steps that the budget must keep for the head. If a policy picks fewer than k
-    segments, the window moves past all its segments. Otherwise the other segments stay, and new segments fill the
-    window. So each step picks or skips at least k segments. This gives lemma 1 of the paper: if all evidence is
-    among the first L segments, a policy that picks all of it needs at most ceil(L / k) steps. By proposition 1,
-    the iterator then stops. Steps that pick segments from an expansion do not count in these bounds.
+    `reserve` is the number of the budget's steps that are reserved for the head's answer. If a policy picks
+    fewer than k segments, the window moves past all its segments. Otherwise the other segments stay, and new
+    segments fill the window. So each step picks or skips at least k segments. This gives lemma 1 of the
+    paper: if all evidence is among the first L segments, a policy that picks all of it needs at most ceil(L /
+    k) steps. By proposition 1 of the paper, the iterator then stops. Steps that pick neighbours of earlier
+    picks (an expansion) do not count in this lemma.
     """
     for t in range(1, limits.max_steps + 1):
         if ctx.remaining().steps < STEP_COST + reserve:
@@ -96,8 +100,8 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
 
 
 def so_far(index: Index, progress: Progress) -> Answer:
-    """Return the answer that the record gets if the question fails: no text, and the segments picked so far as
-    evidence.
+    """Return the answer for the record in case the question fails. It has no text, and its evidence is the
+    segments picked so far.
     """
     (package,) = canonicalize(index, [[it.position for it in progress.selected]])
     guidance = {"source": progress.source, "text": progress.guidance}
@@ -105,13 +109,14 @@ def so_far(index: Index, progress: Progress) -> Answer:
 
 
 def state_of(progress: Progress) -> State:
-    """The state that the policy sees."""
+    """Return the state that the policy sees."""
     view = progress.view
     return State(view.question, progress.guidance, progress.selected, view.window)
 
 
 def step(progress: Progress, decision: Decision, k: int) -> Progress:
-    """Carry out a decision of the policy: add the picked segments to the evidence, and prepare the next window."""
+    """Carry out a decision of the policy: add the picked segments to the evidence, and prepare the move to
+    the next window."""
     view = progress.view
     picked = chosen(state_of(progress), decision.labels, k)
     done = picked if len(picked) == k else view.window

@@ -1,4 +1,5 @@
-"""A system that only makes the guidance. The training of the iterator needs it for its questions."""
+"""A system that only makes HSEQ's guidance. The training of the policy uses it to make guidance for the
+training questions."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pyfast.systems.hseq.guidance import GUIDE, guidance_text
 
 
 async def plan(question: Question, ctx: Context, settings: system.Settings) -> Answer:
-    """Return the guidance as the answer. If the head's reply has the wrong form, there is no answer."""
+    """Return the guidance as the answer. If the LLM's reply has the wrong form, the answer has no text."""
     try:
         return Answer(guidance_text(await ctx.generate(GUIDE, question=question.text)))
     except AnswerError as error:

@@ -1,6 +1,7 @@
-"""The two policies of the iterator: one asks the LLM, and the other, the lexical policy, compares words.
+"""The two policies of HSEQ's iterator. One asks the LLM. The other, the lexical policy, compares segments
+with the words of the question.
 
-The lexical policy is an ablation. It also decides if the LLM's reply is not usable.
+The lexical policy is an ablation. It also decides in place of the LLM if the LLM's reply is not usable.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ _FRAME = 24  # characters of a line without its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
-    """Pick segments one after the other. A word counts if it is in the question, but in no segment picked so far.
-    The segment with the most of these words is picked next.
+    """Make a policy that picks at most `k` segments of a window, one after the other, by the question's
+    words. Each time, it picks the segment with the highest value.
 
-    Each word of the question has a weight. The score of the picked segments is the weight of the question's words
-    in them, divided by the weight of all its words.
+    Each word of the question has a weight, which is higher for rare words. The value of a segment is the sum
+    of the weights of the question's words in it. Words that no picked segment has count twice. The score of a
+    decision is the share of the question's words, by weight, that the picked segments have.
     """
 
     async def policy(state: State) -> Decision:
@@ -36,11 +38,13 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
 
 
 def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Policy:
-    """Let the LLM decide. The score is 1 if the LLM says that the evidence is sufficient, and 0 otherwise.
+    """Make a policy that lets the LLM decide. The score of a decision is 1 if the LLM says that the evidence
+    is sufficient, and 0 otherwise.
 
-    `head_tokens` and one call are reserved for the head, which writes the answer. If nothing else is left in
-    the budget, the policy stops with the segments picked so far. The lexical policy picks in two cases: the
-    LLM's reply is not usable, or the budget is spent and no segment is picked yet.
+    The policy reserves one call and `head_tokens` tokens of the budget for the head, which writes the answer.
+    If the rest of the budget is too small for a call, the policy stops with the segments picked so far. If no
+    segment is picked yet, the lexical policy picks. The lexical policy also picks if the LLM's reply is not
+    usable.
     """
     lexical = lexical_policy(ctx, k)
 
@@ -66,15 +70,15 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
 
 
 def decision_of(action: Action) -> Decision:
-    """Turn the LLM's action into a decision."""
+    """Convert the LLM's action to a decision."""
     strategy = action.args.strategy
     expand = None if action.type == "select" or strategy == "guided_topk" else strategy
     return Decision(tuple(action.args.segment_ids), float(action.sufficiency), expand)
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """Shorten long segments until the fields of the prompt fit into `budget` characters. Returns None if they
-    cannot fit."""
+    """Make the fields of the policy's prompt. Long segments are cut until the fields fit into `budget`
+    characters. Returns None if the fields cannot fit."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

@@ -1,4 +1,4 @@
-"""The state of one question before a step, and how the prompt shows it."""
+"""The state of one question before a step of HSEQ, and its form in the prompt for the policy."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class State:
     """The guidance, or "" if there is none"""
     selected: tuple[Candidate, ...]
     window: tuple[Candidate, ...]
-    """The candidates. Label j stands for the j-th candidate, counted from 1"""
+    """The segments of the window. Label j stands for the j-th segment, counted from 1"""
 
 
 def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
-    """Make the fields for the prompt of `select_prompt`. Each segment is cut to at most `characters`
+    """Make the fields that fill the prompt of `select_prompt`. Each segment is cut to at most `characters`
     characters."""
     words = list(dict.fromkeys(_WORD.findall(state.question.lower())))
     window, selected = (
@@ -43,8 +43,9 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
     """Shorten a text to at most `characters` characters (4 or more).
 
-    A longer text can be cut into two parts: its beginning (a third of the length), and the part with the most of
-    `words`. The words must be in lower case.
+    A longer text is cut to two parts: its beginning (a third of the characters), and the part that has the
+    most of `words`. If the beginning of the text has all these words, only the beginning is left. The words
+    must be in lower case.
     """
     if len(text) <= characters:
         return text
@@ -65,5 +66,5 @@ def excerpt(text: str, words: Sequence[str], characters: int) -> str:
 
 
 def chosen(state: State, labels: Iterable[int], k: int) -> tuple[Candidate, ...]:
-    """Return the candidates with these labels, at most `k`, without duplicates."""
+    """Return the segments of the window that have these labels: at most `k`, without duplicates."""
     return tuple(state.window[label - 1] for label in list(dict.fromkeys(labels))[:k])

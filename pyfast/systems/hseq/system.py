@@ -27,7 +27,8 @@ _CONCLUSION = 2  # steps that are left for the package and for the head's answer
 
 
 def _levels(given: Any) -> Any:
-    """Levels by their names. Raises ValueError for an unknown or repeated name."""
+    """Convert names of levels to levels. `given` is a list of names, or a text with commas between them.
+    Raises `ValueError` for an unknown or repeated name."""
     if isinstance(given, str):
         given = given.split(",")
     texts = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
@@ -145,7 +146,7 @@ class Settings(system.Abstaining):
         return self
 
     def limits(self) -> Limits:
-        """The limits for the iterator."""
+        """Return the limits for the iterator's steps."""
         return Limits(self.window, self.k, self.steps, self.min_steps, self.order, self.threshold)
 
 
@@ -192,8 +193,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
-    """Make the guidance, and return (its source, the guidance). The LLM writes it only if the budget also
-    allows the calls that follow.
+    """Make the guidance, and return (its source, the guidance). The head writes the guidance only if the
+    budget also allows the later calls: one for the policy and one for the answer. Otherwise the guidance is a
+    fixed text.
     """
     if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""
@@ -226,16 +228,17 @@ def policy_of(ctx: Context, settings: Settings) -> Policy:
 async def conclude(
     question: str, progress: Progress, ctx: Context, abstain: bool
 ) -> tuple[EvidencePackage, HeadFields | None]:
-    """Return the evidence package and the head's answer.
+    """Return (the evidence package, the head's answer).
 
-    Returns None if there is no evidence, or the budget does not allow an answer.
+    In place of the answer, there is None if there is no evidence, or if the budget does not allow an answer.
     """
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
     return package, await ask_head(question, package, ctx, abstain) if package.segments else None
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
-    """Ask the verifier for a contradiction. Returns None if it finds none, or if the budget does not allow a
+    """Ask the verifier if the evidence contradicts itself or the answer. Return the verifier's advice how to
+    settle the contradiction. Return None if there is no contradiction, or if the budget does not allow a
     second round of selection."""
     left = ctx.remaining()
     budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)

@@ -1,5 +1,6 @@
-"""MTQA: a matrix of thought. Each node is a text by the LLM, which sees a part of the text above it. Knowledge
-units (source texts with their triples) correct the summary of each column.
+"""MTQA: a matrix of thought. Each node of the matrix is a text by the LLM. When the LLM writes a node, it
+sees a part of the node above. At the end of each column is a summary, which the LLM corrects with knowledge
+units (source texts with their triples).
 """
 
 from pyfast.systems.mtqa.system import SYSTEM

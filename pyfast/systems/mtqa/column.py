@@ -1,4 +1,4 @@
-"""A column of the matrix of thought: its texts, how prompts show them, and how the trace records them."""
+"""A column of the matrix of thought: its texts, their form in prompts, and their form in the trace."""
 
 from __future__ import annotations
 
@@ -19,43 +19,45 @@ class Column:
     """A column of the matrix of thought, while it is being filled."""
 
     units: list[KnowledgeUnit] = field(default_factory=list)
-    """The knowledge units that the thought nodes read"""
+    """The knowledge units in the prompts of the thought nodes"""
     thoughts: list[list[str]] = field(default_factory=list)
     """The paragraphs of each thought node"""
     seen: list[int] = field(default_factory=list)
-    """For each node, how many paragraphs of the node above it saw"""
+    """For each thought node: how many paragraphs of the node above were in its prompt"""
     correcting: list[KnowledgeUnit] = field(default_factory=list)
-    """The knowledge units that the summary node reads"""
+    """The knowledge units in the prompt of the summary node"""
     summary: list[str] = field(default_factory=list)
     """The paragraphs of the summary node"""
     answer: str = ""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
-    """The knowledge units that were in one of the prompts"""
+    """The knowledge units that fitted into one of the prompts"""
     degraded: list[str] = field(default_factory=list)
-    """The replies of the LLM that had the wrong form"""
+    """An error message for each reply of the LLM that had the wrong form"""
 
 
 def communicated(thought: Sequence[str], weight: float) -> list[str]:
-    """Return the part of a node that the next node sees (MTQA's paper, equation 8).
+    """Return the paragraphs of a thought that the next node sees (MTQA's paper, equation 8).
 
-    This part is the last ⌈weight · paragraphs⌉ paragraphs, because the conclusion is at the end.
+    Of n paragraphs, they are the last ⌈weight · n⌉, because the conclusion is at the end.
     """
     count = ceil(round(weight * len(thought), 9))  # 0.3 * 10 can be 3.0000000000000004.
     return list(thought[len(thought) - count :])
 
 
 def under(heading: str, texts: Sequence[str]) -> str:
-    """Write texts under a heading. Without texts, the result is empty."""
+    """Write texts under a heading, one per line. If there are no texts, the result is empty."""
     return "\n".join(("", heading, *texts, "")) if texts else ""
 
 
 def paragraphs(given: Iterable[str]) -> list[str]:
-    """Trim paragraphs. A text with empty lines becomes several paragraphs."""
+    """Remove blanks around paragraphs, and empty paragraphs. A text with empty lines becomes several
+    paragraphs."""
     return [part.strip() for text in given for part in text.split("\n\n") if part.strip()]
 
 
 def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
-    """Collect the sources of all knowledge units. The sources of the last summary come first."""
+    """Collect the source passages of all knowledge units, as the evidence. The passages of the last summary
+    come first."""
     best: dict[int, float] = {}
     for column in reversed(columns):
         for unit in (*column.correcting, *column.units):
@@ -64,8 +66,8 @@ def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
 
 
 def traced(column: Column, triples: bool, index: Index | None) -> dict[str, Any]:
-    """Describe a column in JSON types for the trace, with the triples in its prompts and the segments of its
-    knowledge units."""
+    """Describe a column for the trace, in JSON types. If `triples` is true, the description has the triples
+    in the column's prompts. If `index` is given, it has the ids of the segments of the knowledge units."""
     lists = {"units": column.units, "correcting": column.correcting, "shown": column.shown}
     fields = {
         "thoughts": column.thoughts,

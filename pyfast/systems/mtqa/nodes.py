@@ -22,8 +22,9 @@ async def retrieve(
 ) -> list[KnowledgeUnit]:
     """Retrieve knowledge units (step 2 of MTQA).
 
-    The LLM reads the question and the `thoughts` of earlier nodes, and writes keywords. A search for the keywords
-    finds the knowledge units.
+    The LLM reads the question and `thoughts`, which are paragraphs of earlier nodes, and writes keywords. A
+    search for the keywords finds the knowledge units. If the LLM's reply is not usable, the search is for the
+    question itself.
     """
     if not settings.retrieval:
         return []
@@ -54,9 +55,10 @@ async def fill(
 ) -> None:
     """Fill the thought nodes of a column (equations 7 and 8 of MTQA).
 
-    A node that sees a part of the node above runs after that node. All other nodes run in parallel.
+    If a node sees a part of the node above, it waits for that node. Nodes that see nothing of the node above
+    start at once, in parallel.
 
-    `passed` says for each node how much it sees of the node above.
+    `passed` has a number for each node: how much it sees of the node above, from 0 (nothing) to 1 (all).
     """
 
     async def chain(rows: range) -> None:
@@ -81,7 +83,7 @@ async def think(
 ) -> list[str]:
     """Let the LLM write one thought node (equation 8 of MTQA).
 
-    If the reply is not usable, the node stays empty, and the next node sees no earlier thought.
+    If the reply is not usable, the node stays empty, and the node below sees nothing of it.
     """
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
@@ -106,7 +108,8 @@ async def summarise(
 ) -> None:
     """Let the LLM write the summary of a column and check it with knowledge units (equation 11 of MTQA).
 
-    If the summary is not usable, the last usable thought replaces it, and there is no short answer.
+    If the LLM's reply is not usable, the last usable thought of the column replaces the summary, and the
+    column has no short answer.
     """
     prompt = SUMMARY if settings.retrieval else SUMMARY_ALONE
     budget = ctx.text_budget(prompt)
@@ -133,7 +136,8 @@ async def summarise(
 def _knowledge(
     column: Column, units: Sequence[KnowledgeUnit], budget: int, ctx: Context, settings: Settings
 ) -> dict[str, str]:
-    """The prompt field with knowledge units, if the prompt has one. The column notes which of them fit."""
+    """Make the prompt field `context` with knowledge units, as many as fit into `budget` characters.
+    `column.shown` gets these units. Without retrieval, the prompt has no such field."""
     if not settings.retrieval:
         return {}
     blocks = fit(narrated(units, ctx, settings), budget, first="cut")
@@ -142,8 +146,8 @@ def _knowledge(
 
 
 def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Settings) -> list[str]:
-    """Write knowledge units as numbered source texts. After each text come its triples and the descriptions of its
-    entities."""
+    """Write knowledge units as numbered source texts. After each text come the triples of the unit and the
+    descriptions of their entities."""
     blocks = []
     for number, unit in enumerate(units, start=1):
         text = " " + ctx.index.text(unit.passage) if settings.source_text else ""

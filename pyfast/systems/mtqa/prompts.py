@@ -1,5 +1,5 @@
-"""The prompts of MTQA. Each prompt begins with the part that all nodes of a column share, so that the LLM can
-reuse its work (prefix cache).
+"""The prompts of MTQA. The prompts of a column's nodes begin with the same text, so that an LLM server can
+compute this text once (prefix cache).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pyfast.systems.mtqa.weights import DRAWN, SEED, Weights, communication_weig
 
 
 def _as_text(given: Any) -> Any:
-    """A matrix given as lists, in the form of the command line."""
+    """Convert a matrix of weights that is given as lists to the text that the command line accepts."""
     return orjson.dumps(given).decode() if isinstance(given, list | tuple) else given
 
 
@@ -123,6 +123,7 @@ class Settings(system.WithKnowledge):
         return self
 
     def matrix(self) -> Weights:
-        """The weight of each node: how much of its text the next node of the column sees (equation 9)."""
+        """Return the weight of each node: how much of its text the next node of the column sees, from 0
+        (nothing) to 1 (all) (equation 9)."""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)

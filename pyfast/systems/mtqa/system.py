@@ -16,7 +16,8 @@ from pyfast.systems.prompts import final_text, long_text
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
     """Answer a question (algorithm 1 of MTQA).
 
-    Each column starts from the summary of the column before it. Each node starts from the node above it.
+    The prompts of a column have the summary of the column before. The prompt of a thought has a part of the
+    thought above.
     """
     weights = settings.matrix()
     columns: list[Column] = []

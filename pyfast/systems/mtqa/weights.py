@@ -1,4 +1,4 @@
-"""Communication weights of a matrix of thought (equation 9): how much of the text above it a node sees."""
+"""Communication weights of a matrix of thought (equation 9): how much each node sees of the node above."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from statistics import NormalDist
 import orjson
 
 Weights = tuple[tuple[float, ...], ...]
-"""[rows - 1][columns]: element i of a column says how much row i + 2 sees of row i + 1, from 0 (nothing) to 1
-(all)"""
+"""[rows - 1][columns]: how much each node sees of the node above, from 0 (nothing) to 1 (all). The first line
+of numbers is for the second row of nodes, because the first row has no node above"""
 
 SEED = 1
 DRAWN = ("uniform", "gaussian")
@@ -20,12 +20,14 @@ _DIGITS = 9  # Sums such as 0.1 + 0.2 have rounding errors beyond these digits.
 
 
 def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) -> Weights:
-    """Compute the weights of `rows` x `columns` nodes, by a scheme of figure 3 or from numbers in JSON.
+    """Compute the communication weights of `rows` x `columns` nodes. `name` is a scheme of the paper's figure
+    3, or the numbers themselves in JSON.
 
-    `const-C`: all weights are C. `vert-S`: S in the first row, 2 S in the second, and so on. `hor-S`: the same by
-    columns. `vert&hor-S`: by rows and columns. No weight is above 1. `uniform` and `gaussian`: random weights from
-    the seed, which `gaussian` normalises. Raises `ValueError` if there is no such scheme, or the numbers have
-    another shape.
+    `const-C`: all weights are C. `vert-S`: the weights are S in the first row, 2 S in the second, and so on.
+    `hor-S`: the weights are S in the first column, 2 S in the second, and so on. `vert&hor-S`: the weight
+    grows by S with each row and with each column. A weight above 1 becomes 1. `uniform` and `gaussian`:
+    random weights from the seed. Those of `gaussian` are normalised to [0, 1]. Raises `ValueError` if there
+    is no such scheme, or if the numbers in JSON have another shape.
     """
     if name.lstrip().startswith("["):
         return _given(name, rows, columns)
@@ -48,7 +50,8 @@ def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) 
 
 
 def _normalised(drawn: list[list[float]]) -> list[list[float]]:
-    """Normalise numbers to [0, 1] by minimum and maximum. If all are equal, each becomes 1."""
+    """Convert uniform random numbers to normally distributed numbers, min-max normalised to [0, 1]. If all
+    numbers are equal, each becomes 1."""
     normal = NormalDist()
     values = [[normal.inv_cdf(value) for value in line] for line in drawn]
     flat = [value for line in values for value in line]

@@ -1,8 +1,8 @@
 """SubQRAG: the LLM splits a question into sub-questions, and answers them from triples.
 
-If the triples do not answer a sub-question, the LLM reads documents and extracts new triples from them. The used
-triples are the graph memory, from which the LLM gives the final answer. Each part of the paper's section 2 has a
-file.
+If the triples do not answer a sub-question, the LLM reads documents and extracts new triples from them. The
+triples that answered sub-questions are the graph memory. From this memory, the LLM gives the final answer.
+For each part of section 2 of SubQRAG's paper, there is a file.
 """
 
 from pyfast.systems.subqrag.system import SYSTEM

@@ -21,7 +21,8 @@ _MOST = 300  # the maximum number of characters of an earlier answer in a rewrit
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
-    """Split a question. Return the sub-questions in order, and the error in the model's reply, if there is one."""
+    """Split a question. Return (the sub-questions in order, an error message). The message is None if the
+    LLM's reply is usable. Otherwise the question itself is the only sub-question."""
     if not settings.decompose:
         return [question], None
     try:
@@ -35,11 +36,12 @@ async def sub_questions(question: str, ctx: Context, settings: Settings) -> tupl
 async def on_its_own(
     text: str, chain: Sequence[str], steps: Sequence[Sequence[Step]], ctx: Context, settings: Settings
 ) -> tuple[list[str], int]:
-    """Put earlier answers into a sub-question (section 2.2.2, equation 2).
+    """Put the answers to earlier sub-questions into a sub-question (section 2.2.2, equation 2).
 
-    Returns the resulting questions, and how many were omitted. If an earlier sub-question has several answers,
-    each answer gives one question, because each needs its own search. There are at most `branches` questions. If
-    an earlier sub-question has no answer, its text replaces the answer.
+    Returns (the resulting questions, the number of omitted questions). If an earlier sub-question has several
+    answers, there is one question for each answer, because each needs its own search. Questions beyond
+    `settings.branches` are omitted. If an earlier sub-question has no answer, its own text stands in place of
+    the answer.
     """
     if not steps or not settings.rewrite:
         return [text], 0
@@ -57,7 +59,9 @@ async def on_its_own(
 
 
 async def _rewritten(text: str, chain: Sequence[str], known: Mapping[int, Sequence[str]], ctx: Context) -> str:
-    """Rewrite a sub-question with `known`, earlier answers: last those that `text` refers to, one to each."""
+    """Let the LLM rewrite the sub-question `text` with answers to earlier sub-questions. `known` has the
+    answers by the number of the sub-question. It has one answer for each sub-question to which `text` refers,
+    and these come last."""
     if not known:
         return text
     budget = ctx.text_budget(REWRITE)

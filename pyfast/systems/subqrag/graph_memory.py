@@ -1,4 +1,4 @@
-"""The graph memory (SubQRAG's paper, section 2.4, equation 5), and the trace of how the answer came about."""
+"""The graph memory (SubQRAG's paper, section 2.4, equation 5), the evidence, and the trace."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from pyfast.token_budget import fit, join, share
 
 
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
-    """Write the used facts in about `budget` characters. Each line has one fact, with only its used triples.
+    """Write the facts that answered sub-questions, in about `budget` characters. Each line has one fact, with
+    only the triples that were used.
 
-    An answer that has no triple, because it comes from a document, also gets a line.
+    Some answers come from documents, and no triple has them. Their line then has the sub-question and its
+    answers.
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:
@@ -27,7 +29,8 @@ def memory(steps: Iterable[Step], budget: int) -> list[str]:
 
 
 def _segments(step: Step, session: Session) -> dict[str, list[int]]:
-    """The segments of a step's facts and of its documents; and of both those that told the answers."""
+    """Return ids of segments for the trace. `facts`: the segments that state the retrieved facts.
+    `documents`: the retrieved segments. `used`: the segments of both kinds from which the answers come."""
     return {"facts": step.facts, "documents": step.documents, "used": _used(step, session)}
 
 
@@ -42,9 +45,9 @@ def _answers(step: Step, budget: int | None) -> str:
 
 
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
-    """Collect the evidence of the sub-questions, in their order.
+    """Collect the evidence for the answers, in the order of the sub-questions.
 
-    Evidence is each segment that states a used triple or contains an answer.
+    A segment is evidence if it states a used triple, or if the LLM cited it for an answer.
     """
     ids: dict[int, None] = {}
     for step in steps:
@@ -56,7 +59,8 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
 def trace(steps: Sequence[Sequence[Step]], session: Session, **faults: str | int | None) -> dict[str, Any]:
     """Make the trace: each sub-question with its answers and triples, and the learned triples.
 
-    `faults` has the errors in unusable replies, and the numbers of omitted questions and facts.
+    The trace also gets the entries of `faults` that are not None: error messages for unusable replies, and
+    the number of omitted questions.
     """
     path = [
         [

@@ -1,6 +1,7 @@
 """Answer a sub-question from the graph, or from documents (SubQRAG's paper, section 2.3).
 
-The LLM also extracts triples from these documents and adds them to the graph.
+If the answer must come from documents, the LLM also extracts triples from these documents. These triples are
+added to the graph.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Step:
     question: str
     answers: list[str] = field(default_factory=list)
     used: list[RetrievedFact] = field(default_factory=list)
-    """The triples from which the answers come"""
+    """The facts from which the answers come, with only the triples that were used"""
     read: list[int] = field(default_factory=list)
-    """If the answers come from documents: the ids of the segments that contain them"""
+    """If the answers come from documents: the ids of the segments that the LLM cited"""
     facts: list[int] = field(default_factory=list)
     """The ids of the segments that state the retrieved facts"""
     documents: list[int] = field(default_factory=list)
@@ -48,7 +49,7 @@ class Step:
     source: str = "nothing"
     """Where the answers come from: `graph`, `documents` or `nothing`"""
     degraded: list[str] = field(default_factory=list)
-    """The replies of the LLM that had the wrong form"""
+    """An error message for each reply of the LLM that had the wrong form"""
 
 
 async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
@@ -66,7 +67,8 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
 
 
 async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context, prompt: Prompt[Any]) -> None:
-    """Ask the LLM for answers in the facts. Facts without a usable answer count as insufficient."""
+    """Ask the LLM for answers in the facts. If the LLM finds no usable answer, the step stays without
+    answers."""
     lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat(prompt) - _NUMBER * len(facts))
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     try:
@@ -103,7 +105,8 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
 
 
 async def _extract(step: Step, pool: Pool, ctx: Context) -> None:
-    """Let the LLM extract triples from the documents in one call. Keep those that a document supports."""
+    """Let the LLM extract triples from the retrieved documents in one call. Keep the triples that a document
+    supports."""
     context = await ctx.narrative(pool, EXTRACT_TRIPLES)
     try:
         fields = await ctx.generate(EXTRACT_TRIPLES, context=context, question=step.question)
@@ -117,13 +120,14 @@ async def _extract(step: Step, pool: Pool, ctx: Context) -> None:
 
 
 def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
-    """The ids of the pool's segments, in the order in which their passages are numbered."""
+    """Return the ids of the segments that are the pool's passages, in the order of the pool."""
     ids: npt.NDArray[np.uint64] = ctx.index.corpus.ids[ctx.index.passages[pool.passages]]
     return ids
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
-    """Store the new triples of a step. New triples that contain an answer also join the graph memory."""
+    """Add the new triples of a step to the learned triples. If the step's answers come from documents, the
+    triples that contain an answer also join the graph memory."""
     store = session.store
     fresh = [one for one in step.learned if not session.knows(one.head, one.relation, one.tail)]
     vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))

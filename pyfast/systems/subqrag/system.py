@@ -28,7 +28,8 @@ from pyfast.systems.together import together
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question. The first of the paper's four stages, indexing, is `pyfast knowledge build`."""
+    """Answer a question by the last three of the paper's four stages. The command `pyfast knowledge build`
+    does the first stage, indexing."""
     learned = session.shared if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
     if chain_degraded is not None:
@@ -72,7 +73,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:
-    """When a run resumes, bring back the triples that its finished questions extracted."""
+    """When a run resumes, add the triples that its finished questions learned to the session again. Without
+    `shared_updates`, this is not necessary."""
     if settings.shared_updates:
         session.share_again(answers)
 
