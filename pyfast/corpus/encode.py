@@ -1,7 +1,7 @@
 """Turn documents into one sequence of segments.
 
-This module works on batches of documents. NumPy operations handle all documents of one kind at once, as one joined
-text. At the end, the segments are put into the order of the documents.
+This module works on batches of documents. NumPy operations handle all documents of one kind in a batch at
+once, as one joined text. Then the segments of the batch are put into the order of its documents.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +106,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
-    """The documents to encode at once, and how many rows of the table were encoded before.
+    """Yield (documents to encode at once, how many rows of their table were encoded before).
 
     A large table comes in several pieces, because the arrays of all its cells would take several times its size.
     """
@@ -121,9 +121,11 @@ def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
 
 
 def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
-    """The columns with `parent` and `subtree_end`. `before` is the number of segments before them.
+    """Return the columns of segments with `parent` and `subtree_end`. `before` is the number of segments
+    before these.
 
-    If `row` is not 0, they continue a table. Its own segment is at `root`, and is left out here.
+    If `row` is not 0, the segments continue a table whose first `row` rows were encoded before. The segment
+    of the table itself is then at `root`, and these columns do not repeat it.
     """
     parent = parents(columns["level"])
     before -= row > 0
@@ -148,9 +150,10 @@ def _size(document: Document) -> int:
 
 
 def _segments(batch: Sequence[Document], buffer: bytearray, length: int) -> tuple[Columns, pa.RecordBatch]:
-    """The segments of a batch, and the rows of its triples.
+    """Return the segments of a batch of documents, and the rows of its triples.
 
-    `source` counts from 0; `parent` and `subtree_end` are not set yet.
+    The column `source` counts the documents of the batch from 0. The columns `parent` and `subtree_end` are
+    still missing.
     """
     texts = {k: document for k, document in enumerate(batch) if isinstance(document, TextDocument)}
     tables = {k: document for k, document in enumerate(batch) if isinstance(document, Table)}
@@ -195,7 +198,7 @@ def _described(
 
 
 def _section(document: Document) -> str:
-    """The column `section`. A text's outline is stored there."""
+    """Return the value of the column `section`: the section of a table, or the outline of a text as JSON."""
     match document:
         case Table():
             return document.section
@@ -206,7 +209,7 @@ def _section(document: Document) -> str:
 
 
 def digest_of(document: Document) -> bytes:
-    """The digest of everything in a document."""
+    """Return a digest (checksum) of everything in a document."""
     digest = blake2b(digest_size=16)
     try:
         for piece in _json(document):
@@ -217,7 +220,9 @@ def digest_of(document: Document) -> bytes:
 
 
 def _json(document: Document) -> Iterator[bytes]:
-    """A document as JSON. Packed rows come block by block, as if they were in one list."""
+    """Yield a document as JSON, in pieces. If the rows of a table are `Packed`, each block of rows is a
+    piece.
+    """
     rows = document.rows if isinstance(document, Table) else ()
     if not isinstance(document, Table) or not isinstance(rows, Packed):
         yield orjson.dumps(document)
@@ -241,7 +246,7 @@ def _kind(document: Document) -> Kind:
 
 
 def _repeated(hashes: NDArray[np.uint64]) -> int | None:
-    """The position of the first value that repeats an earlier one; 0 if there is none."""
+    """Return the position of the first value that repeats an earlier one. None if no value repeats."""
     ascending = np.sort(hashes)
     if not (ascending[1:] == ascending[:-1]).any():
         return None

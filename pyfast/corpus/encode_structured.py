@@ -108,7 +108,9 @@ def encode_graphs(
 
 
 def _subgraphs(triples: Sequence[Triple]) -> list[list[int]]:
-    """The triples of each head, in groups of at most `MAX_SUBGRAPH`. Heads are in order of appearance."""
+    """Return the numbers of the triples of each head, in groups of at most `MAX_SUBGRAPH`. Heads are in order
+    of appearance.
+    """
     heads: dict[str, list[int]] = {}
     for k, triple in enumerate(triples):
         heads.setdefault(triple.head, []).append(k)
@@ -125,7 +127,9 @@ def _visible(strings: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """The `passage` column: nodes of the middle level that have a visible leaf."""
+    """Return the column `passage`: 1 for each node of the middle level with a leaf that is not blank,
+    otherwise 0.
+    """
     seen = np.concatenate([[0], np.cumsum(visible)])[tree.first_leaf]
     passage = np.zeros(tree.size, dtype=np.uint8)
     passage[tree.middle] = seen[1:] > seen[:-1]
@@ -135,7 +139,9 @@ def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def _lay_out(
     tree: _Tree, levels: tuple[Level, Level, Level], source: NDArray[np.int32], cuts: Integers
 ) -> Columns:
-    """Columns `level`, `source`, `byte_start` and `byte_end` of trees whose leaves start at `cuts`."""
+    """Return the columns `level`, `source`, `byte_start` and `byte_end` of trees. `cuts` has the byte
+    positions at which the leaves start.
+    """
     level = np.empty(tree.size, dtype=np.uint8)
     number = np.empty(tree.size, dtype=np.int64)
     byte_start, byte_end = np.empty_like(number), np.empty_like(number)

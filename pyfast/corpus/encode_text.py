@@ -59,7 +59,9 @@ def encode_texts(
 def _sections(
     documents: Sequence[TextDocument], first: Integers, length: Integers
 ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-    """Starts and ends of the sections, and of text that is no passage (headings, asides), in the joined text."""
+    """Return the starts and ends of the sections, and of text that is in no passage (headings, asides).
+    Positions count in the joined text.
+    """
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
     for document, origin, size in zip(documents, first.tolist(), length.tolist(), strict=True):
@@ -75,7 +77,9 @@ def _sections(
 
 
 def headings_of(document: TextDocument) -> Sequence[Heading]:
-    """Find the headings of a text. They come from its outline, if it has one, or from its Markdown."""
+    """Find the headings of a text: those of its outline, if the outline has headings. Otherwise those of its
+    Markdown, if the text is Markdown.
+    """
     if document.outline.headings is not None:
         return document.outline.headings
     return headings(document.text) if document.markdown else ()

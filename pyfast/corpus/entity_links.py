@@ -41,7 +41,7 @@ class EntityLinks:
     entity_offsets: Int64
     """[entities + 1] the position in `entity_triplets` at which the triplets of each entity start"""
     entity_triplets: Int64
-    """The triplets that name each entity, entity by entity, ascending"""
+    """The triplets that name each entity, entity by entity, as ascending positions in `triplets`"""
     links: tuple[Int64, Int64]
     """Two arrays [links]: the table row with each link, ascending, and the document to which the link leads"""
     linked: tuple[Int64, Int64]
@@ -50,11 +50,12 @@ class EntityLinks:
     def of(self, i: int) -> Iterator[int]:
         """Find the segments that name an entity of segment `i`.
 
-        The result can contain a segment twice. If there are very many such segments, some are left out.
+        The result can contain a segment twice. For one entity or one document, it has at most 16 segments.
 
-        For a triplet or subgraph, the result is the triplets that share its tail or head. The triplets with its
-        tail come first, because paths continue there. For a table row or cell, the result is the paragraphs to
-        which the row links. For a text, it is the table rows that link to the text.
+        For a triplet or subgraph, the result is the other triplets that name its tail or its head. The
+        triplets that name its tail come first, because paths continue there. For a table row or cell, the
+        result is the paragraphs of the documents to which the row links. For a segment of a text, it is the
+        table rows that link to the text.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:
@@ -79,7 +80,7 @@ class EntityLinks:
 
 
 def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:
-    """The distinct values of one key, in pairs that are sorted by key."""
+    """Return the distinct values of one key. `pairs` has keys and values, sorted by key."""
     keys, values = pairs
     first, stop = np.searchsorted(keys, (key, key + 1)).tolist()
     return list(dict.fromkeys(values[first:stop].tolist()))
@@ -92,7 +93,7 @@ def entity_links(corpus: Corpus) -> EntityLinks:
         corpus: The corpus.
 
     Returns:
-        The links, for `Stream.neighbors` and the expansion of HSEQ.
+        The links, for the expansion of HSEQ.
     """
     triplets = np.flatnonzero(corpus.level == Level.TRIPLET)
     entity, count = _entities(corpus)
@@ -112,7 +113,9 @@ def entity_links(corpus: Corpus) -> EntityLinks:
 
 
 def _links(corpus: Corpus) -> tuple[Int64, Int64]:
-    """(table row, document) of each link whose row and document are in this corpus."""
+    """Return two arrays: the table row of each link, and the document to which it leads. Links to documents
+    that are not in the corpus are left out.
+    """
     source, row, target = corpus.links_between()
     rows = np.flatnonzero(corpus.level == Level.TABLE_ROW)
     first, stop = (np.searchsorted(corpus.source[rows], source, side) for side in ("left", "right"))

@@ -29,7 +29,9 @@ def digests_of(documents: pa.RecordBatch) -> NDArray[np.uint64]:
 
 
 def digest_sum(digests: NDArray[np.uint64]) -> int:
-    """Add digests (checksums). The sum is two 64-bit numbers. Overflow is ignored."""
+    """Add digests (checksums). The result is a number of 128 bits. Its low and its high 64 bits are added
+    separately, and overflow is ignored.
+    """
     low, high = digests.sum(axis=0, dtype=np.uint64).tolist()
     return int(high) * _LANES + int(low)
 
@@ -82,7 +84,7 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
 
 @dataclass(slots=True)
 class _Sizes:
-    """What was written so far."""
+    """How many segments, documents and bytes of text were written so far."""
 
     segments: int = 0
     documents: int = 0
@@ -94,7 +96,7 @@ _Piece = tuple[int, int, int, int]
 
 
 def _pieces(parts: Parts) -> Iterator[_Piece]:
-    """Ranges of documents with about `_AT_ONCE` segments each."""
+    """Yield ranges of documents with about `_AT_ONCE` segments each."""
     source = parts[0].column("source").to_numpy()
     document = segment = 0
     while segment < len(source):
@@ -106,7 +108,7 @@ def _pieces(parts: Parts) -> Iterator[_Piece]:
 
 
 def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop: int) -> tuple[Int64, Int64]:
-    """Where the content of each remaining document of a piece begins and ends."""
+    """Return where the content of each kept document of a piece begins and ends, in the text buffer."""
     parent, start, end = (
         parts[0].column(name).to_numpy()[begin:stop] for name in ("parent", "byte_start", "byte_end")
     )
@@ -117,7 +119,9 @@ def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop:
 def _piece(
     parts: Parts, keep: Mask, some: _Piece, facts_before: int, done: _Sizes
 ) -> tuple[schema.Columns, pa.RecordBatch, pa.RecordBatch, int]:
-    """The columns of a piece, its documents, its triples, and how many triples the corpus has up to its end."""
+    """Return (the segments of a piece as columns, its documents, its triples, how many triples the corpus has
+    up to the end of the piece). Deleted documents are left out.
+    """
     first, last, begin, stop = some
     column = {field.name: parts[0].column(field.name).to_numpy()[begin:stop] for field in schema.SEGMENTS}
     keep = keep[first:last]
@@ -159,7 +163,9 @@ def _piece(
 
 
 def _runs(buffer: memoryview, starts: Int64, ends: Int64) -> list[memoryview]:
-    """Ranges of the documents; consecutive documents form one range."""
+    """Return the ranges of the buffer from each start to its end. Ranges without a gap between them become
+    one range.
+    """
     if not starts.size:
         return []
     cuts = [0, *(np.flatnonzero(ends[:-1] != starts[1:]) + 1).tolist(), len(starts)]

@@ -21,11 +21,11 @@ class _Fault(Exception):
 
 
 def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
-    """Read the documents of a JSON Lines file. Lines that are rows of a table become one table with this `uri`
-    and `title`.
+    """Read the documents of a JSON Lines file. Lines that are no documents are rows: together they become one
+    table with this `uri` and `title`.
 
     A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number.
-    Raises InputError for a line that cannot be read.
+    Raises `InputError` for a line that cannot be read, and `GoldError` for a line that is a question or gold.
     """
     return documents_of_records(uri, path, title, read_lines(path))
 
@@ -59,7 +59,9 @@ def documents_of_records(
 ) -> Iterator[Document]:
     """Make documents from records.
 
-    Each record comes with a text that names its place, such as "FILE, line 3". The text ends with a number.
+    `placed` has each record with a text that names its place, such as "FILE, line 3". The text ends with a
+    number. Records that are no documents are rows: together they become one table with this `uri` and
+    `title`. A question or gold raises `GoldError`.
     """
     flat: Packed[dict[str, str]] = Packed()
     for place, record in placed:
@@ -86,7 +88,7 @@ def documents_of_records(
 
 
 def _is_question(record: JsonObject) -> bool:
-    """Whether a record is a question, a conversation or gold. These would put answers into an index."""
+    """Whether a record is a question, a conversation or gold. Such records would put answers into an index."""
     answers = record.get("answers", record.get("answer"))
     asks = isinstance(record.get("question"), str)
     named = isinstance(record.get("id"), str)
@@ -101,7 +103,7 @@ def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -
     """Make the text, table or graph of a record. The uri of the document is its ``id``. Without an ``id``,
     `uri` is used, or else `place`.
 
-    Any other record raises an InputError, which names the place.
+    A record that is none of the three raises an `InputError`, which names the place.
     """
     kind = _kind_of(record)
     try:
@@ -171,7 +173,7 @@ def _strings(value: object, name: str) -> tuple[str, ...]:
 
 
 def _place(key: str, rows: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
-    """The cell that a link's key "row,column" names."""
+    """Return (row, column) of the cell that the key of a link names. The key is a text "row,column"."""
     row, comma, column = key.partition(",")
     if not (comma and row.isdecimal() and column.isdecimal() and len(key) < 20):
         raise _Fault(f'link {_shown(key)} is not of the form "row,column"')
@@ -187,7 +189,7 @@ def _cell(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value in a message: as JSON, on one line and not too long."""
+    """Write a value for an error message: as JSON, on one line, cut after 40 characters."""
     shown = _json(value)
     return shown if len(shown) <= 40 else shown[:40] + "..."
 

@@ -11,7 +11,7 @@ from pyfast.corpus.sections import Heading
 
 
 def outline_json(outline: Outline) -> str:
-    """Write an outline as JSON. If there is no outline, the result is empty."""
+    """Write an outline as JSON. If the outline has no content, the result is an empty text."""
     if outline is NO_OUTLINE or outline == NO_OUTLINE:
         return ""
     fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}
@@ -19,7 +19,7 @@ def outline_json(outline: Outline) -> str:
 
 
 def parse_outline(stored: str) -> Outline:
-    """Read an outline from JSON."""
+    """Read an outline from the JSON that `outline_json` wrote."""
     if not stored:
         return NO_OUTLINE
     fields = json.loads(stored)
@@ -33,8 +33,9 @@ def parse_outline(stored: str) -> Outline:
 
 
 def metadata_at(outline: Outline, place: int) -> dict[str, Any]:
-    """Return the metadata at a character of the text: the metadata of the document, the `page` and the
-    `headings`."""
+    """Return the metadata at the character `place` of a text: the metadata of the document, the character's
+    `page` (from 1), and the `headings` above it.
+    """
     metadata: dict[str, Any] = json.loads(outline.about) if outline.about else {}
     if outline.pages:
         metadata["page"] = bisect_right(outline.pages, place)

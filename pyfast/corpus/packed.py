@@ -45,7 +45,9 @@ class Packed(Sequence[T], Generic[T]):
             self._added = []
 
     def json(self) -> Iterator[bytes]:
-        """The rows as JSON without brackets, block by block. Raises TypeError for a lone surrogate."""
+        """Yield the rows as JSON, block by block, without the brackets around a block. Raises `TypeError` for
+        a lone surrogate.
+        """
         for block in [*self._blocks, *([self._added] if self._added else [])]:
             yield (block if isinstance(block, bytes) else orjson.dumps(block))[1:-1]
 
@@ -69,7 +71,7 @@ class Packed(Sequence[T], Generic[T]):
         return next(islice(self._from(number // _ROWS), number % _ROWS, None))
 
     def _from(self, block: int) -> Iterator[T]:
-        """The rows from the beginning of a block."""
+        """Yield all rows from the beginning of a block on."""
         for packed in islice(self._blocks, block, None):
             if isinstance(packed, bytes):
                 yield from _loaded(packed)
@@ -90,5 +92,5 @@ class Packed(Sequence[T], Generic[T]):
 
 
 def _loaded(block: bytes) -> Any:
-    """The rows of a block. JSON has no tuples."""
+    """Return the rows of a block. Lists become tuples again, because JSON has no tuples."""
     return [tuple(row) if isinstance(row, list) else row for row in orjson.loads(block)]

@@ -43,8 +43,8 @@ class Reader:
     """
 
     patterns: tuple[str, ...]
-    """Patterns for file names in lower case, as in `fnmatch`. If several patterns match a name, the longest one
-    decides
+    """Patterns for file names in lower case, as in `fnmatch`. If patterns of several installed readers match
+    a name, the longest pattern decides
     """
     read: Callable[[str, Path], Iterable[Document]]
     """A function `read(uri, path)` that returns the documents of a file. It raises `InputError` if it cannot read
@@ -65,7 +65,7 @@ class Unread:
     reason: str
 
     def __str__(self) -> str:
-        """On one line."""
+        """Return the path and the reason on one line."""
         return f"{self.path}: {self.reason}"
 
 
@@ -74,11 +74,13 @@ class DocumentSource:
     """A file, or a document that the caller gave as a value. A file is read only when its `documents` are used."""
 
     documents: Callable[[], Iterable[Document]]
-    """The documents. Using this reads the file"""
+    """A function that returns the documents. It reads the file"""
     identity: Callable[[], str]
-    """A text that identifies the documents. It changes if the documents may have changed"""
+    """A function that returns a text that identifies the documents. Another text means that they may have
+    changed
+    """
     size: int = 0
-    """The bytes of a file"""
+    """The number of bytes of the file. 0 for a document that the caller gave as a value"""
 
     @classmethod
     def as_is(cls, document: Document) -> "DocumentSource":
@@ -107,9 +109,10 @@ def read(
 
     Folders are read with all subfolders. Files are read in the order of their paths.
 
-    The uri of a document is the path of its file relative to the given folder, with ``/``. For a file that you
-    give by itself, the uri is its name. If two uris would be the same, the name of the given folder is put in
-    front of both. Files and folders whose names begin with a dot are left out.
+    The uri of a document is the path of its file relative to the given folder, with ``/``. For a file that
+    you give by itself, the uri is its name. If files of two sources would have the same uri, all uris of both
+    sources begin with the name of the source's folder. Files and folders whose names begin with a dot are
+    left out.
 
     Args:
         sources: Files and folders.
@@ -160,7 +163,9 @@ def sources_of(
 def _documents(
     uri: str, path: Path, readers: "_Readers", unread: list[Unread] | None, columns: int
 ) -> Iterator[Document]:
-    """The documents of one file, up to the first fault."""
+    """Yield the documents of one file, up to the first fault. The fault is added to `unread`, or raised if
+    `unread` is None.
+    """
     reader = readers.of(inner(path))
     given = 0
     place = str(path)
@@ -187,13 +192,17 @@ def _documents(
 
 
 def _refuse_gold(table: Table, path: Path) -> None:
-    """Raise `GoldError` for a file of questions with their answers, as `pyfast evaluate` reads it."""
+    """Raise `GoldError` if a table has questions with their answers, in the form that `pyfast evaluate`
+    reads.
+    """
     if {"question", "answers"} <= {name.strip() for name in table.header}:
         raise GoldError(f"{path}: questions with their answers, and no corpus: leave the file out")
 
 
 def _reason(error: Exception) -> str:
-    """An error on one line. Errors of other libraries are shown with their class."""
+    """Write an error on one line. For an error of another library, the line also names the class of the
+    error.
+    """
     if isinstance(error, OSError) and error.strerror and not isinstance(error, PyfastError):
         return error.strerror
     text = " ".join(str(error).split())[:300]
@@ -211,7 +220,9 @@ def _load(name: str) -> Reader:
 
 
 class _Readers:
-    """Readers by pattern; for equal patterns the first reader counts."""
+    """The readers by their patterns. The given readers come first, in their order. Of the installed readers,
+    those with longer patterns come first.
+    """
 
     def __init__(self, given: Sequence[Reader]) -> None:
         every = [*given, *(_load(name) for name in plugins.names("readers"))]
@@ -221,13 +232,15 @@ class _Readers:
         self.patterns = sorted({pattern for pattern, _ in pairs})
 
     def of(self, path: Path) -> Reader | None:
-        """The reader for a file. None if there is no reader for it."""
+        """Return the first reader with a pattern that matches the name of a file. None if there is no such
+        reader.
+        """
         name = path.name.lower()
         return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
 
 
 def _named(sources: Iterable[Path]) -> list[tuple[str, Path]]:
-    """The files, each with its uri."""
+    """List all files of the sources, each with its uri."""
     listed = [(source, _files(source)) for source in sources]
     times = Counter(uri for _, files in listed for uri in files)
     named: dict[str, Path] = {}
@@ -242,7 +255,9 @@ def _named(sources: Iterable[Path]) -> list[tuple[str, Path]]:
 
 
 def _files(source: Path) -> dict[str, Path]:
-    """The files of one source by their uris, without the folder's name."""
+    """List the files of one source by their uris. These uris do not begin with the name of the source's
+    folder.
+    """
     if source.is_file():
         return {source.name: source}
     if not source.is_dir():

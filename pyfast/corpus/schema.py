@@ -126,8 +126,8 @@ def segments_schema(size: int) -> pa.Schema:
 
 
 def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
-    """Make a record batch of segments, for a text buffer of `size` bytes. Columns have the smallest possible
-    types.
+    """Make a record batch of segments, for a text buffer of `size` bytes. The byte positions
+    have the smallest type that is large enough.
 
     Raises InputError if there are too many segments for one corpus.
     """
@@ -146,7 +146,9 @@ class GrowingSegments:
         self._size = self._bytes = 0
 
     def append(self, values: Mapping[str, NDArray[Any]], size: int) -> None:
-        """Add segments, of a text buffer that has `size` bytes by now. Raises `InputError` as `segments` does."""
+        """Add segments. `size` is the number of bytes that the text buffer has by now. Raises `InputError` as
+        `segments` does.
+        """
         batch = segments(values, size)
         self._pieces.append({name: batch.column(name).to_numpy() for name in batch.schema.names})
         self._firsts.append(self._size)
@@ -164,7 +166,7 @@ class GrowingSegments:
         return segments_schema(self._bytes).field(name).type.to_pandas_dtype()
 
     def batch(self) -> pa.RecordBatch:
-        """All of them. After this, there are none."""
+        """Return all segments as one record batch. The object then has no segments any more."""
         columns: Columns = {}
         for name in SEGMENTS.names:
             columns[name] = np.concatenate(

@@ -40,7 +40,7 @@ class SegmentIds:
     def __getitem__(self, at: slice | NDArray[Any]) -> NDArray[np.uint64]: ...
 
     def __getitem__(self, at: Any) -> Any:
-        """The id of a segment, or uint64 of several."""
+        """Return the id of one segment, or the ids of several segments as a uint64 array."""
         if isinstance(at, int | np.integer):
             return int(self._of(np.array([range(len(self))[at]]))[0])
         if isinstance(at, slice):

@@ -72,10 +72,10 @@ class Corpus:
     - `byte_start`, `byte_end` int32 (int64 for more than 2 GB of text): where the content stands in the buffer of
       UTF-8 bytes.
 
-    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and `start`.
-    For a triple, the number of the triple in the document replaces `start`. For a subgraph (all triples of one
-    head), the number of its first triple does. `roots` (int64) has the position of each document's first segment.
-    `documents` is the number of documents.
+    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and
+    `start`. For a triple, the number of the triple in the document replaces `start`. For a subgraph (all
+    triples of one head), the number of its first triple replaces `start`. `roots` (int64) has the position of
+    each document's first segment. `documents` is the number of documents.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Corpus:
     ) -> None:
         """Make a corpus from batches of the schemas in `schema.py` and the text buffer.
 
-        `encode` and `open` call this.
+        Usually, `encode` or `open` makes a corpus.
 
         `files` are the mapped files of the batches and the buffer. A block of these files is checked when it is
         first read. Without `files`, nothing is checked.
@@ -201,7 +201,9 @@ class Corpus:
         self._uris.check(np.unique(column["source"][segments]))
 
     def _check_places(self, segments: NDArray[np.int64]) -> None:
-        """As `check`, for what ids are made of."""
+        """Check only the data from which the ids of these segments are computed, as `check` does for all
+        data.
+        """
         if not self._files:
             return
         groups = segments >> _GROUP_SHIFT
@@ -210,7 +212,7 @@ class Corpus:
                 self._check_group(group)
 
     def _check(self, i: int) -> None:
-        """As `check`, for one segment, without its content."""
+        """Check one segment and all segments inside it, as `check` does. Their content is not checked."""
         first = i >> _GROUP_SHIFT
         self._check_group(first)
         for group in range(first + 1, (self._subtree_end[i] - 1 >> _GROUP_SHIFT) + 1):
@@ -230,7 +232,7 @@ class Corpus:
         self._sound[group] = 1
 
     def _read_with_parents(self, segments: NDArray[np.int64]) -> None:
-        """Check or compute all columns of these segments, and of those above them."""
+        """Check or compute all columns of these segments, and of the segments above them."""
         assert self._files
         while len(segments):
             for name, values in self._column.items():
@@ -278,7 +280,9 @@ class Corpus:
         return self._uris[source]
 
     def find(self, uri: str) -> int | None:
-        """Return the number of the document with this uri, or None. The first call reads all uris."""
+        """Return the number of the document with this uri, or None if there is no such document. The first
+        call reads all uris.
+        """
         digests, sources = self._by_digest
         digest = crc32(uri.encode(errors="replace"))
         at = bisect_left(digests, digest)
@@ -290,7 +294,9 @@ class Corpus:
 
     @cached_property
     def _by_digest(self) -> tuple[memoryview, memoryview]:
-        """The digests of all uris in order, and the documents that they are of: 12 bytes for each document."""
+        """The digests (CRC-32) of all uris in ascending order, and the number of the document of each digest.
+        They take 12 bytes for each document.
+        """
         if self._files:
             self._files[1].check_all()
         data, offsets = self._uris.data, self._uris.offsets.tolist()
@@ -393,7 +399,7 @@ class Corpus:
         return linear_sentence(self._titles[source], self.content(i))
 
     def cells(self, i: int) -> list[str]:
-        """Return the cells of a table row that contain visible characters."""
+        """Return the cells of a table row. Blank cells are left out."""
         self._check(i)
         return [cell for cell in self._row(i) if cell.strip()]
 
@@ -408,8 +414,8 @@ class Corpus:
         return [self._link_uris[first + k] for k in at.tolist()]
 
     def links_between(self) -> tuple[NDArray[np.int64], ...]:
-        """Find all links. Returns three arrays [links]: the document with the link, the data row, and the target
-        document.
+        """Find all links. Returns three arrays [links]: the document with the link, the row (from 0) in this
+        document, and the target document.
 
         If the target is not in the corpus, its number is -1.
         """
@@ -457,9 +463,11 @@ class Corpus:
         }
 
     def metadata(self, i: int) -> dict[str, Any]:
-        """The metadata of a segment's document.
+        """Return the metadata of a segment. Only texts have metadata. For other documents, the result is
+        empty.
 
-        For a text, it also has `page` (from 1) and the `headings` above the segment. Unknown values are left out.
+        The metadata is that of the document, the `page` (from 1) on which the segment begins, and the
+        `headings` above the segment. Unknown values are left out.
         """
         self._check(i)
         source = self._source[i]
@@ -476,9 +484,8 @@ class Corpus:
     def fingerprint(self) -> str:
         """A hexadecimal digest (checksum) of all documents.
 
-        The digest is a sum over all documents, so it does not depend on their order.
-
-        So adding a document adds its digest to the sum, and deleting a document subtracts its digest.
+        It is the sum of the digests of the documents, so it does not depend on their order. Adding a document
+        adds its digest to the sum, and deleting a document subtracts its digest.
         """
         return f"{self.digest_sum():032x}"
 
@@ -492,7 +499,7 @@ class Corpus:
         return digests[which]
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
-        """Return the sum of the digests of these documents, as two 64-bit numbers. None: all documents."""
+        """Return the sum of the digests of these documents, a number of 128 bits. None: all documents."""
         return digest_sum(self.digests(documents))
 
     def passages_in(self, documents: Sequence[int]) -> int:
@@ -555,7 +562,7 @@ class Corpus:
         return str(self._bytes(self._byte_start[i], self._byte_end[i]), "utf-8")
 
     def _bytes(self, first: int, last: int) -> memoryview:
-        """A range of the text buffer."""
+        """Return the bytes from `first` to before `last` of the text buffer. They are checked first."""
         if self._text_file is not None:
             self._text_file.check(first, last)
         return self._text_buffer[first:last]
@@ -574,7 +581,7 @@ class Corpus:
             i += 1 + len(row)
 
     def _header(self, source: int) -> list[str]:
-        """The header of a table as `row_line` takes it."""
+        """Return the header of a table, without whitespace around the names."""
         header = self._headers.get(source)
         if header is None:
             first, last = map(int, self._header_range[source : source + 2])
@@ -582,7 +589,7 @@ class Corpus:
         return header
 
     def _triplet_range(self, i: int) -> tuple[int, int]:
-        """The range of triplets that belong to a document, subgraph or triplet."""
+        """Return the range (first, after the last) of the triples of a document, subgraph or triplet."""
         level = self._level[i]
         first = bisect_left(self._triplets, i)
         if level == _TRIPLET:
@@ -592,7 +599,7 @@ class Corpus:
         return first, bisect_left(self._triplets, self._subtree_end[i])
 
     def _facts(self, i: int) -> list[Fact]:
-        """The triples of a document, subgraph or triplet; none of other segments."""
+        """Return the triples of a document, subgraph or triplet. For other segments, the result is empty."""
         first, last = self._triplet_range(i)
         base = self._byte_start[i]
         data = bytes(self._bytes(base, self._byte_end[i]))
@@ -641,7 +648,7 @@ def _array(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
 
 
 def _offsets(column: pa.Array, file: MappedFile | None = None) -> Any:
-    """The starts of the strings or lists of a column, and the end: int64[n + 1]."""
+    """Return the start of each string or list of a column, and the end of the last one: int64[n + 1]."""
     buffer = column.buffers()[1]
     if not len(column) or buffer is None:  # Arrow may leave out the single offset of an empty column.
         return np.zeros(1, dtype=np.int64)

@@ -56,7 +56,9 @@ _DEEPEST = 4  # the maximum number of ancestors of a segment
 
 Parts = tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, memoryview]
 Files = tuple[Mapping[str, MappedFile], MappedFile, MappedFile, MappedFile]
-"""The mapped files of the corpus. For segments, the file of each column"""
+"""The mapped files of the corpus: the file of each column of the segments, by name; then the files of the
+documents, the triples and the text
+"""
 
 # Which level may be below which: [child, parent]. The last column is for segments without a parent.
 _ALLOWED = np.zeros((len(Level), len(Level) + 1), dtype=bool)
@@ -66,7 +68,7 @@ _ALLOWED[list(ROOTS), len(Level)] = True
 
 
 def write(folder: Path, parts: Parts) -> None:
-    """Write the parts of a corpus.
+    """Write the parts of a corpus (segments, documents, triples and text) into a folder.
 
     The files are first written under other names. When all files are complete, they are renamed.
     """
@@ -140,7 +142,9 @@ def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
 
 
 def _map_batch(file: MappedFile, expected: pa.Schema) -> pa.RecordBatch:
-    """The batch in a file: its first and last blocks tell where the columns lie."""
+    """Return the record batch in a file. Only the beginning and the end of the file are checked: they say
+    where the columns lie.
+    """
     size = len(file.data)
     file.check(0, min(size, _EDGE))
     file.check(max(size - _EDGE, 0), size)
@@ -160,7 +164,9 @@ def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memory
 
 
 def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = None) -> pa.RecordBatch:
-    """The batch in a file. All of it is checked, but of a `mapped` file only what is read at once."""
+    """Return the record batch in a file. The whole batch is checked. If `mapped` is given, it is the
+    memory-mapped file, and the values are not checked.
+    """
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)) if mapped is None else mapped)
         metadata = reader.schema.metadata or {}
@@ -241,7 +247,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
 
 
 def fault_of(parts: Parts) -> str:
-    """Find the first inconsistency in these files. Returns "" if there is none."""
+    """Find the first inconsistency in the files of a corpus. Returns "" if there is none."""
     segments, documents, *_ = parts
     for first in range(0, len(segments), _BLOCK):
         if fault := fault_of_segments(parts, first, min(first + _BLOCK, len(segments))):

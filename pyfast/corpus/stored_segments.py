@@ -22,8 +22,9 @@ from pyfast.errors import IndexFormatError
 
 
 def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Divide segments into cells and other segments. Of a cell, only the position where it ends is returned.
-    Other segments are returned with their positions. `first` is the position of the first segment.
+    """Divide segments into (other segments, cells). The other segments get a column with their positions in
+    the corpus. Of a cell, only the position where its content ends is returned. `first` is the position of
+    the first segment.
     """
     is_cell = segments.column("level").to_numpy() == Level.TABLE_CELL
     ends = segments.select(["byte_end"])
@@ -48,7 +49,7 @@ class StoredSegments:
         """Make the columns of all segments available.
 
         `files` are the mapped files of segments and cells. Their blocks are checked when they are read. Raises
-        `IndexFormatError`.
+        `IndexFormatError` if there are cells, but no positions of the other segments.
         """
         self._folder, self._stored, self._files = folder, stored, files
         self._column = {field.name: stored.column(field.name).to_numpy() for field in stored.schema}
@@ -59,14 +60,14 @@ class StoredSegments:
             raise self._damaged()
 
     def all(self) -> pa.RecordBatch:
-        """The columns of all segments."""
+        """Return the columns of all segments."""
         if self._place is None:
             return self._stored
         return schema.of_arrays({name: self.compute(name, 0, self._size) for name in self._column})
 
     def mapped(self) -> tuple[pa.RecordBatch, dict[str, MappedFile]]:
-        """The columns of all segments, and the file of each column. A block of a column is checked or computed
-        when it is first read.
+        """Return the columns of all segments, and the file of each column. A block of a column is checked or
+        computed when it is first read.
         """
         if self._place is None:
             return self._stored, dict.fromkeys(self._column, self._files[0])

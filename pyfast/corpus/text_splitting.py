@@ -5,10 +5,10 @@ more than `LENGTH` characters is cut at sentence ends. If a sentence is too long
 anywhere if there is none.
 
 A sentence ends after ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After ``. ! ? …``,
-whitespace must follow, and the next sentence must begin with a digit or a letter that is not lower case. Up to
-two opening quotes or brackets may stand before it. A full stop after a single letter ("J. Smith", "e.g. Paris")
-or after a common abbreviation does not end a sentence. If the rules miss an end, two sentences become one, but
-no text is lost.
+whitespace must follow, and the next sentence must begin with a digit or a letter that is not lower case. Up
+to two opening quotes or brackets may stand before this digit or letter. A full stop after a single letter
+("J. Smith", "e.g. Paris") or after a common abbreviation does not end a sentence. If the rules miss an end,
+two sentences become one, but no text is lost.
 
 The rules are NumPy operations over the characters of many documents at once. A Python loop or a regular expression
 would take longer than all other steps of building a corpus.
@@ -47,7 +47,8 @@ Bounds = tuple[Positions, Positions]
 class _Characters:
     """The kinds of characters in the rules: each a bool[65536], indexed by code point.
 
-    Code points above `_LAST` share its entry, a noncharacter that belongs to no kind.
+    Code points above `_LAST` share the entry of `_LAST`. `_LAST` itself is not a character, so it belongs to
+    no kind.
     """
 
     def __init__(self) -> None:

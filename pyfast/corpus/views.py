@@ -12,7 +12,8 @@ from pyfast.corpus.sequence import Corpus
 @dataclass(frozen=True, slots=True)
 class TextView:
     """A part of a text: the offset of its first character, the offset after its last character, and the
-    positions of its section and paragraph."""
+    positions of its section and paragraph in the corpus (None if it is in none).
+    """
 
     start: int
     end: int
@@ -22,8 +23,8 @@ class TextView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A part of a table: the header of the table, the row (None for the whole table), and the coordinates of the
-    cells.
+    """A part of a table: the header of the table, the number of the row (None for the whole table), the
+    numbers of its columns, and its cells as (row, column). Numbers count from 0.
     """
 
     schema: tuple[str, ...]
@@ -34,7 +35,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """The triples in a part of a knowledge graph, with their times, as far as they are known."""
+    """The triples in a part of a knowledge graph. A triple has its time, if the time is known."""
 
     triples: tuple[Triple, ...]
 
@@ -47,7 +48,7 @@ def view(corpus: Corpus, i: int) -> View:
 
     Args:
         corpus: The corpus.
-        i: The number of a segment.
+        i: The position of a segment in the corpus.
 
     Returns:
         A `TextView`, `TableView` or `GraphView`.
@@ -72,7 +73,7 @@ def view(corpus: Corpus, i: int) -> View:
 
 
 def _chain(corpus: Corpus, i: int) -> list[int]:
-    """The segment and its ancestors, up to the root."""
+    """Return a segment and the segments above it, up to the document."""
     chain = [i]
     while (above := int(corpus.parent[chain[-1]])) >= 0:
         chain.append(above)

@@ -1,4 +1,4 @@
-"""Cut wide tables into several, because a model cannot read a row of thousands of cells."""
+"""Cut a wide table into several tables, because a model cannot read a row of thousands of cells."""
 
 from __future__ import annotations
 

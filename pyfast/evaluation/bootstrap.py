@@ -51,8 +51,8 @@ def ratio_intervals(
 
 
 def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str]) -> Float64:
-    """Draw whole groups, and compute the ratio for each draw: float64 [draws, columns]. A division by 0 gives
-    NaN.
+    """Draw whole groups of questions, and compute sum(numerators) / sum(denominators) for each draw and
+    column: float64 [draws, columns]. A division by 0 gives NaN.
     """
     if not len(numerators):
         raise ValueError("an interval needs at least one value")
@@ -72,7 +72,9 @@ def _sums(values: Float64, place: npt.NDArray[np.intp]) -> Float64:
 
 
 def _draws(count: int) -> Iterator[Float64]:
-    """How often each of `count` groups is in each draw. Equal counts give equal draws."""
+    """Yield for each draw how often it has each of `count` groups. The same `count` always gives the same
+    draws.
+    """
     random = np.random.default_rng(0)
     for _ in range(DRAWS):
         yield np.bincount(random.integers(0, count, count), minlength=count).astype(np.float64)

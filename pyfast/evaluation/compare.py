@@ -81,7 +81,10 @@ class Comparison:
 
 
 def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:
-    """Compute the differences and flips of each pair of runs. All runs must have the same questions."""
+    """Compute the differences and flips of each pair of runs. All runs must have the same questions.
+
+    Flips come from the first figure that both runs have, if all its values are 0 or 1.
+    """
     differences, flips = list[Difference](), list[Flips]()
     for a, b in combinations(scored, 2):
         both = [name for name in names_of(scored[a]) if name in names_of(scored[b])]
@@ -133,10 +136,11 @@ def mcnemar(a: Float64, b: Float64) -> float:
 
 
 def bootstrap_p(apart: Float64) -> float:
-    """Compute the two-sided bootstrap p-value: twice the smaller of two shares, the draws above 0 and the draws
-    below 0.
+    """Compute the two-sided bootstrap p-value of a difference. `apart` has the difference in each draw.
 
-    A share counts as at least one draw.
+    The p-value is twice the smaller of two shares of the draws: the draws of 0 or less, and the draws of 0 or
+    more. One is added to the number of draws in each share and to the number of all draws, so that the
+    p-value is never 0.
     """
     apart = apart[~np.isnan(apart)]
     rarer = min((apart <= 0).sum(), (apart >= 0).sum())

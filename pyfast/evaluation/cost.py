@@ -17,7 +17,7 @@ _RIGHT = ("em", "h@1")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The costs of a run per question. They are means over some of its questions."""
+    """The costs of a run per question: means over the questions that were scored."""
 
     run: str
     llm_calls: float
@@ -28,13 +28,15 @@ class Cost:
     seconds: float | None
     """The seconds from the start of a question to its end. None if the run did not record them"""
     money: float | None = None
-    """The price of the calls. None: there is no price list"""
+    """The price of the LLM calls. None if there is no price list, or the run is in memory"""
     currency: str | None = None
     """The currency of `money`"""
     right: float | None = None
     """The share of right answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
-    """The cost of one right answer: each mean divided by `right`. None if no answer is right"""
+    """The cost of one right answer, by the name of the cost: the mean divided by `right`. None if no answer
+    is right, or the mean is 0 or not known. Empty if `right` is None
+    """
 
 
 def cost_of(
@@ -46,7 +48,7 @@ def cost_of(
         run: The run's name.
         folder: The run's folder. None for a run in memory, which has no times and no cached tokens.
         records: The run's records by id.
-        scored: The questions that count.
+        scored: The questions over which the means are computed.
         prices: A price list. None: no costs in money.
 
     Raises:
@@ -96,8 +98,8 @@ def _money(folder: Path, used: Sequence[Used], prices: Prices) -> float:
 
 
 def money_of(used: Used, default: Price, of_role: Mapping[str, Price]) -> float:
-    """Compute the cost of a question in money. If the run has several models, the function assumes the same
-    share of cached tokens for each.
+    """Compute the cost of a question in money. If the run has several models with different prices, the
+    function assumes the same share of cached tokens for each model.
     """
     if len({*of_role.values(), default}) == 1:
         return default.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)

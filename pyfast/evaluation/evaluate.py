@@ -37,7 +37,7 @@ class Figure:
     low: float
     high: float
     questions: int
-    """The number of questions in the figure"""
+    """The number of questions from which the figure is computed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,9 @@ class Row:
     """The figures of a group of questions."""
 
     by: str
-    """What the questions have in common: `type`, `domain`, `source`, `answer type` or `turn`. `all`: all
-    questions"""
+    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type` or `turn`. `all`:
+    this row has all questions
+    """
     value: str
     questions: int
     figures: Mapping[str, Figure]
@@ -70,13 +71,13 @@ class Scored:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """The value of each figure for this question alone. It is None if the denominator is 0."""
+        """The value of each figure for this question alone. A value is None if its denominator is 0."""
         return {name: above / below if below else None for name, (above, below) in self.shares.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The scores of a run. The first row has all questions, and each further row a group of questions."""
+    """The scores of a run. The first row has all questions. Each further row has a group of questions."""
 
     rows: list[Row]
     questions: Sequence[Scored] = field(repr=False)
@@ -93,7 +94,8 @@ class Report:
 def evaluate(
     answers: Answers, gold: Lines, metrics: Sequence[str | Metric] | None = None, where: str = "the run"
 ) -> Report:
-    """Score answers. A failed question counts as wrong. Unfinished questions are listed, but do not count.
+    """Score answers. A failed question counts as wrong. Unfinished questions are listed in `not_run`, but do
+    not count.
 
     Args:
         answers: The file answers.jsonl of a run (the file of traces must be in the same folder), or records.
@@ -101,7 +103,7 @@ def evaluate(
             `Gold` lists all other keys.
         metrics: Metrics by name or as functions. None: the metrics that the gold file names. If it names no
             metric: `em_f1` and `evidence`, or `hits` for conversations.
-        where: The name of the run, for messages.
+        where: The name of the run, for error messages.
 
     Returns:
         Figures with 95 % intervals, for all questions and then for each group.
@@ -126,8 +128,10 @@ def evaluate(
 
 
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
-    """Make a row for all questions, and then a row for each group of questions with the same value of a key,
-    such as their type. Keys with only one value are left out.
+    """Make the rows of a report: first a row for all questions, then the rows for groups of questions.
+
+    A key, such as `type`, divides the questions into groups: the questions with the same value are one group.
+    If all questions have the same value of a key, there are no rows for this key.
     """
     rows = [_row("all", "", scored)]
     for key in dict.fromkeys(chain.from_iterable(one.groups for one in scored)):
@@ -155,7 +159,7 @@ def groups_of(scored: Sequence[Scored]) -> list[str]:
 
 
 def names_of(scored: Iterable[Scored]) -> list[str]:
-    """The names of all figures."""
+    """Return the names of all figures that these questions have."""
     return list(dict.fromkeys(chain.from_iterable(one.shares for one in scored)))
 
 
@@ -173,7 +177,10 @@ def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
 
 
 def _chosen(asked: Sequence[tuple[Record, Gold]]) -> list[str]:
-    """The metrics that the gold names. A file can only name installed metrics, never code to import."""
+    """Return the names of the metrics that the gold file names, or of the default metrics if it names none.
+
+    Raises `InputError` for a name `MODULE:NAME`: a file must not name code to import.
+    """
     names = dict.fromkeys(name for _, one in asked for name in one.metrics)
     code = next((name for name in names if ":" in name), None)
     if code is not None:
@@ -191,7 +198,9 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
 
 
 def _scored(metrics: Mapping[str, Metric], asked: list[tuple[Record, Gold]]) -> list[Scored]:
-    """The scores of all questions. It empties `asked`, because records keep the evidence that metrics read."""
+    """Compute the scores of all questions. The function empties `asked` on the way: a record keeps the
+    evidence that a metric has read, and all records together would take much memory.
+    """
     scored: list[Scored] = []
     owner: dict[str, str] = {}
     asked.reverse()

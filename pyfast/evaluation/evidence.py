@@ -11,8 +11,9 @@ from pyfast.evaluation.selection_metrics import counts
 
 @of_each
 def evidence(record: Record, gold: Gold) -> Values | None:
-    """Compute precision and recall of the gold documents. The figures are means over the questions that have
-    gold documents."""
+    """Compare the documents in the evidence with the gold documents: precision and recall. The figures are
+    means over the questions that have gold documents.
+    """
     if not gold.supporting:
         return None
     both, picked, wanted = counts(record.uris, gold.supporting)

@@ -55,7 +55,7 @@ class Gold(Named):
         return [n for n, (a, b) in enumerate(zip(starts, ends, strict=True)) if a < end and first < b]
 
     def groups(self) -> dict[str, str]:
-        """The groups to which this question belongs, as a mapping such as {"type": "bridge"}."""
+        """Return the groups to which this question belongs, as a mapping such as {"type": "bridge"}."""
         groups = {"type": self.type}
         if self.conversation is not None or self.domain is not None:
             groups |= {
@@ -98,7 +98,7 @@ def read_gold(source: Lines) -> Iterator[Gold]:
 
 
 def _turns(line: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The line itself, or a line for each turn of a conversation."""
+    """Yield the line itself. For a conversation, yield a line for each turn instead."""
     turns = line.get("turns")
     if not isinstance(turns, list):
         yield line

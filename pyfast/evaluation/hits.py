@@ -30,7 +30,7 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
 
     If the answer is correct, the rank is 1. Otherwise the entities are sorted by the Levenshtein distance
     between their names and the answer. The rank is then the position of the first correct entity. Entities with
-    equal distances keep their order.
+    equal distances keep their order. If no entity is correct, all three figures are 0.
 
     Args:
         prediction: The answer. None: there is no answer.

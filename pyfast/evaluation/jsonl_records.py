@@ -26,7 +26,7 @@ def placed(source: Lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 class Named(BaseModel):
-    """Base class of records. Every record has these fields."""
+    """The base class of records. Every record has an id."""
 
     id: str
 

@@ -120,7 +120,9 @@ class Pairs:
     run_b: Path
 
     def __iter__(self) -> Iterator[Pair]:
-        """The pairs in the order of the questions. Raises `InputError` if the runs have other questions."""
+        """Yield the pairs in the order of the questions. Raises `InputError` if a run has not answered
+        exactly these questions, in this order.
+        """
         asked = read_questions(self.questions, self.count)
         earlier: deque[Turn] = deque(maxlen=MOST_TURNS)
         conversation = None
@@ -136,7 +138,9 @@ class Pairs:
             earlier.append(Turn(question.text, *known))
 
     def digest(self) -> str:
-        """A checksum of everything that is compared. Computing it reads all answers once."""
+        """Return a checksum of all questions and answers that are compared. The method reads all answers
+        once.
+        """
         digest = blake2b(digest_size=16)
         for pair in self:
             digest.update(orjson.dumps((pair.id, pair.text, pair.a, pair.b, pair.earlier)))
@@ -144,8 +148,8 @@ class Pairs:
 
 
 def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs:
-    """Open two finished runs over the same questions. If `questions` is None, the questions come from the file
-    of the first run.
+    """Open two finished runs over the same questions. If `questions` is None, the questions come from the
+    file of questions that the first run has recorded.
 
     Raises `InputError` if a folder is not a run, or the questions differ.
     """
@@ -178,7 +182,8 @@ def _answers(run: Path) -> Iterator[tuple[str, str | None]]:
 
 
 async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
-    """Compare a pair in both orders.
+    """Let the LLM compare the two answers of a pair, once in each order. The result is the winner in the
+    dimension `overall`, as `agreed` finds it: `a`, `b` or `tie`.
 
     Equal answers are a tie, without a call of the LLM. Without `ties`, the LLM must choose one of two different
     answers.
@@ -208,8 +213,9 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
 
 
 def transcript(turns: Sequence[Turn]) -> str:
-    """Write the earlier turns of a conversation, one turn on each line. In each line, the answer of run `a`
-    comes first."""
+    """Write the earlier turns of a conversation, one turn on each line. In each line, `Turn.a` comes first.
+    If both answers are equal, the line has only one.
+    """
     return "".join(
         f"Earlier question: {quoted(turn.question)}, answered: {quoted(turn.a)}\n"
         if turn.a == turn.b
@@ -253,7 +259,7 @@ class _Trace(BaseModel):
 
 
 class _Line(BaseModel):
-    """The fields that are needed of a line of a judging run."""
+    """The fields that `win_rates` needs from the record of a judged pair."""
 
     state: str
     trace: _Trace
@@ -276,7 +282,8 @@ def _row(dimension: str, verdicts: Iterable[tuple[Winner, Winner]]) -> Row:
 
 
 def win_rate(wins: int, ties: int, losses: int, resamples: int = 10_000) -> tuple[float, float, float]:
-    """Return the win rate and its 95 % interval, from a percentile bootstrap over questions with a fixed seed.
+    """Return (the win rate, the lower bound, the upper bound of its 95 % interval). The bounds come from a
+    percentile bootstrap over questions. Its seed is fixed.
 
     Each question is won, lost or tied, so a resample is one draw from a multinomial distribution.
     """

@@ -70,7 +70,7 @@ def exact_match(prediction: str, gold: str) -> float:
 
     Args:
         prediction: An answer.
-        gold: The correct one.
+        gold: The gold answer.
 
     Returns:
         1.0 if the normalised answers are equal, otherwise 0.0.
@@ -88,9 +88,10 @@ def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is
 
     Args:
         prediction: An answer.
-        gold: The right answer.
-        verdicts_whole: If one answer is `yes`, `no` or `noanswer`, the result is 0 unless both answers are equal.
-        empty_is_right: If both answers are empty after normalising, they count as equal.
+        gold: The gold answer.
+        verdicts_whole: Whether `yes`, `no` and `noanswer` must match exactly. True: if one of the answers is
+            such a word and the other answer differs, the result is 0. False: they are ordinary words.
+        empty_is_right: The result if both answers are empty after normalising. True: 1. False: 0.
     """
     p, g = normalise(prediction), normalise(gold)
     if verdicts_whole and p != g and (p in _VERDICTS or g in _VERDICTS):
@@ -107,7 +108,7 @@ def f1(prediction: str, gold: str) -> float:
 
     Args:
         prediction: An answer.
-        gold: The correct one.
+        gold: The gold answer.
 
     Returns:
         F1, in [0, 1].
@@ -157,12 +158,14 @@ def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, 
 
 
 def items(answer: str) -> list[str]:
-    """Split a list at commas and semicolons, and normalise its items."""
+    """Split an answer into items at commas and semicolons, and normalise each item. Empty items are left out."""
     return [item for part in re.split(r"[;,]", answer) if (item := normalise(part))]
 
 
 def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str, str], Overlap]) -> Overlap:
-    """Compute the overlap with each accepted form, and return the overlap with the best F1."""
+    """Compute the overlap of a prediction with each accepted form of the answer. Return the overlap with the
+    best F1.
+    """
     if prediction is None:
         return NOTHING
     return max(

@@ -107,6 +107,6 @@ async def open_questions(question: Question, ctx: Context, *, users: int, tasks:
 
 
 def _sample(index: Index) -> list[str]:
-    """The beginnings of passages from the whole corpus."""
+    """Return the beginnings of at most 40 passages, evenly spread over the corpus."""
     places = np.unique(np.linspace(0, len(index.passages) - 1, _PASSAGES).astype(int)).tolist()
     return [f"- {index.text(place)[:_PASSAGE]}" for place in places if len(index.passages)]

@@ -1,4 +1,4 @@
-"""Price lists: what the tokens of each model cost."""
+"""Price lists. A price list has the price of each model's tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MILLION = 1e6
 
 
 class Price(BaseModel):
-    """What a million tokens of a model cost."""
+    """The price of a million tokens of a model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,5 +84,7 @@ def read_prices(path: str | Path) -> Prices:
 
 
 def listed(prices: str | Path | Prices | None) -> Prices | None:
-    """Return a price list, which is given as an object or as a file. Raises the errors of `read_prices`."""
+    """Return a price list. If `prices` is the path of a file, read the list from it. Raises `InputError` as
+    `read_prices` does.
+    """
     return read_prices(prices) if isinstance(prices, str | Path) else prices

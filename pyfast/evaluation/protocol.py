@@ -33,7 +33,7 @@ class Metric(Protocol):
     """A function that scores questions."""
 
     def __call__(self, questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:
-        """The values of each question; None leaves it out."""
+        """Return the values of each question by name, or None to leave the question out."""
         ...
 
 
@@ -64,9 +64,9 @@ def open_metric(name: str) -> Metric:
 
 
 def measured(name: str, metric: Metric, questions: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
-    """Apply metrics, and return for each question its values by name.
+    """Apply a metric to many questions, and return the values of each question by name.
 
-    If a metric returns something that is not a value, an `InputError` names the metric.
+    If the metric returns something that is not a value, an `InputError` gives the `name` of the metric.
     """
     results = metric(questions)
     if len(results) != len(questions):

@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[int]) -> dict[str, float]:
     """Compute `recall@k` and `ndcg@k` for each k, and `mrr`, for one question.
 
-    All gold documents are equally relevant. DCG is the sum of 1 / log2(1 + rank) over the gold documents. nDCG
-    is DCG divided by the DCG of the best order. `mrr` is 1 / (the rank of the first gold document), or 0 if no
-    gold document was found.
+    All gold documents are equally relevant. DCG is the sum of 1 / log2(1 + rank) over the gold documents
+    among the first k. nDCG is DCG divided by the DCG of the best order. `mrr` is 1 / (the rank of the first
+    gold document), or 0 if no gold document was found.
 
     Args:
         ranked: The documents, best first, without duplicates.

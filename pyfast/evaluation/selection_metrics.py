@@ -40,8 +40,9 @@ def f1_interval(
     """Compute the percentile bootstrap interval of F1, by 2,000 draws of questions.
 
     If `before` has the counts of the same questions in another run, the result is the interval of the
-    difference between the runs. Both runs use the same draws, which depend only on the number of questions.
-    Raises `ValueError` if there is no question, or if the two runs have different numbers of questions.
+    difference: F1 of `questions` minus F1 of `before`. Both runs use the same draws, which depend only on the
+    number of questions. Raises `ValueError` if there is no question, or if the two runs have different
+    numbers of questions.
     """
     table = _table(questions)
     if not len(table) or (before is not None and len(before) != len(table)):
@@ -59,6 +60,8 @@ def _table(questions: Sequence[Counts]) -> Float64:
 
 
 def _averages(sums: Float64) -> Float64:
-    """(precision, recall, F1) of counts [3] or [3, draws]."""
+    """Return (precision, recall, F1). `sums` has the three sums of `Counts` over all questions: [3], or [3,
+    draws].
+    """
     both, picked, wanted = sums
     return np.stack([both, both, 2 * both]) / np.maximum([picked, wanted, picked + wanted], 1)

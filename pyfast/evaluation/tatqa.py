@@ -3,7 +3,7 @@
 These metrics follow the data set's own script, which expects a scale (such as million) with each answer. In
 pyfast an answer is one text. So pyfast scores an answer twice: unchanged, and with its last word as the scale
 ("58.2 million"). The better score counts. A multi-span question has several answers, the spans. Semicolons or
-line ends separate them. If the text has neither, commas followed by a space do.
+line ends separate them. If the text has neither, commas followed by a space separate them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def _spans(prediction: str, many: bool) -> list[str]:
 
 
 def _with_scale(spans: list[str]) -> tuple[list[str], str]:
-    """Return (the spans without the scale, the scale that their last words name)."""
+    """Return (the spans without the scale, the scale that their last words name). If the spans do not all
+    agree on one scale, return (the spans, "").
+    """
     parts = [_without_scale(span) for span in spans]
     scales = {scale for _, scale in parts if scale}
     if len(scales) != 1 or not parts[-1][1]:
@@ -76,14 +78,16 @@ def _with_scale(spans: list[str]) -> tuple[list[str], str]:
 
 
 def _without_scale(span: str) -> tuple[str, str]:
-    """("58.2", "million") of "58.2 million"; no scale if the text is not a number with one."""
+    """Split "58.2 million" into ("58.2", "million"). If a text is not a number with a scale, return (the
+    text, "").
+    """
     value, _, scale = span.rpartition(" ")
     scale = scale.lower()
     return (value, scale) if scale in _SCALES and scale != "hundred" and is_number(value) else (span, "")
 
 
 def _joined(spans: Sequence[str], scale: str) -> str:
-    """The spans, sorted, as one text in which numbers have their scale."""
+    """Join the sorted spans into one text, in which numbers are multiplied by their scale."""
     return " ".join(_scaled(span, scale) for span in sorted(spans))
 
 

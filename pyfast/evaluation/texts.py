@@ -60,8 +60,9 @@ def bertscore_of(model: str | Path | None) -> Metric:
 
 
 def _layers(model: str | Path) -> dict[str, int]:
-    """The layer to use: for a folder the last one, because the library knows the best layer of named
-    models only.
+    """Return the argument of bert-score that chooses the layer of the model. For a folder, it is the last
+    layer. For a name, the result is empty: bert-score itself knows the best layer of the models whose names
+    it accepts.
     """
     if not Path(model).is_dir():
         return {}

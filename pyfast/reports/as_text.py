@@ -61,7 +61,8 @@ def show(
 def wrong_questions(
     run: Run | str | Path, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
 ) -> list[str]:
-    """Find the wrong answers of a run, the most wrong first. The first metric of a question decides.
+    """Find the wrong answers of a run, the most wrong first. The value of its first metric says how wrong an
+    answer is.
 
     Args:
         run: The run, or its folder.
@@ -164,7 +165,7 @@ def _passage(details: dict[str, Any], id: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value of a trace on one line: texts as they are, other values as JSON."""
+    """Write a value of a trace on one line: texts unchanged, other values as JSON."""
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return "; ".join(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -40,11 +40,11 @@ _LEVEL = 2  # of gzip: higher ones take twice the time and give a tenth
 
 
 DOCUMENTS = 4_000_000
-"""If a file of parts of documents has this many bytes, the next part goes into a new file"""
+"""If a file of parts of documents has more bytes than this number, the next part goes into a new file"""
 
 
 class _Documents:
-    """Writes each part of a document once."""
+    """Writes parts of documents into files, each part only once."""
 
     def __init__(self, out: Path, finder: PassageFinder) -> None:
         self._out, self._finder = out, finder
@@ -52,7 +52,9 @@ class _Documents:
         self._chunk = self._end = 0
 
     def place(self, part: Part) -> tuple[int, int, int]:
-        """(number of the chunk, first byte, bytes)."""
+        """Return where a part of a document is: (the number of its chunk, its first byte, its size in bytes).
+        If the part is not written yet, write it first.
+        """
         if part not in self._places:
             assert self._finder.index is not None
             content = _packed(orjson.dumps(content_of(self._finder.index.corpus, part)))
@@ -78,7 +80,7 @@ class RunData:
     ) -> None:
         """Start to write the data of the run `path` into the folder `out`.
 
-        Raises `InputError` if the folder has no run, or if `prices` does not have one of its models.
+        Raises `InputError` if the folder has no run, or if a model of the run is missing in `prices`.
         """
         self.reader = RunReader(path)
         self._currency = None if prices is None else prices.currency
@@ -125,7 +127,7 @@ class RunData:
     def _write_chunks(
         self, entries: Iterator[Entry], scores: Scores, packers: ThreadPoolExecutor
     ) -> list[dict[str, Any]]:
-        """Write the details of some questions; return their rows of the list."""
+        """Write the details of the questions `entries`, and return their rows for the list of questions."""
         rows: list[dict[str, Any]] = []
         while some := list(islice(entries, CHUNK)):
             every = details_of(some, self.reader, scores, self._finder, self._documents.place)
@@ -149,7 +151,9 @@ class RunData:
         return rows
 
     def _money(self, ledger: Mapping[str, Any]) -> dict[str, float]:
-        """What each prompt of a question cost. Each has the question's share of cached tokens."""
+        """Return the cost of each prompt of a question in money, by the name of the prompt. It assumes the
+        same share of cached tokens for all prompts. Empty without a price list.
+        """
         if self._price is None:
             return {}
         default, of_role = self._price
@@ -174,7 +178,7 @@ def _packed(content: bytes) -> bytes:
 
 
 def _row(details: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The row of a question in the list, with its figures in the order of `names`."""
+    """Return the row of a question for the list of questions. Its figures are in the order of `names`."""
     gold, paths, ledger = details["gold"], details["gold_paths"], details["ledger"]
     usage = details["usage"]
     return {

@@ -32,9 +32,10 @@ PlaceOf = Callable[[Part], Any]
 def details_of(
     entries: Sequence[Entry], reader: RunReader, scores: Scores, finder: PassageFinder, parts: PlaceOf
 ) -> list[dict[str, Any]]:
-    """Collect everything about each question: record, gold answers, path, passages, LLM calls and stages.
+    """Collect everything about each question: record, gold answers, the path through its steps, passages, LLM
+    calls and stages.
 
-    `parts` is a function that returns where a page finds a part of a document.
+    `parts` is a function that gets a part of a document and returns where a page finds this part.
     """
     evidence = [[(one.segment, one.score) for one in entry.record.evidence] for entry in entries]
     traces = [entry.record.trace for entry in entries]
@@ -53,7 +54,9 @@ def details_of(
 
 
 def _with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:
-    """The steps, with what expansion joined to the graph of each as a list behind the first one."""
+    """Return the steps. If expansion added passages to the graph of a step, the step gets a second list with
+    these passages.
+    """
     nodes = {graph["step"]: graph["nodes"] for graph in graphs}
     made = []
     for step in steps:
@@ -65,7 +68,7 @@ def _with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:
 
 
 def _named(steps: Sequence[Step]) -> list[str]:
-    """The ids of the segments that steps name."""
+    """Return the ids of all segments in the lists of these steps."""
     return [id for step in steps for each in step.lists for id in each.segments]
 
 
@@ -123,13 +126,13 @@ def _details(
 
 
 def _documents(finder: PassageFinder, supporting: Sequence[str]) -> list[Part]:
-    """The first part of each gold document."""
+    """Return the first part of each gold document that the index has."""
     sources = (finder.source(uri) for uri in supporting)
     return [Part(source, 0) for source in sources if source is not None]
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass with slots, as they are."""
+    """Return the fields of a dataclass with slots, by name. The values are not converted."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
@@ -140,7 +143,9 @@ def _gold_passages(
     segments: Mapping[str, int],
     index: Index | None,
 ) -> list[str] | None:
-    """The ids of the passages with a gold sentence. None if the gold names documents only."""
+    """Return the ids of the passages with a gold sentence. None if the gold has only documents, without
+    sentences.
+    """
     if gold is None or gold.supporting_facts is None or gold.sentence_starts is None:
         return None
     facts = set(gold.supporting_facts)
@@ -156,7 +161,7 @@ def _gold_passages(
 
 
 def _gold_documents(finder: PassageFinder, supporting: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The title of each gold document that the index has, and the key of its first part."""
+    """Return the title of each gold document that the index has, and the key of the document's first part."""
     sources = {uri: finder.source(uri) for uri in supporting}
     return {
         uri: {"title": finder.index.corpus.title(source), "part": Part(source, 0).key}
@@ -166,7 +171,9 @@ def _gold_documents(finder: PassageFinder, supporting: Sequence[str]) -> dict[st
 
 
 def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:
-    """What share of a thought the one below it sees, by row and column."""
+    """Return for each thought the share of it that the thought below sees, by row and column. None if the
+    settings are from another release of pyfast and not valid.
+    """
     with contextlib.suppress(ValueError, InputError):  # of a release with other settings
         matrix: list[list[float]] = np.asarray(Settings(**settings).matrix()).tolist()
         return matrix
@@ -176,7 +183,9 @@ def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:
 def question_of(
     run: Path, id: str, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
 ) -> dict[str, Any]:
-    """Read one question of a run's folder. Raises `InputError` if no such question has ended."""
+    """Collect everything about one question in a run's folder, as `details_of` does. Raises `InputError` if
+    no question with this id has ended.
+    """
     reader = RunReader(run)
     finder = PassageFinder(index_of(run))
 
@@ -210,7 +219,7 @@ def _call(call: LLMCall) -> dict[str, Any]:
 
 
 def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:
-    """The ledger with named fields for each stage."""
+    """Return the ledger of a question, with a name for each field of each stage."""
     if not ledger:
         return {"stages": []}
     known = ("started", "seconds", "cached_tokens", "reasoning_tokens", "fall_backs", "left_out", "spans")

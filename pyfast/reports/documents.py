@@ -14,7 +14,9 @@ AROUND = 2_000
 """The number of characters shown before and after the part"""
 ROWS = 50
 TRIPLES = 128
-"""The number of triples in a part. The part can have up to `_MOST` more, if a segment continues beyond its end"""
+"""The number of triples in a part. A page shows up to `_MOST` more, because a segment can continue beyond the
+end of its part
+"""
 _MOST = 64
 
 
@@ -48,10 +50,10 @@ def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
 
 
 def content_of(corpus: Corpus, part: Part) -> dict[str, Any]:
-    """The part in JSON types.
+    """Return the content of a part in JSON types.
 
-    `from` is the number of the part's first character, row or triple. `of` is the number of characters, rows or
-    triples of the whole document.
+    `from` is the number of the first character, row or triple in the result, from 0. `of` is the number of
+    characters, rows or triples of the whole document.
     """
     source, number = part
     root = int(corpus.roots[source])
@@ -70,6 +72,8 @@ def content_of(corpus: Corpus, part: Part) -> dict[str, Any]:
 
 
 def _below(corpus: Corpus, root: int, level: Level) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The segments of a level in a document, in its order."""
+    """Return the segments of one level in a document, in the order of the document. `root` is the document's
+    own segment.
+    """
     inside: np.ndarray[Any, np.dtype[np.int64]] = corpus.level[root : int(corpus.subtree_end[root])] == level
     return root + np.flatnonzero(inside)

@@ -17,9 +17,9 @@ from pyfast.retrieval.rerank import expand
 from pyfast.retrieval.strongest_edges import segment_ids, strongest_shared_terms
 
 STRONGEST = 2
-"""The number of edges of each node"""
+"""For each node, a graph has at most this many of the node's strongest edges"""
 Graph = dict[str, Any]
-"""A graph in JSON types: its `step`, the ids of its `nodes`, and its edges in flat lists, see `_edges`"""
+"""A graph in JSON types: its `step`, the ids of its `nodes`, and its edges in flat lists (see `_edges`)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def graphs_of(
 
 
 def _rows(index: Index, segments: Mapping[str, int]) -> dict[str, int]:
-    """The rows of the forward index by segment id."""
+    """Return the rows of the forward index by segment id. Segments that are not passages are left out."""
     places = np.array(list(segments.values()), np.int64)
     rows = np.searchsorted(index.passages, places)
     known = rows < len(index.passages)
@@ -94,7 +94,9 @@ def _rows(index: Index, segments: Mapping[str, int]) -> dict[str, int]:
 def _expanded(
     index: Index, pools: Sequence[Pool], rows: Mapping[str, int], terms: tuple[Int64, Int32]
 ) -> list[dict[str, int]]:
-    """The ids of what `bridge_expand` joined to each pool, with their rows."""
+    """Return the passages that `bridge_expand` adds to each pool, as a mapping from their ids to their rows
+    in the forward index.
+    """
     offsets, passages = stack([[rows[id] for id in pool.retrieved if id in rows] for pool in pools], np.int32)
     ends, joined, _ = expand(index, offsets, passages, np.zeros(len(passages), np.float32), terms)
     new = np.ones(len(joined), bool)
@@ -108,10 +110,11 @@ def _expanded(
 def _edges(
     index: Index, pools: Sequence[Sequence[int]], masked: tuple[Int64, Int32] | None
 ) -> list[dict[str, Any]]:
-    """The strongest edges of each node of each pool, without the terms in `masked`, if there are any.
+    """Compute the strongest edges of each node of each pool. If `masked` is given, its terms do not count.
 
-    `ends` has the two nodes of each edge, `weights` its weight, and `counts` how many of the `terms` are its
-    strongest shared terms.
+    For each pool, `ends` has the two nodes of each edge, and `weights` the weight of each edge. `terms` has
+    the strongest shared terms of all edges, edge after edge, and `counts` the number of these terms for each
+    edge.
     """
     offsets, passages = stack(pools, np.int32)
     weight: Literal["sum", "dot"] = "sum" if masked is None else "dot"

@@ -56,7 +56,9 @@ def write_page(out: Path, title: str) -> None:
 
 
 def single_page(title: str, details: dict[str, Any]) -> str:
-    """Make a page with one question, as one file that a browser can open from the disk."""
+    """Return the HTML of a page with one question. If you save it as a file, a browser can open this file from
+    the disk. `details` come from `details_of`.
+    """
     parts = ((STATIC / "vendor" / VENDOR[0]).read_text(encoding="utf-8"), script())
     scripts = [part.replace("</script", "<\\/script").replace("<!--", "<\\!--") for part in parts]
     allowed = " ".join(_digest(part) for part in scripts)
@@ -75,13 +77,13 @@ def is_single_page(path: Path) -> bool:
 
 
 def script() -> str:
-    """Join the parts of app.js."""
+    """Return the text of app.js, joined from its parts."""
     parts = [(STATIC / "app" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
 
 
 def style() -> str:
-    """Read the style sheet."""
+    """Return the text of the style sheet."""
     return (STATIC / "style.css").read_text(encoding="utf-8")
 
 

@@ -34,8 +34,9 @@ _LOG = logging.getLogger("pyfast")
 def index_of(run: Path) -> Index | None:
     """Open the index that a run searched, if it still exists.
 
-    The index is opened in the version (commit) that the run used, if this version still exists. If the index is
-    missing or cannot be opened, the function logs a warning.
+    The index is opened in the version (commit) that the run used. If this version no longer exists, the
+    current version is opened. If the index is missing or cannot be opened, the function logs a warning and
+    returns None.
     """
     if not recorded_value(run, "places", "index"):
         return None
@@ -73,8 +74,8 @@ class PassageFinder:
         """Find the passages with these ids, and the passages of the evidence. Ids that are not in `segments`
         are left out.
 
-        Passages in `whole` get their complete text. The texts of passages that are not evidence are shared by
-        several questions.
+        Passages in `whole` get their complete text. Of other texts, only the beginning is shown. Passages that
+        are not evidence are cached, because several questions can show them.
         """
         shown = _of_evidence(record)
         all_text = set(whole)
@@ -125,7 +126,7 @@ class PassageFinder:
 
 
 def _of_evidence(record: Record) -> dict[str, Passage]:
-    """The evidence by segment id."""
+    """Return the passages of the evidence of a record, by segment id."""
     return {
         one.segment: _passage(
             one.uri,

@@ -23,7 +23,7 @@ class Listed:
     If a segment is in the list before but not in this one, this list lost it
     """
     scores: tuple[float | None, ...] = ()
-    """The score of each segment. Empty if the trace has none"""
+    """The score of each segment. Empty if the trace has no scores for the list"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class GoldPath:
     reached: bool
     """Whether the document is in the evidence of the answer"""
     lost: int | None = None
-    """The place in `ranks` of the list that lost the document. None if it reached the answer, or if no step
-    retrieved it
+    """The place in `ranks` of the list that lost the document. None if the document reached the answer, or if
+    no step retrieved it
     """
 
 
@@ -81,8 +81,9 @@ def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | No
 
 
 def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, str]) -> list[GoldPath]:
-    """Find out in which step each gold document was found or lost. `uri_of` has the uris of the segments in the
-    steps."""
+    """Find out in which step each gold document was found or lost. `uri_of` has the uri of each segment in
+    the steps, by the segment's id.
+    """
     lists = [
         (step.name, each, [uri_of.get(one) for one in each.segments]) for step in steps for each in step.lists
     ]
@@ -108,26 +109,32 @@ def _gold_path(lists: Sequence[tuple[str, Listed, list[str | None]]], uri: str) 
 
 
 def _ids(items: Any, key: str = "segment") -> tuple[str, ...]:
-    """The ids in a list of a trace: texts, or objects that have them."""
+    """Return the ids in a list of a trace. An item of the list is an id, or an object with the id under
+    `key`.
+    """
     if not isinstance(items, list):
         return ()
     return tuple(str(one.get(key, "")) if isinstance(one, dict) else str(one) for one in items)
 
 
 def _scores(items: Any) -> tuple[float | None, ...]:
-    """The scores in a list of a trace. Empty if none of its objects has one."""
+    """Return the score of each item in a list of a trace, None if the item has no score. Empty if no item has
+    a score.
+    """
     objects = [one if isinstance(one, dict) else {} for one in items] if isinstance(items, list) else []
     scores = tuple(float(one["score"]) if isinstance(one.get("score"), int | float) else None for one in objects)
     return scores if any(score is not None for score in scores) else ()
 
 
 def _are_segments(value: Any) -> bool:
-    """Whether a value of a trace is a list of segments: ids, or objects that have them."""
+    """Whether a value of a trace is a list of segments: ids of segments, or objects with such an id."""
     return isinstance(value, list) and bool(value) and all(map(SEGMENT.fullmatch, _ids(value)))
 
 
 def _listed(fields: Trace, names: Mapping[str, str], kept: str = "") -> tuple[Listed, ...]:
-    """The lists that a part of a trace has, by its keys and their names; `kept` is the key of what was kept."""
+    """Return the lists in a part of a trace. `names` has the name of the list under each key. `kept` is the
+    key of the list with the segments that the step kept.
+    """
     return tuple(
         Listed(name, _ids(fields[key]), key == kept, _scores(fields[key]))
         for key, name in names.items()
@@ -136,7 +143,9 @@ def _listed(fields: Trace, names: Mapping[str, str], kept: str = "") -> tuple[Li
 
 
 def _step(name: str, fields: Trace, names: Mapping[str, str] | None = None, kept: str = "") -> Step:
-    """A step of a trace. Without `names`, every list of segments is one of its lists."""
+    """Make a step from a part of a trace. `names` and `kept` are as in `_listed`. Without `names`, every list
+    of segments becomes a list of the step.
+    """
     if names is None:
         names = {key: key for key, value in fields.items() if _are_segments(value)}
     query = next((key for key in ("query", "question") if isinstance(fields.get(key), str)), "")
@@ -145,13 +154,15 @@ def _step(name: str, fields: Trace, names: Mapping[str, str] | None = None, kept
 
 
 def _are_steps(value: Any) -> bool:
-    """Whether a value of a trace is a list of objects that are no segments."""
+    """Whether a value of a trace is a list of objects, and not a list of segments."""
     objects = isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
     return objects and not _are_segments(value)
 
 
 def _nested(trace: Trace) -> list[Step]:
-    """The steps of a system that is not pyfast's: each object in its lists of objects."""
+    """Return the steps of a system that is not pyfast's own: each object in the trace's lists of objects is a
+    step.
+    """
     return [
         _step(f"{name} {number}", one)
         for name, value in trace.items()
@@ -205,4 +216,6 @@ _STEPS: dict[str, tuple[Callable[[Trace], list[Step]], frozenset[str]]] = {
     "mtqa": (_mtqa, frozenset({"columns"})),
     "hseq": (_hseq, frozenset({"steps"})),
 }
-"""How to read the traces of pyfast's own systems, and the keys that this reads"""
+"""For each of pyfast's own systems: the function that makes the steps from a trace, and the keys of the trace
+that it uses
+"""

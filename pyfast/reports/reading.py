@@ -24,7 +24,7 @@ _LOG = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One question of a run that has ended."""
+    """A question of a run, after the question has ended."""
 
     number: int
     """The position of the question among the answers, from 0"""
@@ -32,7 +32,7 @@ class Entry:
     question: Question | None
     """The question. None if the file of questions is gone"""
     ledger: Mapping[str, Any]
-    """The ledger, as `Ledger.as_row` writes it. Empty if it is damaged"""
+    """The ledger, as `Ledger.as_row` writes it. Empty if the ledger is damaged"""
     calls: tuple[LLMCall, ...]
 
 
@@ -56,7 +56,8 @@ class RunReader:
         return self._turns[question.conversation]
 
     def entries(self, first: int = 0) -> Iterator[Entry]:
-        """Yield the questions whose answers are already written, from this position on.
+        """Yield the questions whose answers are already written. `first` is the position of the first of
+        them, from 0.
 
         Raises `InputError` for a damaged run.
         """
@@ -70,7 +71,7 @@ class RunReader:
             yield Entry(number, record, self.questions.get(id), ledger, tuple(calls))
 
     def entry(self, id: str) -> Entry:
-        """Read one question. Raises `InputError` if no such question has ended."""
+        """Read one question. Raises `InputError` if no question with this id has ended."""
         for number, record in enumerate(self.run.records):
             if record.id == id:
                 return next(self.entries(number))
@@ -78,7 +79,7 @@ class RunReader:
 
 
 def _settings(configuration: Configuration) -> dict[str, Any]:
-    """The settings of the run's system, by name."""
+    """Return the settings of the run's system, by name."""
     table = configuration.get("system", {})
     return {name.removeprefix("set_"): value for name, value in table.items() if name.startswith("set_")}
 
@@ -92,7 +93,9 @@ def _by_conversation(questions: Iterable[Question]) -> dict[str, list[Question]]
 
 
 def _questions(path: Path) -> dict[str, Question]:
-    """The run's questions by id, from the file that it was given."""
+    """Read the run's questions by id, from the file of questions that the run has recorded. Empty if the file
+    no longer exists.
+    """
     try:
         place = recorded_path(path, "questions")
     except InputError as error:

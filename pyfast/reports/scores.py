@@ -59,6 +59,8 @@ def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] 
 
 
 def wrongness(figures: Mapping[str, float | None]) -> float:
-    """Return how wrong an answer is, from 0 to 1. It is 1 minus the value of the question's first metric."""
+    """Return how wrong an answer is, from 0 to 1. It is 1 minus the first figure of the question that is not
+    None. Without such a figure, it is 0.
+    """
     value = next((one for one in figures.values() if one is not None), None)
     return 0.0 if value is None else 1.0 - min(max(value, 0.0), 1.0)

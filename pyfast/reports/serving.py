@@ -85,7 +85,9 @@ def view(
 
 
 class _Pages:
-    """The data of runs in a folder, brought up to date when the manifest is asked for."""
+    """The folder with the pages and data of runs. `refresh` updates the data; a request for the manifest
+    calls it.
+    """
 
     def __init__(
         self,
@@ -111,7 +113,10 @@ class _Pages:
         return RunData(self._folders[number], place, self._gold, self._metrics, self._prices)
 
     def refresh(self) -> None:
-        """Add the questions that have ended since the last call. Raises `PyfastError` if a run is damaged."""
+        """Add the questions that have ended since the last update. A call soon after an update does nothing.
+
+        Raises `PyfastError` if a run is damaged.
+        """
         with self._lock:
             began = time.monotonic()
             if began < self._next:
@@ -129,7 +134,7 @@ class _Pages:
             self._next = time.monotonic() + max(_PAUSE, _SHARE * took)
 
     def _has_changed(self, number: int) -> bool:
-        """Whether a run goes on, or its answers are not those of the last look."""
+        """Whether a run is in progress, or its file of answers has changed since the last call."""
         try:
             file = (self._folders[number] / ANSWERS).stat()
             state: tuple[int, ...] = (file.st_ino, file.st_size, file.st_mtime_ns)
@@ -140,7 +145,7 @@ class _Pages:
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Serves the files of the folder, to who asks for this machine by its own name."""
+    """Serves the files of the folder. It refuses requests for any other host than 127.0.0.1 or localhost."""
 
     def __init__(self, *arguments: Any, pages: _Pages) -> None:
         self._pages = pages

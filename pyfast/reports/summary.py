@@ -30,9 +30,9 @@ class Series:
     tokens: list[int] = field(default_factory=list)
     wrong: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
-    """The mean number of LLM calls in progress, for each question"""
+    """For each question, the mean number of LLM calls in progress, over the question's own LLM calls"""
     worked: list[float] = field(default_factory=list)
-    """The mean number of questions in a batch of work other than LLM calls, for each question"""
+    """For each question, the mean size of the batches in which its work other than LLM calls was done"""
     money: Counter[str] = field(default_factory=Counter)
     """The money of each stage. Empty without a price list"""
     paid: list[float] = field(default_factory=list)
@@ -64,7 +64,9 @@ class Series:
             self.reasons[row["state"], row["reason"] or "the evidence has no answer"] += 1
 
     def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
-        """Return the slowest, most expensive and most wrong questions: id, number, text."""
+        """Return the slowest, the most expensive and the most wrong questions, each as (id, number, text).
+        The number is the seconds, the money (or tokens, without prices), or how wrong the answer is.
+        """
         ranked: dict[str, Sequence[float]] = {"wrong": self.wrong, "slowest": self.seconds}
         ranked |= {"money": self.paid} if any(self.paid) else {"tokens": self.tokens}
         return {

@@ -133,8 +133,8 @@ def differences(
 def write_manifest(
     out: Path, runs: Sequence[dict[str, Any]], differences: Sequence[dict[str, Any]], live: bool = False
 ) -> None:
-    """Write the manifest of a report: the data of the first screen, and where all other data is. `live`: the
-    run is still in progress.
+    """Write the manifest of a report: the data of the first screen, and where all other data is. `live` says
+    whether a run is still in progress.
     """
     manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": runs, "differences": differences}
     write_atomically(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))

@@ -47,8 +47,8 @@ class Analysis:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Analysis:
-        """Return the analysis of an index, from the `parameters` in its manifest. If they have no analysis,
-        it is the default.
+        """Return the analysis of an index, from the `parameters` in its manifest. If the parameters have no
+        analysis, the result is the default analysis.
         """
         return cls(**parameters.get("analysis", {}))
 

@@ -84,7 +84,9 @@ class Bert:
         self._tokenizer.enable_truncation(longest or config["max_position_embeddings"])
 
     def _joined(self, layer: str) -> tuple[str, Tensor, Tensor]:
-        """Return (the layer's prefix, a weight, a bias). One product with them computes query, key and value."""
+        """Join the weights of query, key and value in a layer, so that one product computes all three.
+        Returns (the prefix of the layer's weights, the joined weight, the joined bias).
+        """
         import torch
 
         parts = [

@@ -88,7 +88,7 @@ def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]
 
 
 class BM25Retriever:
-    """BM25 over the passages of an index."""
+    """The retriever `bm25`: it ranks the passages of an index by their BM25 scores."""
 
     def __init__(self, index: Index, k1: float = BM25_PARAMETERS["k1"], b: float = BM25_PARAMETERS["b"]) -> None:
         self._k1, self._b = k1, b

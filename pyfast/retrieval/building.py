@@ -49,7 +49,7 @@ _BESIDE = 350
 _STATE = "building.json"
 """The file of an unfinished index that lists its finished parts"""
 _EVERY = 0.5
-"""The seconds between two calls of `on_progress` while a part is read"""
+"""The minimum number of seconds between two calls of `on_progress` while a part is read"""
 _LOG = logging.getLogger("pyfast")
 
 
@@ -96,8 +96,8 @@ def build_index(
         vectors: The kinds of vectors to compute for the passages, such as `dense` or `dense:MODEL`.
         analysis: The tokenizer, stemmer and stop words.
         memory: How many MB of memory the process may use, without vectors and without the page cache.
-        unread: A list for files that cannot be read. If the function continues a build that was stopped, the
-            list also gets the files that the stopped build could not read.
+        unread: A list to which the function adds each file that cannot be read. If the function continues a
+            build that was stopped, it also adds the files that the stopped build could not read.
         on_progress: A function that is called with the progress from time to time.
         spread: A function like `map` that calls the encoders, for example in other processes.
 
@@ -160,7 +160,10 @@ def write_index(
     on_progress: OnProgress | None = None,
     spread: Spread = map,
 ) -> None:
-    """Write an index into a folder that is empty or has finished parts. `commit` is the number of its commit.
+    """Write an index into a folder. The folder is empty, or it has the finished parts of a build that was
+    stopped.
+
+    `commit` is the number of the index's first commit.
 
     `vectors` describes the vectors of passages, as in the manifest. `computed` has these vectors, if they are
     already known. Otherwise the function computes them. While it computes vectors of tokens, it stores the

@@ -44,8 +44,8 @@ from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
-"""The maximum number of parts of one tier at the end of an index. If there are more, they are merged. The
-maximum number of documents of a part is also multiplied by this number from one tier to the next
+"""Parts of a similar size form a tier. If more parts than this number at the end of an index belong to one
+tier, they are merged. The maximum number of documents in a part is this many times as large in the next tier
 """
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier"""
@@ -150,7 +150,7 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
 
 
 def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
-    """Delete documents, in one commit. Searches no longer return them.
+    """Delete the documents with these uris from an index, in one commit. Searches no longer return them.
 
     Raises:
         InputError: The index has no document with one of these uris.
@@ -166,7 +166,7 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
 
 
 def compact_index(folder: Path, erase: bool = False) -> Change:
-    """Merge all parts into one, without deleted documents.
+    """Merge all parts of an index into one part, without deleted documents.
 
     Args:
         folder: The index.

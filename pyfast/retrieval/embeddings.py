@@ -239,7 +239,7 @@ class _OfSentenceTransformers:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text with its number of tokens. sentence-transformers tokenizes it itself."""
+    """A text with its number of tokens. sentence-transformers gets the text, and tokenizes it again."""
 
     text: str
     length: int
@@ -261,8 +261,8 @@ def cut(
         lengths: The number of tokens of each text.
         sizes: A function. For a number of tokens, it returns the minimum and the maximum number of texts of
             this length in a batch.
-        mixed: Whether a batch can have texts of different lengths. The longest text of a batch then decides its
-            `sizes`.
+        mixed: Whether a batch can have texts of different lengths. The shortest text of a batch then decides
+            its minimum size, and the longest its maximum size.
 
     Returns:
         For each batch: the positions of its texts, the shortest text first, and how many copies of its first

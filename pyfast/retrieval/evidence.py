@@ -18,9 +18,10 @@ from pyfast.retrieval.pools import Pool, stack_pools
 
 @of_index
 def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
-    """Write the passages of each pool as numbered lines, best first, until `characters` characters are full.
+    """Write the passages of each pool as numbered lines, best first.
 
-    If the first passage alone is too long, it is cut.
+    A passage is left out if the text would have more than `characters` characters with it. The passages after
+    it are then left out too. If the first passage alone is too long, it is cut.
 
     Args:
         index: The index.

@@ -103,7 +103,8 @@ these entries; then the positions of entries in the transpose of X, and their we
 
 
 def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> Iterator[Rows]:
-    """Compute X and its transpose as `weigh` does, but only some passages at a time.
+    """Compute the forward index X and its transpose, with the weights of `weigh`. Yields some passages at a
+    time.
 
     X has no entries of stop words. The transpose has these entries, with the weight 0. So the entries of the
     transpose have the same positions as the term counts.
@@ -163,8 +164,8 @@ def _entries(counts: TermCounts, ranges: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> None:
-    """Compute X, and write X and the weights of its transpose into a new folder. The positions of the
-    transpose's weights are not written: they are the same as in the stored term counts.
+    """Compute the forward index X. Write X and the weights of its transpose into a new folder. The positions
+    of the transpose's weights are not written: they are the same as in the stored term counts.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -196,7 +197,7 @@ def new_array(path: Path, kind: npt.DTypeLike, size: int) -> Iterator[Callable[[
 
 
 def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[csr_array, csr_array]:
-    """Memory-map X and its transpose. Check rows with `check_rows` before you read them."""
+    """Memory-map the forward index X and its transpose. Check rows with `check_rows` before you read them."""
     passages, terms = len(counts.lengths), len(counts.indptr) - 1
     indptr, indices, data = (files.file(f"{folder}/{name}.npy").array(dtype) for name, dtype in _X)
     fit_together(files, folder, indptr, passages, indices, data)
@@ -206,7 +207,7 @@ def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[
 
 
 def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None:
-    """Compare some rows of X with their checksums. `rows` are the numbers of the rows.
+    """Compare some rows of the forward index X with their checksums. `rows` are the numbers of the rows.
 
     Raises `IndexFormatError` if a row is damaged.
     """
@@ -215,7 +216,7 @@ def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None
 
 
 def transposed_weights(files: MappedFolder, folder: str) -> Any:
-    """Memory-map the weights of the transpose of X. They are checked when they are read."""
+    """Memory-map the weights of the transpose of the forward index X. They are checked when they are read."""
     return files.file(f"{folder}/{_TRANSPOSED}.npy").checked(np.float32)
 
 

@@ -227,17 +227,17 @@ class Index:
 
     @property
     def terms(self) -> Terms:
-        """The term of each column of X."""
+        """The term of each column of the forward index `X`."""
         return self.whole.terms
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The column of each term in X."""
+        """The column of each term in the forward index `X`."""
         return Vocabulary(self.whole.terms)
 
     @property
     def cells(self) -> ops.Cells:
-        """The cell values of each table row, as term ids. Other passages have none."""
+        """The cell values of each table row, as term ids. Other passages have no cell values."""
         return self.whole.cells
 
     @property
@@ -260,14 +260,15 @@ class Index:
         return in_table.view(np.uint8)
 
     def rows(self, passages: npt.NDArray[Any]) -> csr_array:
-        """Check the rows of X for these passages, and return the whole X."""
+        """Check the rows of these passages in the forward index X. Return the whole X."""
         x = self._weights[0]
         self._weighed.check_rows(passages)
         return x
 
     def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
-        """Check the rows of these passages in X and the rows of their terms in its transpose. Return both matrices
-        whole."""
+        """Check the rows of these passages in the forward index X, and the rows of their terms in the
+        transpose of X. Return the whole X and its whole transpose.
+        """
         x, transposed = self.rows(passages), self._weights[1]
         if self._weighed.files is not None:
             used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]
@@ -283,7 +284,7 @@ class Index:
 
     @property
     def XT(self) -> csr_array:
-        """The transpose of X. In the rows of stop words, it can have stored zeros."""
+        """The transpose of the forward index `X`. In the rows of stop words, it can have stored zeros."""
         transposed = self._weights[1]
         self._weighed.check_weights()
         return transposed
@@ -303,7 +304,9 @@ class Index:
 
     @of_index
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
-        """Find at most the `k` best passages for each query, best first. A string is one query."""
+        """Find at most the `k` best passages for each query, best first. If `queries` is a text, it is one
+        query.
+        """
         return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:
@@ -312,12 +315,13 @@ class Index:
         return [term for term in found.tolist() if term >= 0]
 
     def frequency(self, term: int) -> int:
-        """Return the number of passages with a term. For stop words it is 0."""
+        """Return the number of passages with a term. For a stop word, return 0."""
         return self._weighed.frequency(term)
 
     def idf(self, term: int) -> float:
-        """Return the idf of a term: ln(1 + N / n), where n of the N passages have the term. For stop words it
-        is 0."""
+        """Return the idf of a term: ln(1 + N / n), where n of the N passages have the term. For a stop
+        word, return 0.
+        """
         passages = self.frequency(term)
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
@@ -341,7 +345,9 @@ class Index:
         return self.corpus.uri(int(self.corpus.source[self.passages[passage]]))
 
     def title(self, uri: str) -> str:
-        """Return the title of a document. It is empty if the document has no title or does not exist."""
+        """Return the title of the document with this uri. The title is empty if the document has none or does
+        not exist.
+        """
         source = self.corpus.find(uri)
         return "" if source is None else self.corpus.title(source)
 

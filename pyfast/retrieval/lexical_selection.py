@@ -24,8 +24,8 @@ class LexicalSelection:
 
 
 class Words:
-    """The words of a question that weigh the texts of a window, with their idf as weights. Stop words, and
-    words that are not in the index, are left out.
+    """The words of a question, each with its idf as weight. Stop words, and words that are not in the index,
+    are left out.
     """
 
     def __init__(self, index: Index, question: str) -> None:

@@ -32,7 +32,7 @@ _SEGMENT = 16
 
 
 def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
-    """Make a part from these documents.
+    """Make a part of an index from documents.
 
     The terms of only some passages are counted at a time, because counting takes several times the memory of
     the text. The counts of a large part are in temporary files (`TMPDIR`), which are deleted when nothing

@@ -24,8 +24,8 @@ OLDEST = {"index": 3, "knowledge": 1}
 """The oldest version of each format that `pyfast upgrade` can convert"""
 _NAME = "manifest.json"
 PARTS, DELETED, COMMITS = "parts", "deleted", "commits"
-"""The names of folders in an index. They have the parts, the marks of deleted documents, and the manifest of
-each commit
+"""The names of three folders in an index: for its parts, for the marks of deleted documents, and for the
+manifests of its commits
 """
 
 
@@ -110,7 +110,8 @@ def format_version(folder: Path, kind: str = "index") -> int:
 def write_commit(
     folder: Path, before: dict[str, Any], facts: dict[str, Any], added: Iterable[Path], removed: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Make a new commit the current commit of an index. All its files are synced to the disk first.
+    """Make a new commit the current commit of an index. All files of the new commit are synced to the disk
+    first.
 
     Args:
         folder: The index.
@@ -164,11 +165,11 @@ def _sync_all(paths: Sequence[Path]) -> None:
 def read_manifest(
     folder: Path, kind: str = "index", version: int | None = None, commit: int | None = None, check: bool = True
 ) -> dict[str, Any]:
-    """Read the manifest of a complete folder.
+    """Read the manifest of an index, or of a knowledge graph in an index.
 
     Args:
-        folder: The folder.
-        kind: `index` or `knowledge`.
+        folder: The folder of the index or knowledge graph.
+        kind: `index` or `knowledge` (a knowledge graph).
         version: The expected version of the format. None: the current version.
         commit: For an index, the number of an earlier commit. None: the current commit.
         check: Whether to check the files too. Files outside of the parts are compared with their checksums.

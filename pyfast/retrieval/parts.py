@@ -100,7 +100,8 @@ class Part:
         return IndexFormatError(f"{where}: damaged: {fault}; build the index again")
 
     def check_columns(self, columns: Int32) -> None:
-        """Check some columns of the term counts. Raises `IndexFormatError` if they are damaged."""
+        """Check the term counts of the terms with these numbers. Raises `IndexFormatError` if they are
+        damaged."""
         if self.files is not None:
             check_columns(self.files, columns)
 

@@ -70,10 +70,10 @@ class Encoder(Protocol):
 
 def open_encoder(kind: str, model: str) -> Encoder:
     """Open an encoder of a kind: `dense`, `sparse` or `late`. `model` is a folder or a name. Empty: the
-    default model.
+    default model (there is none for `sparse`).
 
     For a late-interaction model, `MODEL#64` means that only the first 64 dimensions of its vectors are used.
-    Raises `InputError` if the text is not valid, and `ModelNotFoundError` if the model is not available.
+    Raises `InputError` if `model` is not valid, and `ModelNotFoundError` if the model is not available.
     """
     if kind == "sparse" and not model:
         raise InputError("sparse: name the model, as a folder or a name of the hub: sparse:MODEL")
@@ -99,7 +99,8 @@ def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[
 
 
 def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Describe the vectors for the manifest: for each kind, the model and a fingerprint that identifies the model.
+    """Describe the vectors of an index for its manifest: for each kind, the model and a fingerprint that
+    identifies the model.
 
     `given` has texts such as `dense:MODEL`.
 
@@ -136,8 +137,8 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
 
 
 def unfinished(folder: Path) -> Path:
-    """Return the folder for finished vectors of tokens, while the vectors of the index in `folder` are
-    computed.
+    """Return the folder that stores vectors of tokens while an index is built in `folder`. If the process is
+    killed, the next process continues with these vectors.
     """
     return folder.with_name(f".{folder.name}.tokens")
 

@@ -17,7 +17,7 @@ class Pool:
     """The passages retrieved for one query, best first."""
 
     passages: Int32
-    """[n] rows of the forward index"""
+    """[n] the passages, by their row numbers in the forward index"""
     scores: Float32
     """[n] the retriever's scores"""
 
@@ -53,9 +53,10 @@ def split(offsets: Int64, passages: Int32, scores: Float32) -> list[Pool]:
 def fuse(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
     """Join the pools of each group into one list of the `k` best passages, without duplicates, in one native call.
 
-    Scores of different queries are not comparable. So the scores of each pool are min-max normalised, or set to 1
-    if all are equal. A passage that is in several pools keeps its best score. Of passages
-    with equal scores, a passage of an earlier pool comes first. Passages of one pool keep their order.
+    Scores of different queries are not comparable. So the scores of each pool are min-max normalised. If all
+    scores of a pool are equal, they become 1. A passage that is in several pools keeps its best score. Of
+    passages with equal scores, a passage of an earlier pool comes first. Passages of one pool keep their
+    order.
 
     Args:
         groups: The groups of pools. Each group becomes one list.

@@ -50,9 +50,9 @@ class RerankConfig:
     alpha: float = 0.85
     rank: Rank = "graph_rank"
     expand: bool | str = False
-    """Which passages of the corpus to add to the pool, with `bridge_rank`. True: passages that share terms
-    with the pool's best passages. The name of a retriever, such as `dense`: the passages that this retriever
-    finds nearest to the pool's best passages
+    """Which passages of the corpus `bridge_rank` first adds to the pool. False: none. True: passages that
+    share terms with the pool's best passages. The name of a retriever, such as `dense`: the passages that
+    this retriever finds nearest to the pool's best passages
     """
     centrality: Centrality = "degree"
     """The centrality in the evidence graph that `graph_rank` uses as the structural score of a passage"""
@@ -113,8 +113,8 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
 
 
 def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:
-    """Compute the centrality of each node in its pool's evidence graph. The weighted degree is computed
-    without edges.
+    """Compute the centrality of each node in its pool's evidence graph. The weighted degree comes
+    directly from the forward index, without making the graph.
     """
     if centrality == "degree":
         return ops.weighted_degree(index.rows(passages), offsets, passages)

@@ -52,7 +52,9 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenStore:
-    """The vectors of the tokens of an index's passages. Choosing or joining passages does not copy them."""
+    """The vectors of the tokens of an index's passages. Choosing or joining passages does not copy the
+    vectors.
+    """
 
     pieces: tuple[Tokens, ...]
     places: Int64

@@ -108,9 +108,9 @@ def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority)
     """Move each question to its next window (Refresh in HSEQ's paper).
 
     Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, the
-    neighbours come first and fill at most half of the window. If there are too many neighbours that name the
-    same entities (`relation`), the window gets the neighbours that share the most words with the question.
-    Very large neighbours, such as whole documents, are left out.
+    neighbours come first and fill at most half of the window. If there are too many neighbours, the window
+    gets the first of them. But of neighbours of the kind `relation`, it gets those that share the most words
+    with the question. Very large neighbours, such as whole documents, are left out.
 
     Args:
         index: The index.

@@ -14,13 +14,16 @@ from pyfast.errors import InputError
 
 
 def read_columnar(uri: str, path: Path) -> Iterator[Document]:
-    """Read the documents of a file. If its rows are not documents, the whole file is one table."""
+    """Read the documents of a file. If the rows of the file are not documents, the whole file is one table."""
     placed = ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
     return documents_of_records(uri, path, title_of(path), placed)
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet or Arrow file (file format, stream format or Feather). Raises InputError."""
+    """Yield the rows of a Parquet or Arrow file (file format, stream format or Feather).
+
+    Raises `InputError` if the file is damaged or too large.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 

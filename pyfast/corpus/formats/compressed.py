@@ -23,8 +23,8 @@ def inner(path: Path) -> Path:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Unpack a compressed file while a `with` block runs. Yields the path of the unpacked file, or of a file that
-    is not compressed.
+    """Unpack a compressed file while a `with` block runs. Yields the path of the unpacked file. If the file
+    is not compressed, yields its own path.
 
     Raises InputError if the file is damaged, or if its unpacked content is far larger than the file.
     """

@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 20
 
 
 def read_table(uri: str, path: Path) -> Iterator[Document]:
-    """Read the table in a file. Its first line is the header."""
+    """Read the table in a file. The first line of the file is the header."""
     yield table_of(uri, path, _rows(path, read_text(path)))
 
 
@@ -31,7 +31,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[str, ...]]:
 
 
 def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
-    """Make a table from rows. The first row is its header."""
+    """Make a table from rows. The first row is the header of the table."""
     rows = iter(rows)
     return Table(uri, title_of(path), "", next(rows, ()), pack(rows))
 
@@ -58,7 +58,9 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[in
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of a text. `io.StringIO` takes four bytes for each character, so it gets a part at a time."""
+    """Yield the lines of a text. `io.StringIO` takes four bytes for each character, so it gets only a part of
+    the text at a time.
+    """
     start = 0
     while start < len(text):
         end = text.find("\n", start + _AT_ONCE) + 1 or len(text)
@@ -67,10 +69,12 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
-    """Find the dialect of a file.
+    """Find the dialect (delimiter and quotes) of a CSV or TSV file, from its name and its first lines.
 
-    The suffix of the file's name gives the delimiter, if it gives more than one column and no other delimiter
-    divides every line into more. Otherwise the first lines of the file decide.
+    The suffix of the name suggests a delimiter. If this delimiter divides each of the first lines into the
+    same number of cells, at least two, it is used. But another delimiter is used in its place if it also
+    divides all these lines alike, into more cells. If the suggested delimiter does not divide the lines
+    alike, clevercsv guesses the dialect.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]
@@ -97,7 +101,7 @@ def _widths(sample: str, dialect: type[csv.Dialect]) -> set[int]:
 
 
 def _sniffed(sample: str) -> type[csv.Dialect] | None:
-    """The dialect that clevercsv finds."""
+    """Return the dialect that clevercsv finds. None if it finds none."""
     from clevercsv.detect import Detector
 
     try:

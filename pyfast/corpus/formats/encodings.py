@@ -51,7 +51,9 @@ def read_text(path: Path) -> str:
 
 
 def _without_bom(data: bytes) -> str | None:
-    """Recognise UTF-16 by its zero bytes: in Western text, every second byte is zero."""
+    """Recognise UTF-16 by its zero bytes: in Western text, every second byte is zero. Returns the encoding,
+    or None if the data is not UTF-16.
+    """
     half = len(data[:_SAMPLE]) // 2
     if len(data) % 2 or not half:
         return None
@@ -83,8 +85,9 @@ def _mostly_utf8(data: bytes) -> bool:
 
 
 def _is_western(data: bytes, share: float = 0.25) -> bool:
-    """Whether it reads as Western text: each character beyond ASCII is a usual one, never three letters in a row,
-    and less than this share of the letters are beyond ASCII.
+    """Whether the data looks like Western text. Three things must be true: every character beyond ASCII is
+    one of `_LETTERS`; there are never three letters beyond ASCII in a row; less than `share` of all letters
+    are beyond ASCII.
     """
     text = data.decode(_WESTERN, errors="replace")
     beyond = [character for character in text if character > "\x7f"]

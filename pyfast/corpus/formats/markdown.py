@@ -30,8 +30,8 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document]:
 def markdown_documents(
     uri: str, stem: str, text: str, *, start: int = 0, about: Mapping[str, Any] | None = None, named: str = ""
 ) -> Iterator[Document]:
-    """Make documents from the Markdown text after `start`. Each of its tables is a separate document, with a uri
-    such as `uri#table-1`.
+    """Make documents from the Markdown text after the character `start`. Each table in the text becomes a
+    separate document, with a uri such as `uri#table-1`.
     """
     headings, tables = layout(text, start)
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")
@@ -48,13 +48,13 @@ def markdown_documents(
 
 
 def _section(headings: list[Heading], table: MarkdownTable) -> str:
-    """The heading above a table, unless it repeats the title."""
+    """Return the last heading above a table. Headings of depth 1 do not count, because they repeat the title."""
     above = [heading for heading in headings if heading.start < table.start and heading.depth > 1]
     return above[-1].text if above else ""
 
 
 def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:
-    """Return (the metadata, the end of the front matter); no metadata and 0 if there is none."""
+    """Return (the metadata, the end of the front matter). Without valid front matter: no metadata, and 0."""
     match = _FRONT_MATTER.match(text[:_MOST])
     if match is None:
         return {}, 0

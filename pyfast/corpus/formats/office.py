@@ -75,8 +75,9 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document]:
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document]:
-    """Read each sheet as a table. The first row that is not empty is the header. For a formula, the value that was
-    last computed is read."""
+    """Read each sheet as a table. The first row that is not empty is the header. For a formula, its last
+    computed value is read.
+    """
     _check_archive(path)
     import openpyxl
 
@@ -160,7 +161,9 @@ class _Text:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise InputError if a few bytes unpack to gigabytes, `BadZipFile` if the file is not an archive."""
+    """Raise `InputError` if a file in the archive unpacks to far more bytes than it takes in the archive.
+    Raise `BadZipFile` if the file is not an archive.
+    """
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():
             check_growth(path, part.compress_size, part.file_size)

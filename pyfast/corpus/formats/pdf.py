@@ -14,7 +14,9 @@ _BETWEEN = "\n\n"
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document]:
-    """Read the text of a file. In the result, the outline has the pages, and the bookmarks as headings."""
+    """Read the text of a PDF file. In the outline of the resulting document, `pages` has the beginning of
+    each page, and `headings` has the bookmarks of the file.
+    """
     import pypdfium2
 
     pdf = pypdfium2.PdfDocument(path)
@@ -44,7 +46,9 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document]:
 def _headings(
     pages: list[str], starts: list[int], marks: list[tuple[int, str, int | None]]
 ) -> tuple[Heading, ...]:
-    """The bookmarks, at the places where their words occur on their pages, in order."""
+    """Return the bookmarks as headings, at the places where their words occur on their pages. Bookmarks whose
+    words do not occur there are left out.
+    """
     headings: list[Heading] = []
     for level, title, page in marks:
         if page is None or not 0 <= page < len(pages) or not title.strip():

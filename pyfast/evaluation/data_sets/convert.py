@@ -59,7 +59,9 @@ def names() -> list[str]:
 
 
 def convert(name: str, source: Path, out: Path) -> Converted:
-    """Convert a set into the new folder `out`. After an `InputError`, the folder does not exist."""
+    """Convert a published data set into the new folder `out`. If the conversion raises `InputError`, no
+    folder is made.
+    """
     converter = _CONVERTERS.get(name)
     if converter is None:
         raise InputError(f"unknown data set {name!r}; there are: {', '.join(names())}")

@@ -38,7 +38,7 @@ class _Record(BaseModel):
     paragraphs: tuple[_Paragraph, ...] = ()
 
     def supporting(self) -> list[tuple[str, str]]:
-        """(title, text) of each gold passage."""
+        """Return (title, text) of each gold passage."""
         if self.paragraphs:
             return [(one.title, one.paragraph_text) for one in self.paragraphs if one.is_supporting]
         titles = dict.fromkeys(title for title, _ in self.supporting_facts)
@@ -83,7 +83,9 @@ def _questions(path: Path) -> list[Any]:
 
 
 def _uri(by_title: dict[str, dict[str, str]], title: str, text: str, place: str) -> str:
-    """The passage with that title; of several the one with that text, whatever its blanks."""
+    """Return the uri of the passage with this title. If several passages have the title, return the uri of
+    the passage with this text. Whitespace does not count. If no passage has the text, return the first uri.
+    """
     passages = by_title.get(title)
     if not passages:
         raise InputError(f"{place}: the corpus has no passage {title!r}, which is gold evidence")

@@ -24,8 +24,9 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for a file of one of these sets. Titles become uris. For a test set without
-    answers, there are no gold lines."""
+    """Yield the lines to write for a file of HotpotQA or 2WikiMultihopQA. Titles become uris. For a test set
+    without answers, there are no gold lines.
+    """
     documents = Documents()
     path = one_file(source, "*.json", "questions")
     for record in records(path, _Record):

@@ -63,7 +63,7 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> Any:
-    """Yield the documents. Returns the uris of each table and of the passages that it links to."""
+    """Yield the documents. Returns for each table its own uri and the uris of the passages to which it links."""
     known: dict[str, list[str]] = {}
     linked: dict[str, None] = {}
     for name, record, place in tables:

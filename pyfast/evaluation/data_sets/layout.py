@@ -22,7 +22,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 def load(path: Path) -> Any:
-    """Read a JSON file. Raises `InputError` if it cannot be read."""
+    """Read a JSON file. Raises `InputError` if the file cannot be read."""
     try:
         return orjson.loads(path.read_bytes())
     except OSError as error:
@@ -34,7 +34,7 @@ def load(path: Path) -> Any:
 def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
     """Read the records of a JSON list.
 
-    If a record has another layout, an `InputError` names the record.
+    If a record has another layout than `kind`, an `InputError` names the record.
     """
     content = load(path) if content is None else content
     if not isinstance(content, list):
@@ -46,7 +46,7 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
 def checked(record: Any, kind: type[R], place: str) -> R:
     """Check a record of a published set, and return it.
 
-    If it has another layout, an `InputError` names the record.
+    If the record has another layout than `kind`, an `InputError` says where it is (`place`).
     """
     try:
         return TypeAdapter(kind).validate_python(record)
@@ -56,7 +56,8 @@ def checked(record: Any, kind: type[R], place: str) -> R:
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:
-    """Find the source file: `source` itself, or the only file in this folder that matches the pattern.
+    """Find the source file. If `source` is a file, it is the source file. Otherwise it is the only file in
+    the folder `source`, or below it, that matches the pattern.
 
     Raises `InputError` if there is no such file, or more than one.
     """
@@ -70,7 +71,8 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
-    """Search the parent folders, the nearest first, for a file or folder that matches the pattern.
+    """Search the three nearest parent folders of a file for a file or folder that matches the pattern. The
+    nearest folder comes first.
 
     Raises `InputError` if nothing matches.
     """

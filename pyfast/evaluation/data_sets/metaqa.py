@@ -49,7 +49,7 @@ def read(source: Path) -> Pieces:
 
 
 def _graph(path: Path) -> Pieces:
-    """One knowledge graph for each head."""
+    """Yield a document for each head in kb.txt: a knowledge graph with all triples of the head."""
     triples = []
     for number, line in _lines(path):
         triple = line.split("|")

@@ -34,7 +34,9 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for a file. Titles repeat, so the uri of a paragraph is its hash."""
+    """Yield the lines to write for a file of MuSiQue. The uri of a paragraph is its hash, because several
+    paragraphs can have the same title.
+    """
     documents = Documents()
     for place, line in read_lines(one_file(source, "*.jsonl", "questions")):
         record = checked(line, _Record, place)

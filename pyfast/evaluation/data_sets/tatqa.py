@@ -39,7 +39,9 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the questions and documents of a file. All questions of a report share its documents."""
+    """Yield the lines to write for a file of TAT-QA. All questions of a report share the documents of the
+    report.
+    """
     for record in records(one_file(source, "*.json", "questions"), _Record):
         header, *rows = record.table.table or ((),)
         yield "document", {"id": record.table.uid, "kind": "table", "header": header, "rows": rows}
