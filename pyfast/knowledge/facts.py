@@ -13,9 +13,9 @@ import numpy.typing as npt
 from pyfast.ops.arrays import Int32, Int64
 
 IN_TEXT = 3
-"""How many values of a fact are in the text from which its vector is computed. A value is a tail if the
-triples share the head, and a head if they share the tail. With more values, the vector would say too little
-about the entity that the triples share"""
+"""How many values of a fact are in the text from which its vector is computed. If the triples share the head,
+their tails are the values. If they share the tail, their heads are the values. With more values, the vector
+would say too little about the entity that the triples share"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

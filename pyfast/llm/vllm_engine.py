@@ -198,8 +198,8 @@ def settle_in() -> None:
     the plugin does nothing.
 
     The plugin ends the process when its parent process ends. Without the plugin, a process whose parent is
-    killed would keep the GPU's memory. The plugin also keeps vLLM from printing. Errors go to the log, or the
-    parent process raises them.
+    killed would keep the GPU's memory. The plugin also keeps vLLM from printing. Errors still reach the user:
+    they are in the log, or the parent process raises them.
     """
     parent = multiprocessing.parent_process()
     if parent is None or os.environ.get(STARTER, str(os.getpid())) == str(os.getpid()):

@@ -252,8 +252,9 @@ def errors_pending() -> _Pending | None:
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Delay the errors of GPU ops in this thread, although the `errors_at_end` block is in another thread.
-    `pending` is what `errors_pending` returned in that block. The errors come at the end of that block.
+    """Collect the errors of GPU ops in this thread, while the `with` block runs, for an `errors_at_end` block
+    in another thread. `pending` is the object that `errors_pending` returned inside of the `errors_at_end`
+    block. The other thread raises the errors at the end of its block.
 
     gatv2 needs this, because torch computes derivatives in a thread of its own.
     """

@@ -95,8 +95,9 @@ async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups:
 
 
 async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
-    """Make a turn's question that can be understood alone: the LLM rewrites the question, or finds the terms
-    that it leaves out. If the LLM's reply is not usable, return the question unchanged."""
+    """Change a turn's question so that it can be understood alone. With "rewrite", the LLM rewrites the
+    question. With "resolve", the LLM finds terms that the question leaves out, and the function adds them. If
+    the LLM's reply is not usable, the question stays unchanged."""
     turns = earlier(ctx.past)
     if follow_ups == "rewrite":
         try:

@@ -219,7 +219,7 @@ async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, s
 
 
 def policy_of(ctx: Context, settings: Settings) -> Policy:
-    """Return the policy that the settings choose."""
+    """Return the policy that the setting `iterator` chooses: the LLM policy or the lexical policy."""
     if settings.iterator == "llm":
         return llm_policy(ctx, settings.k, settings.characters, TOKENS)
     return lexical_policy(ctx, settings.k)
