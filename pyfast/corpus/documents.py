@@ -22,8 +22,9 @@ class Outline:
     pages: tuple[int, ...] = ()
     """The position where each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
-    """The starts and ends of parts that are in no passage: front matter, and tables that are documents of their
-    own"""
+    """The starts and ends of the parts of the text that are in no passage: front matter, and tables that are
+    separate documents
+    """
     about: str = ""
     """The document's own metadata, as a JSON object"""
 

@@ -53,9 +53,9 @@ class EntityLinks:
         The result can contain a segment twice. For one entity or one document, it has at most 16 segments.
 
         For a triplet or subgraph, the result is the other triplets that name its tail or its head. The
-        triplets that name its tail come first, because paths continue there. For a table row or cell, the
-        result is the paragraphs of the documents to which the row links. For a segment of a text, it is the
-        table rows that link to the text.
+        triplets that name its tail come first, because a chain of facts continues from a tail. For a table
+        row or cell, the result is the paragraphs of the documents to which the row links. For a segment of a
+        text, it is the table rows that link to the text.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:
@@ -87,7 +87,7 @@ def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:
 
 
 def entity_links(corpus: Corpus) -> EntityLinks:
-    """Find the links between segments that name the same entity. No strings are copied.
+    """Find the links between segments that name the same entity.
 
     Args:
         corpus: The corpus.

@@ -18,7 +18,9 @@ _ROWS = 1024
 
 
 def pack(rows: Iterable[T]) -> Sequence[T]:
-    """Keep these rows in little memory. A few rows stay a tuple."""
+    """Return these rows as a sequence that takes little memory. If there are at most 1,024 rows, the sequence
+    is a tuple.
+    """
     packed = Packed(rows)
     return packed if len(packed) > _ROWS else tuple(packed)
 

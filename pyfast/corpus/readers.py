@@ -76,8 +76,8 @@ class DocumentSource:
     documents: Callable[[], Iterable[Document]]
     """A function that returns the documents. It reads the file"""
     identity: Callable[[], str]
-    """A function that returns a text that identifies the documents. Another text means that they may have
-    changed
+    """A function that returns a text that identifies the documents. If the text differs from an earlier text,
+    the documents may have changed
     """
     size: int = 0
     """The number of bytes of the file. 0 for a document that the caller gave as a value"""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyfast.errors import InputError
 
 Columns = dict[str, NDArray[Any]]
-"""The columns of one of the schemas below, by name. Some may be missing."""
+"""The columns of one of the schemas in this module, by name. Some columns may be missing."""
 
 _LARGEST = (1 << 31) - 1
 
@@ -138,7 +138,9 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 
 
 class GrowingSegments:
-    """Segments to which others are added at the end. They are joined column by column, to take little memory."""
+    """Segments to which more segments are added at the end. They are joined column by column, to take little
+    memory.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[Columns] = []

@@ -22,9 +22,10 @@ from pyfast.errors import IndexFormatError
 
 
 def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Divide segments into (other segments, cells). The other segments get a column with their positions in
-    the corpus. Of a cell, only the position where its content ends is returned. `first` is the position of
-    the first segment.
+    """Divide segments into two groups. Returns (the segments that are not cells, the cells).
+
+    The segments that are not cells get a column with their positions in the corpus. Of a cell, only the
+    position where its content ends is returned. `first` is the position of the first segment in the corpus.
     """
     is_cell = segments.column("level").to_numpy() == Level.TABLE_CELL
     ends = segments.select(["byte_end"])

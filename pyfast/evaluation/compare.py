@@ -47,8 +47,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Flips: questions that only one of two runs answers correctly, by a figure that is 0 or 1 for each
-    question."""
+    """Flips: questions that only one of two runs answers correctly. An answer is correct if `figure`, which
+    is 0 or 1 for each question, is 1.
+    """
 
     a: str
     b: str

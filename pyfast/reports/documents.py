@@ -9,13 +9,13 @@ import numpy as np
 from pyfast.corpus import Corpus, Level
 
 TEXT = 20_000
-"""The number of characters in a part"""
+"""The number of characters in a part of a text"""
 AROUND = 2_000
-"""The number of characters shown before and after the part"""
+"""The number of characters that are shown before and after a part of a text"""
 ROWS = 50
 TRIPLES = 128
-"""The number of triples in a part. A page shows up to `_MOST` more, because a segment can continue beyond the
-end of its part
+"""The number of triples in a part of a knowledge graph. A page shows up to `_MOST` more, because a segment
+can continue beyond the end of its part
 """
 _MOST = 64
 
@@ -28,13 +28,13 @@ class Part(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of the part in the data of a page."""
+        """The name of this part of a document in the data of a page."""
         return f"{self.source}-{self.number}"
 
 
 def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
-    """Find the part that contains a segment. Returns the part, and the range (first, after the last) of the
-    segment's characters, rows or triples.
+    """Find the part of a document that contains a segment. Returns the part, and the range (first, after the
+    last) of the segment's characters, rows or triples.
     """
     source = int(corpus.source[segment])
     start, end = int(corpus.start[segment]), int(corpus.end[segment])
@@ -50,7 +50,7 @@ def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
 
 
 def content_of(corpus: Corpus, part: Part) -> dict[str, Any]:
-    """Return the content of a part in JSON types.
+    """Return the content of a part of a document, in JSON types.
 
     `from` is the number of the first character, row or triple in the result, from 0. `of` is the number of
     characters, rows or triples of the whole document.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SEGMENT = re.compile("[0-9a-f]{16}")
-"""The id of a segment"""
+"""The form of a segment's id: 16 hexadecimal digits"""
 
 
 @dataclass(frozen=True, slots=True)

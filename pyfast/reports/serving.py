@@ -40,7 +40,7 @@ def view(
     on_start: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve runs as web pages on this machine, until the process gets a signal to end.
+    """Serve runs as web pages on this machine, until `stop` is set or the process gets a signal to end.
 
     The pages are the same as with `pyfast.report`. If a run is in progress, finished questions appear within
     seconds.

@@ -30,7 +30,9 @@ class Series:
     tokens: list[int] = field(default_factory=list)
     wrong: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
-    """For each question, the mean number of LLM calls in progress, over the question's own LLM calls"""
+    """For each question: how many LLM calls were in progress, on average, when one of its own LLM calls was
+    in progress
+    """
     worked: list[float] = field(default_factory=list)
     """For each question, the mean size of the batches in which its work other than LLM calls was done"""
     money: Counter[str] = field(default_factory=Counter)

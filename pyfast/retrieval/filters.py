@@ -37,8 +37,9 @@ class Condition:
         return f"{self.key}{self.operator}{'|'.join(self.values)}"
 
     def fits(self, values: Sequence[str]) -> bool:
-        """Return whether a document meets the condition. `values` are the document's values for `key`. One of
-        them must fit. For `!=`, none of them may equal a value of the condition.
+        """Return whether a document meets the condition. `values` are the document's values for `key`. At
+        least one of them must fit, such as 2021 for `>=2020`. For `!=`, none of them may equal a value of the
+        condition.
         """
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)

@@ -173,8 +173,8 @@ def read_manifest(
         version: The expected version of the format. None: the current version.
         commit: For an index, the number of an earlier commit. None: the current commit.
         check: Whether to check the files too. Files outside of the parts are compared with their checksums.
-            Files of the parts only need the right size: the files that `map_part` opens are compared with
-            their checksums later, when they are read.
+            Of the files of a part, only the size is checked here. `map_part` opens them, and compares their
+            checksums when they are read.
 
     Raises:
         IndexFormatError: The folder is damaged, incomplete, or of another kind or format.

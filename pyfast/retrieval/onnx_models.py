@@ -106,8 +106,8 @@ class OnnxModel:
         return self.run(self.tokens(texts))
 
     def run(self, encoded: Sequence[Any]) -> list[Float32]:
-        """Run the model on each text of `encoded`, as `tokens` returned it. Returns the model's first output
-        for each text, without the batch axis.
+        """Run the model on each text. `encoded` has the texts as `tokens` returned them. Returns the model's
+        first output for each text, without the batch axis.
         """
         names = [one.name for one in self._session.get_inputs()]
 

@@ -18,8 +18,8 @@ _SHORTEST = 100
 
 @dataclass(frozen=True, slots=True)
 class PassageSize:
-    """The maximum length and the overlap of passages of texts, in characters. It is the same for all documents
-    of an index, including documents that are added later.
+    """The maximum length and the overlap of passages of texts, in characters. Both are the same for all
+    documents of an index, including documents that are added later.
     """
 
     length: int = LENGTH
@@ -46,8 +46,8 @@ def repeated(corpus: Corpus, i: int, overlap: int) -> str:
     """Return the text that passage `i` shares with the previous passage. The text is empty if the two were
     not cut from one long paragraph.
 
-    The text has at most `overlap` characters: the last sentences of the previous passage that fit. If the
-    last sentence does not fit, its last words.
+    The text has at most `overlap` characters: the last sentences of the previous passage that fit. If even
+    the last sentence is too long, the text is the last words of this sentence.
     """
     if not overlap or i == 0 or corpus.level[i] != Level.PARAGRAPH or corpus.level[i - 1] != Level.SENTENCE:
         return ""
@@ -73,9 +73,10 @@ def passage_line(corpus: Corpus, i: int, overlap: int) -> str:
 
 
 def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
-    """Return the text of a passage that BM25 searches: the text that the LLM reads, and always the title.
+    """Return the text of a passage for BM25. It is the text that the LLM reads, but a paragraph always gets
+    its title in front, even if the paragraph begins with the title.
 
-    If a paragraph begins with its title, the words of the title count twice, because the paragraph is about them.
+    The words of such a title then count twice, because the paragraph is about them.
     """
     if corpus.level[i] == Level.PARAGRAPH:
         return f"{corpus.title(corpus.source[i])} {repeated(corpus, i, overlap)}{corpus.content(i)}"

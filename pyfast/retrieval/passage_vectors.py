@@ -41,7 +41,7 @@ EXACT = 200_000
 If there are more, faiss compares the query with short codes of the vectors
 """
 CODES = "dense/codes.faiss"
-"""The name of the file with faiss's codes, in the folder of a part"""
+"""The name of the file with faiss's codes (compressed dense vectors), in the folder of a part"""
 _SPARSE = ("indptr", "indices", "weights")
 _AT_ONCE = 4096  # passages
 
@@ -122,7 +122,7 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
     """Open the encoder that made the vectors of an index. If the folder of the model has moved, give its new path
     as `model`.
 
-    Raises `InputError` if the index has no such vectors, or another model made them.
+    Raises `InputError` if the index has no vectors of this kind, or another model made them.
     """
     described = parameters.get("vectors", {}).get(kind)
     if described is None:

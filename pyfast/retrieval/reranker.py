@@ -40,8 +40,8 @@ class Reranker(Protocol):
 
 
 def open_rerankers(name: str, index: Index) -> tuple[Reranker, ...]:
-    """Open the rerankers with a name: `late`, `cross`, `cross:MODEL` or `MODULE:NAME`; `both` (`late` and
-    `cross`) or `off` (none).
+    """Open the rerankers that `name` stands for. `late`, `cross`, `cross:MODEL` and `MODULE:NAME` stand for
+    one reranker, `both` for `late` and `cross`, and `off` for none.
 
     Raises `InputError` if there is no such reranker.
     """

@@ -36,9 +36,9 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
 class Vectors:
     """The vectors of texts, with a search.
 
-    If the vectors have `codes`, a small change of the texts does not write the file of `matrix` again.
-    Instead, new vectors are in `late`, and `rows` has the row of each text. Rows of removed texts stay until
-    there are many of them.
+    If the vectors have `codes` and only a few texts have changed, `matrix` and its file stay unchanged: the
+    vectors of new texts are in `late`, and `rows` has the row of each text. The rows of removed texts stay in
+    `matrix` until there are many such rows.
     """
 
     matrix: Float32
@@ -107,8 +107,8 @@ class Vectors:
         return rows
 
     def cosines(self, places: npt.NDArray[np.integer[Any]], query: Float32) -> Float32:
-        """Compute the cosines (float32) of the vectors at `places` with a query's vector. The order of addition is
-        fixed.
+        """Compute the cosines (float32) of the vectors at `places` with a query's vector. The numbers are
+        added in a fixed order, so that the result is always the same, bit for bit.
         """
         cosines: Float32 = np.einsum("...d,...d->...", self.of(places), query)
         return cosines
