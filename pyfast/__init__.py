@@ -5,7 +5,8 @@
     >>> run = pyfast.answer(["Who discovered Titan?"], index=index, llm="embedded", system="n2n")
     >>> print(run.records[0].answer)
 
-`import pyfast` alone loads no other module. A name such as `pyfast.answer` is loaded when you first use it.
+`import pyfast` alone loads no other module of pyfast. A name such as `pyfast.answer` is loaded when you first
+use it.
 """
 
 from importlib import import_module

@@ -21,7 +21,8 @@ BLOCK = 1 << 18
 """The number of bytes in a block"""
 _SHIFT = 18
 CHECKSUMS = "checksums.bin"
-"""The file with the checksums (XXH3, 64 bits) of all other files of a folder, in the order of their names"""
+"""The file with the checksums (XXH3, 64 bits) of the blocks of all other files in a folder. They are sorted
+by the names of the files"""
 
 # NumPy reads headers with `ast`. In CPython 3.11, that sometimes fails if two threads use it at once.
 _HEADERS = threading.Lock()
@@ -38,7 +39,8 @@ def block_sums(path: Path) -> Sums:
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the checksums of all files in a folder into the same folder."""
+    """Write the checksums of the blocks of all files in a folder into the file `CHECKSUMS` of the same
+    folder."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     paths.sort(key=lambda path: path.relative_to(folder).as_posix())
     sums = [block_sums(path) for path in paths if path.name != CHECKSUMS]
@@ -49,7 +51,8 @@ class MappedFile:
     """A memory-mapped file. Its blocks are compared with their checksums when they are first read."""
 
     def __init__(self, path: Path, size: int, sums: Sums) -> None:
-        """Map the file. Raises `IndexFormatError` if the file is missing or has another size than `size`."""
+        """Map the file. `size` is its size in bytes, and `sums` has the checksums of its blocks. Raises
+        `IndexFormatError` if the file is missing or has another size."""
         self.path = path
         if not path.is_file():
             raise IndexFormatError(f"{path}: missing; build the index again")
@@ -66,9 +69,10 @@ class MappedFile:
         self._is_sound = np.frombuffer(self._sound, np.uint8)
         self._base = _address(data)
         self.is_whole = not len(data)
-        """Whether all blocks were compared"""
+        """Whether all blocks were compared with their checksums"""
         self.is_ordered = False
-        """Whether all blocks were compared, and the numbers in the file are offsets in order"""
+        """Whether all blocks were compared with their checksums, and the numbers in the file are valid
+        offsets: they start at 0 and never become smaller"""
         self._checked: dict[tuple[npt.DTypeLike, ...], CheckedArray] = {}
 
     def check(self, first: int, last: int) -> None:
@@ -83,7 +87,8 @@ class MappedFile:
                 self._make_sound(block)
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
-        """Check many ranges of bytes, as `check` does for one range."""
+        """Check the blocks that contain the bytes from `first[k]` to `last[k]`, for each k, as `check` does
+        for one range."""
         if self.is_whole or not len(first):
             return
         some = last > first
@@ -101,7 +106,7 @@ class MappedFile:
         self.check(0, len(self.data))
 
     def check_array(self, array: npt.NDArray[Any]) -> None:
-        """Check the bytes of an array that lies in the file, as `check` does."""
+        """Check the blocks that contain an array in the file, as `check` does."""
         first = self.place(array)
         self.check(first, first + array.nbytes)
 
@@ -121,10 +126,11 @@ class MappedFile:
             raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-        """Memory-map the array of a `.npy` file. `dtypes` are the allowed types. Only the header of the file is
-        read and checked.
+        """Memory-map the array of a `.npy` file. `dtypes` are the allowed types. Only the header of the file
+        is read and checked, not the items of the array.
 
-        Raises `IndexFormatError` if the header is not valid.
+        Raises `IndexFormatError` if the header is not valid, or the array has another type or another number
+        of dimensions.
         """
         self.check(0, min(len(self.data), 128))
         try:
@@ -161,8 +167,8 @@ class ComputedFile(MappedFile):
     def __init__(
         self, path: Path, array: npt.NDArray[Any], compute: Callable[[int, int], npt.NDArray[Any]]
     ) -> None:
-        """`compute(first, last)` returns the items from `first` to `last` (excluded). `path` is the file that it
-        reads.
+        """`compute(first, last)` returns the items from `first` to `last` (excluded). `path` is the file from
+        which `compute` reads.
         """
         self.path = path
         self._array, self._compute = array, compute
@@ -229,7 +235,7 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.raw[key]
 
     def damaged(self, fault: str) -> IndexFormatError:
-        """Make the error that names the damaged folder of the array's file."""
+        """Make an `IndexFormatError` about the folder of the array's file. `fault` names the damage."""
         return IndexFormatError(f"{self._file.path.parent}: damaged ({fault}); build the index again")
 
     @property
@@ -239,15 +245,15 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether all blocks were already checked, and the items are valid offsets: they start at 0 and never
-        become smaller.
+        """Whether all blocks of the array's file were already checked, and the items are valid offsets: they
+        start at 0 and never become smaller.
         """
         if self.is_whole and not self._file.is_ordered:
             self._file.is_ordered = bool((self.raw[:1] == 0).all() and (self.raw[1:] >= self.raw[:-1]).all())
         return self._file.is_ordered
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
-        """Check the items `first[k]` to `last[k]` of the array, for each k."""
+        """Check the items of the array from `first[k]` to `last[k]` (excluded), for each k."""
         if self._file.is_whole:
             return
         size = self.raw.strides[0]
@@ -269,7 +275,8 @@ def checked(array: npt.NDArray[Any], file: MappedFile | None) -> Any:
 
 
 def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Check the items of an array that a native op will read, and return the whole array as a NumPy array."""
+    """Return an array as a NumPy array, without a check. If a native op will read it, check its items first,
+    for example with `check_lists`."""
     return array.raw if isinstance(array, CheckedArray) else array
 
 
@@ -283,7 +290,7 @@ def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
 
 def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt.NDArray[Any]) -> None:
     """Check some lists of a ragged array (an array of lists): their offsets and their values. `which` has the
-    numbers of the lists."""
+    numbers of the lists. Raises `IndexFormatError` if a checksum or an offset is wrong."""
     if isinstance(offsets, CheckedArray) and not are_checked(offsets, *values):
         which = np.unique(which).astype(np.int64)
         which = which[(which >= 0) & (which < len(offsets) - 1)]
@@ -296,10 +303,10 @@ def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt
 
 
 class MappedFolder:
-    """The files of a folder, memory-mapped."""
+    """The files of a folder, as `MappedFile` objects. Their blocks are checked when they are first read."""
 
     def __init__(self, folder: Path, sizes: dict[str, int]) -> None:
-        """Open a folder. `sizes` has the names and sizes of its files.
+        """Open a folder. `sizes` maps the names of its files to their sizes in bytes.
 
         Raises `IndexFormatError` if a file is missing or has another size.
         """
@@ -331,14 +338,15 @@ class MappedFolder:
 
 
 def map_folder(folder: Path) -> MappedFolder:
-    """Memory-map the files of a folder that this process has just written. The folder also has their
-    checksums."""
+    """Memory-map the files of a folder that this process has just written, with the checksums of their
+    blocks."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return MappedFolder(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
 
 
 def _map(path: Path, size: int) -> npt.NDArray[np.uint8]:
-    """A file as a plain array. A `numpy.memmap` takes longer to open, and to slice."""
+    """Return a file as an ordinary array of bytes, because a `numpy.memmap` takes longer to open and to
+    slice."""
     with path.open("rb", buffering=0) as file:
         return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
 

@@ -125,7 +125,7 @@ app.add_typer(data, name="data")
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of pyfast.")
     ] = False,
 ) -> None:
     """Multi-hop question answering over text, tables and knowledge graphs."""

@@ -46,7 +46,7 @@ class OutageError(LLMUnavailableError):
     """The LLM cannot take a call now: it cannot be reached, is overloaded, or has an internal error.
 
     The call itself is not the cause. A run waits until the LLM answers again, and stops after some time. In
-    your own code, you can try again.
+    your own code, you can repeat the call.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class OutageError(LLMUnavailableError):
             message: The error message, one line.
             kind: `down`: the LLM cannot be reached or has an internal error. `busy`: it is overloaded. `slow`: it
                 did not answer in time.
-            retry_after: How many seconds the LLM asks to wait.
+            retry_after: How many seconds the LLM asks to wait before the next call.
         """
         super().__init__(message)
         self.kind: Literal["down", "busy", "slow"] = kind
@@ -74,7 +74,7 @@ class MissingPackageError(PyfastError, ModuleNotFoundError):
 
 
 class CallError(PyfastError):
-    """One LLM call failed, and pyfast does not repeat it: it was rejected, too long, or timed out.
+    """One LLM call failed, and pyfast does not repeat it: the call was rejected, was too long, or timed out.
 
     Only the question that made the call fails.
     """
@@ -103,7 +103,8 @@ class BudgetError(PyfastError):
 
 
 class FallBackError(PyfastError):
-    """The LLM gave no usable reply, and the run is strict (it forbids substitute replies). The question fails.
+    """The LLM gave no usable reply, and the run is strict: the system must not take its fallback. So the
+    question fails.
 
     Systems must not catch this error.
     """
@@ -123,7 +124,7 @@ class ConvergenceWarning(UserWarning):
     def __init__(self, message: str, pools: tuple[int, ...] = ()) -> None:
         super().__init__(message)
         self.pools = pools
-        """The numbers of these pools in the batch, ascending"""
+        """The positions in the batch of the pools whose graphs did not reach the tolerance, ascending"""
 
 
 class DeviceError(PyfastError):

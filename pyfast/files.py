@@ -17,7 +17,8 @@ from pyfast.errors import InputError
 
 
 def write_atomically(path: Path, content: bytes | str, durable: bool = False) -> None:
-    """Write a file as a whole. If the process is killed, the old content stays. Text is written as UTF-8.
+    """Write a file as a whole. If the process is killed before the end, the old content stays. Text is
+    written as UTF-8.
 
     Args:
         path: The file, in an existing folder.
@@ -35,7 +36,8 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
 def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary name next to `path`, for a library that writes a file by its name.
 
-    At the end of the `with` block, the file is renamed to `path`. If the block fails, the file is removed.
+    At the end of the `with` block, the temporary file is renamed to `path`. If the block fails, the temporary
+    file is removed.
 
     `durable` is as in `write_atomically`.
     """
@@ -59,12 +61,12 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     When the `with` block ends, the new folder replaces `folder`, and the old content is removed.
 
     `unfinished` is the name of a file that marks unfinished work. If the block fails or the process is killed
-    while the new folder has this file, the folder stays. The next call then yields this folder with its
-    content.
+    while the new folder has this file, the new folder stays. The next call then yields the new folder with
+    its content.
 
-    If the block fails, `folder` does not change. The replacement consists of two renames. If the process is
-    killed between them, both folders stay complete under other names, and the next call starts again. Raises
-    `InputError` if the folder cannot be made, or if another process is making it.
+    If the block fails, `folder` does not change. Two renames replace it at the end. If the process is killed
+    between them, the old and the new folder stay complete under other names, and the next call starts again.
+    Raises `InputError` if the folder cannot be made, or if another process is making it.
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]
@@ -103,7 +105,8 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
 
 
 def _only_here(folder: Path) -> int | None:
-    """Make, open and lock the folder for this process; None if another process has it.
+    """Make, open and lock a folder for this process. Return its file descriptor, or None if another process
+    has the lock.
 
     The kernel releases the lock when the process ends in any way.
     """

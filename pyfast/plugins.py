@@ -25,7 +25,7 @@ _OWN_PACKAGE = "pyfast."
 
 
 def names(kind: Kind) -> list[str]:
-    """List the names of the installed plug-ins of a kind. pyfast's own plug-ins come first.
+    """Return the names of the installed plug-ins of a kind. pyfast's own plug-ins come first.
 
     Args:
         kind: One of `systems`, `llms`, `retrievers`, `rerankers`, `readers` and `metrics`.
@@ -77,7 +77,8 @@ def load(kind: Kind, name: str) -> Any:
 
 @cache
 def _registered(kind: Kind) -> dict[str, EntryPoint]:
-    """The entry points of a kind by name. pyfast's own come first, and no package can take their names."""
+    """Return the entry points of a kind, by name. pyfast's own entry points come first, and no other package
+    can take their names."""
     every = sorted(entry_points(group=f"pyfast.{kind}"), key=lambda it: not it.value.startswith(_OWN_PACKAGE))
     entries: dict[str, EntryPoint] = {}
     for point in every:

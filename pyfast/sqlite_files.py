@@ -1,4 +1,4 @@
-"""Open SQLite files from other people safely: they cannot run code or block the process.
+"""Open SQLite files safely, even if other people made them: such a file cannot run code or block the process.
 
 Views and triggers in a file can change what a statement does, so pyfast accepts only files with tables and
 indexes. The pages of a file can form cycles, so pyfast stops a statement that takes longer than a valid file of
@@ -94,7 +94,8 @@ class _Watched(sqlite3.Connection):
             raise error from None
 
     def _go_on(self) -> bool:
-        """Whether to stop the statement. Signal handlers run first; an exception of one also stops it."""
+        """Return whether to stop the statement, because it has taken too many steps. Python runs signal
+        handlers before this call. An exception in a handler stops the statement too."""
         self._steps += _STEPS
         gave_up = self._steps > _ANY_FILE and self._steps > _ANY_FILE + _A_BYTE * _size(self._path)
         _this_thread.gave_up = gave_up

@@ -18,11 +18,12 @@ _SHORTEST = 40  # the minimum number of characters of a text that is worth showi
 
 
 def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"] = "drop") -> list[str]:
-    """Return the first texts that fit into the budget, each with a line end.
+    """Return the first texts that fit into the budget together. A line end counts as one character of each
+    text.
 
     Args:
-        texts: The texts, best first. At the first text that does not fit, the list ends.
-        budget: The number of characters.
+        texts: The texts, best first. The result ends before the first text that does not fit.
+        budget: The maximum number of characters.
         first: What to do if the very first text is too long: keep it `whole`, `cut` it, or `drop` it.
     """
     kept: list[str] = []
@@ -35,19 +36,19 @@ def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"
 
 
 def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """Return the last items that fit into the budget together."""
+    """Return as many of the last items as fit into a budget together. `fits` says whether given items fit."""
     return next((items[first:] for first in range(len(items)) if fits(items[first:])), items[len(items) :])
 
 
 def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str]:
-    """Shorten texts to about `budget` characters in total. Each text ends with a line end.
+    """Shorten texts to about `budget` characters in total. A line end counts as one character of each text.
 
     Short texts stay whole. The long texts share the remaining characters.
 
     Args:
-        texts: A function for each text. If it is called with a number, it returns the text in about this many
-            characters. If it is called with None, it returns the whole text.
-        budget: The number of characters.
+        texts: A function for each text. Called with a number, the function returns the text in about this
+            many characters. Called with None, it returns the whole text.
+        budget: The maximum number of characters.
     """
     sizes = [len(text(None)) for text in texts]
     shares = [""] * len(texts)
@@ -58,12 +59,13 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
 
 
 def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
-    """Return as many texts as `budget` characters allow. The longest texts are cut to the same length.
+    """Return as many texts as fit into `budget` characters. The longest texts are cut, all to the same
+    length.
 
     Args:
         texts: The texts, best first.
-        budget: The number of characters.
-        frame: Additional characters for each text, such as its number.
+        budget: The maximum number of characters.
+        frame: How many characters each text needs in addition, for example for its number.
     """
     kept = list(texts[: max(budget // (_SHORTEST + frame), 0)])
     longest, spare = 0, budget
@@ -79,7 +81,8 @@ def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
 def join(values: Sequence[str], budget: int | None) -> str:
     """Join values with `; ` in about `budget` characters.
 
-    The first value always stays. The text says how many values are left out.
+    The first value always stays. If values are left out, the text says how many. If `budget` is None, all
+    values stay.
     """
     kept: list[str] = []
     for value in values:

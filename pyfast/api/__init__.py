@@ -1,1 +1,2 @@
-"""The public API, one file for each part. Its names can be imported from `pyfast`. Commands call only this API."""
+"""The public API, one file for each part. The most used names can also be imported from `pyfast`. The
+commands call this API."""

@@ -136,8 +136,8 @@ def answer(
             `run_seconds`. `pyfast.engine.Budget` explains each limit.
         outage: How many minutes to wait if the model cannot be reached, is overloaded or has internal errors.
             After this time the run stops, and you can resume it. 0: the run stops at once.
-        strict: True: a question fails if the model gives no usable reply. False: the system then takes a
-            simpler step, called its fallback. `run.status.fall_backs` counts these steps.
+        strict: What happens if the model gives no usable reply. True: the question fails. False: the system
+            takes a simpler step, called its fallback. `run.status.fall_backs` counts these steps.
         max_failures: Stop the run if more than this many questions fail. Give a number, or a share such as `"5%"`.
         response_cache: A folder in which pyfast stores the model's replies to prompts that depend only on the
             question, such as plans. Later runs use these replies and do not ask the model again. Several runs
@@ -149,7 +149,7 @@ def answer(
         accept_code: Resume a run that was started with another version of pyfast or of the system's code. The file
             run.toml then records both versions. The answers may differ from the answers that one version alone
             would give.
-        retry_failed: In a resumed run, try the questions again that failed in earlier sessions.
+        retry_failed: In a resumed run, try again the questions that failed in earlier sessions.
         on_event: A function that pyfast calls with each `pyfast.engine.Event`, from another thread. The function
             must return quickly.
         on_step: A function that pyfast calls with each `pyfast.engine.Step`, from another thread. A step is one
@@ -158,9 +158,9 @@ def answer(
         stop: After you set this event, no new question starts. Questions in progress finish, and you can resume
             the run.
         ray: Let the workers of a Ray cluster answer the questions. `local`: the workers are processes on this
-            machine. `auto`: the cluster to which this machine belongs. `HOST:PORT`: the cluster at this address.
-            The answers are the same as without `ray`. `run` must be a folder that all machines share. Pass the
-            model and the system as text, because each worker opens its own.
+            machine. `auto`: the cluster to which this machine belongs. `HOST:PORT`: the cluster at this
+            address. The answers are the same as without `ray`. `run` must be a folder that all machines
+            share. Pass the model and the system as text, because each worker opens its own model and system.
         workers: The number of workers. None: as many workers as the cluster has resources for.
         worker_resources: The resources that each worker needs, by Ray's names, such as `{"GPU": 1}`. Default: one
             `CPU`.
@@ -254,8 +254,8 @@ def job_of(
     by_workers: bool = False,
     joins: bool = False,
 ) -> tuple[Job, OpenedModels]:
-    """Make the `Job` that `answer` carries out, with its models. The arguments that `answer` has too mean the
-    same here.
+    """Make the `Job` that `answer` carries out, with its models. An argument that has the same name as an
+    argument of `answer` also has the same meaning.
 
     The function checks the run's folder and writes the questions into it. `joins`: another process has
     started the run, so the function writes nothing into the folder. `by_workers`: accept the folder of a run

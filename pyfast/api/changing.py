@@ -66,7 +66,7 @@ def update_documents(
     """Replace documents of an index by new versions, and add new documents. All changes make one commit.
 
     A given document replaces the document of the index that has the same uri. The new version stands at the
-    end of the index. If both are equal, nothing changes, and the document keeps its place.
+    end of the index. If the two documents are equal, nothing changes.
 
     Args:
         index: The folder of the index.
@@ -97,8 +97,9 @@ def update_documents(
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
     """Delete documents of an index. All deletions make one commit.
 
-    Later searches do not return these documents, and scores do not count them. Their text stays in the index's
-    files until `compact_index(..., erase=True)`, because earlier commits still need it.
+    Later searches do not return these documents, and compute the scores of other documents without them.
+    Their text stays in the index's files until `compact_index(..., erase=True)`, because earlier commits
+    still need it.
 
     Args:
         index: The folder of the index.

@@ -160,7 +160,7 @@ class Answering:
         return session
 
     def concurrency(self) -> int:
-        """How many questions of a block are in progress at once."""
+        """Return how many questions of a block are in progress at once."""
         assert self.job is not None
         return self.job.concurrency
 

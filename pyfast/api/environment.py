@@ -35,7 +35,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What pyfast finds on one machine."""
+    """What a machine has: versions, processor cores, GPUs and packages, and which ops can run on a GPU."""
 
     pyfast: str
     python: str

@@ -97,8 +97,8 @@ def estimate(
     Args:
         questions: As in `pyfast.answer`. With `based_on`, you can also give the number of questions.
         index: As in `pyfast.answer`.
-        llm: The text that names the model of the run, or a mapping of roles to such texts. The model decides the
-            price.
+        llm: The text that names the model of the run, or a mapping of roles to such texts. pyfast only looks
+            up the price of this model in `prices`.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`.
         budget: Limits of each question, as in `pyfast.answer`.
@@ -215,9 +215,9 @@ def _expected(values: Sequence[float], count: int) -> Expected:
 def _priced(
     used: Sequence[Used], roles: Mapping[str, tuple[int, int]], of_role: Mapping[str, Price], count: int
 ) -> Expected:
-    """Return the expected price of `count` questions. If the roles have models with different prices, the
-    tokens of each question are divided among the roles, in proportion to the tokens of each role in all
-    questions."""
+    """Return the expected price of `count` questions. If roles have models with different prices, pyfast
+    divides the tokens of each question among the roles. It uses the shares that the roles have of the tokens
+    of all questions."""
     default = of_role.get("default") or next(iter(of_role.values()))
     if len(set(of_role.values())) == 1:
         return _expected([money_of(one, default, {}) for one in used], count)

@@ -36,9 +36,9 @@ class RetrievalSetting:
     """How the passages are ordered. `list`: by the retriever. `graph_rank` or `bridge_rank`: by the op with
     this name"""
     expand: bool | str = False
-    """Whether to add passages that share terms with the best passages. If this is the name of a retriever,
-    such as `dense`, the passages are added that this retriever finds nearest to the best passages. Only
-    possible with the ranking `bridge_rank`
+    """Whether to add passages that share terms with the best passages. With the name of a retriever, such as
+    `dense`, pyfast adds the passages that this retriever finds nearest to the best passages. Only possible
+    with the ranking `bridge_rank`
     """
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""
@@ -47,7 +47,8 @@ class RetrievalSetting:
 
     @staticmethod
     def parse(text: str) -> RetrievalSetting:
-        """Read a setting from a text such as `ranking=bridge_rank expand=on rerank=cross`. Raises `InputError`."""
+        """Read a setting from a text such as `ranking=bridge_rank expand=on rerank=cross`. Raises
+        `InputError` if a name or a value in the text is not valid."""
         given: dict[str, Any] = {}
         for word in text.split():
             name, _, value = word.partition("=")

@@ -141,10 +141,10 @@ def open_index(
             You can also give `MODULE:NAME`, or a function that takes the index and returns a reranker. Every
             system uses the reranker. The system `rag` with a reranker also adds linked passages (`bridge_expand`)
             and ranks by `bridge_rank`.
-        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (for triples)
-            or `meta.author=Sagan|Drake`. Documents that do not meet all conditions are left out, as if they were
-            deleted. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`, `*` and `?` are
-            wildcards, and `|` separates several values.
+        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (for
+            triples) or `meta.author=Sagan|Drake`. A document that does not meet one of the conditions is left
+            out, as if it were deleted. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`,
+            `*` and `?` are wildcards, and `|` separates several values.
 
     Returns:
         The index. Its large files are memory-mapped. With a filter, the documents that meet the conditions are
@@ -173,9 +173,10 @@ def sources_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
-    """Yield the sources, and an empty list. The code that reads the sources adds each unreadable file to this
-    list. With `strict`, there is None in place of the list, and the first unreadable file is an error. When
-    the `with` block ends, each file in the list is passed to `on_unread`, or logged if `on_unread` is None.
+    """Yield the sources of documents, and an empty list. The code that reads the sources adds each unreadable
+    file to this list. With `strict`, there is None in place of the list, and the first unreadable file is an
+    error. When the `with` block ends, each file in the list is passed to `on_unread`, or logged if
+    `on_unread` is None.
     """
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")

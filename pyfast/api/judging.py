@@ -60,8 +60,8 @@ def judge_runs(
         questions: The file of questions. You need it only if the file is no longer at the place from which
             `run_a` read it.
         ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
-            Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order, or
-            the two answers are the same.
+            Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order
+            of the two answers, or the two answers are the same.
         llm: The model that judges. Its role is `judge`. `llm` and all that follows are as in
             `pyfast.answer`.
 

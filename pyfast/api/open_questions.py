@@ -50,7 +50,8 @@ def write_questions(
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
 ) -> list[dict[str, str]]:
-    """Let a language model write questions about a corpus as a whole. MTQA's paper compares long answers this way.
+    """Let a language model write questions about a corpus as a whole. MTQA's paper compares long answers to
+    such questions.
 
     The model sees a sample of passages from the whole corpus. It invents users, tasks for each user, and questions
     for each task. The questions have no gold answers: use `judge_runs` to compare the answers of two systems.

@@ -88,7 +88,7 @@ class Engine:
             concurrency: How many questions of all callers together are in progress at once. Further questions
                 wait.
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
-                `attempts`.
+                `attempts`, `passages`, `answer_tokens`.
             outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
                 errors. 0: `LLMUnavailableError` is raised at once.
             prompts: A TOML file with prompts that replace prompts of the systems.
@@ -390,7 +390,7 @@ class Engine:
 
 def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:
     """Make the folder of a run. When `stack` ends, it flushes and closes the folder. Raises `InputError` if
-    `path` is not new and not an empty folder."""
+    `path` exists and is not an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"journal: {path} exists already; give a new folder")
     folder = RunFolder(path, {})

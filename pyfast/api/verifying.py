@@ -101,7 +101,7 @@ def _check(name: str, look: Callable[[], str]) -> Check:
 
 
 class _DamageError(PyfastError):
-    """A fault that a check found."""
+    """Raised if a check finds a fault."""
 
 
 def _run(folder: Path, within: str = "") -> Iterator[Check]:

@@ -47,11 +47,14 @@ if TYPE_CHECKING:
 def answer(
     questions: Annotated[
         Path,
-        typer.Argument(help="A file (JSON lines, CSV, Parquet) of `id` and `question` (or `turns`)."),
+        typer.Argument(
+            help="A file (JSON lines, CSV or Parquet). Each line or row has `id` and `question`, or for a"
+            " conversation `id` and `turns`."
+        ),
     ],
     run: Annotated[Path, typer.Option(help="The folder of the run. If it exists, the run resumes.")],
     index: Annotated[
-        Path | None, typer.Option(help="An index. The systems `direct` and `cot` need no index.")
+        Path | None, typer.Option(help="The folder of an index. The systems `direct` and `cot` need no index.")
     ] = None,
     system: SystemName = "n2n",
     llm: Llm = EMBEDDED,
@@ -62,20 +65,26 @@ def answer(
     follow_ups: Annotated[
         Literal["off", "rewrite", "resolve"],
         typer.Option(
-            help="What to do with later questions of a conversation, if the system answers only single questions."
+            help="What to do with later questions of a conversation, if the system answers only single"
+            " questions. rewrite: the LLM rewrites each question so that it can be understood alone."
+            " resolve: the LLM adds the names that the question leaves out. off: the questions stay"
+            " unchanged."
         ),
     ] = "off",
     llm_option: LlmOption = None,
     budget: Limits = None,
     response_cache: Annotated[
         Path | None,
-        typer.Option(help="A folder that stores plans for later runs; several runs can share it."),
+        typer.Option(
+            help="A folder that stores replies of the LLM that depend only on the question, such as plans,"
+            " for later runs. Several runs can share it."
+        ),
     ] = None,
     shared_updates: Annotated[
         bool,
         typer.Option(
             "--shared-updates",
-            help="For subqrag: all questions use the triples that one question learns.",
+            help="For subqrag: a triple that one question learns can be used by all questions of the run.",
         ),
     ] = False,
     retriever: RetrieverName = "bm25",
@@ -104,8 +113,8 @@ def answer(
         bool,
         typer.Option(
             "--accept-duplicates",
-            help="For batch: accept a provider that cannot list batches with metadata. After a kill, a batch"
-            " may then be submitted and paid twice.",
+            help="For --llm batch:MODEL@URL: accept a provider that cannot list batches with metadata."
+            " After a kill, a batch may then be submitted and paid twice.",
         ),
     ] = False,
     restart: Restart = False,
@@ -115,7 +124,8 @@ def answer(
         bool,
         typer.Option(
             "--strict",
-            help="Fail a question if the LLM gives no usable reply.",
+            help="A question fails if the LLM gives no usable reply. Without --strict, the system takes a"
+            " simpler step.",
         ),
     ] = False,
     ray: Ray = None,
@@ -127,7 +137,9 @@ def answer(
     based_on: Annotated[
         Path | None, typer.Option("--from", help="With --dry-run: an earlier run of the system to estimate from.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(help="With --dry-run: a price list.")] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="With --dry-run: the file of a price list, for the price.")
+    ] = None,
 ) -> None:
     """Answer questions, or resume a run."""
     import pyfast
@@ -194,7 +206,8 @@ def answer(
 
 
 def _options_of_batches(llms: Mapping[str, str], name: str) -> list[str]:
-    """The option of each model behind a Batch API. Raises `InputError` if there is none."""
+    """Return the full name of the option `name` for each model behind a Batch API. Raises `InputError` if
+    there is no such model."""
     roles = [role for role, spec in llms.items() if spec.startswith("batch:")]
     if not roles:
         raise InputError(f"--{name.replace('_', '-')} goes with --llm batch:MODEL@URL")

@@ -91,7 +91,8 @@ def _print_answer(record: Record, index: Index) -> None:
 
 @contextlib.contextmanager
 def _shown(spec: str) -> Iterator[tuple[OnEvent, OnStep]]:
-    """Show events and steps on stderr: a line for each finished step; on a terminal the steps in progress."""
+    """Yield the functions that show events and steps on stderr. Each finished step is a line. On a terminal,
+    the steps in progress are shown too."""
     from rich.text import Text
 
     screen = console()
@@ -131,7 +132,7 @@ def _shown(spec: str) -> Iterator[tuple[OnEvent, OnStep]]:
 
 
 def _line(step: Step) -> str:
-    """The line of a finished step."""
+    """Return the line that shows a finished step."""
     if step.error:
         came = f"failed: {step.error}"
     elif step.passages is not None:
@@ -143,7 +144,7 @@ def _line(step: Step) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """The text on one line, cut to `most` characters."""
+    """Return the text on one line, cut to `most` characters."""
     text = " ".join(plain(text).split())
     return text if len(text) <= most else text[: most - 1] + "…"
 

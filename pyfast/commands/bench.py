@@ -19,26 +19,50 @@ if TYPE_CHECKING:
 
 def bench(
     questions: Annotated[Path, typer.Argument(help="A file of questions.")],
-    index: Annotated[Path | None, typer.Option(help="An index. The systems direct and cot need no index.")] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="The folder of an index. The systems direct and cot need no index.")
+    ] = None,
     system: SystemName = "n2n",
     llm: Llm = EMBEDDED,
     setting: Setting = None,
     llm_option: LlmOption = None,
     budget: Limits = None,
-    rate: Annotated[list[float] | None, typer.Option(help="Open loop: questions a second; repeatable.")] = None,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Open loop: the number of questions that arrive in a second, even if earlier questions"
+            " have not ended; repeatable."
+        ),
+    ] = None,
     arrivals: Annotated[
-        Literal["poisson", "gamma", "constant"], typer.Option(help="The arrivals of an open loop.")
+        Literal["poisson", "gamma", "constant"],
+        typer.Option(help="Open loop: the distribution of the gaps between two questions."),
     ] = "poisson",
     burstiness: Annotated[
-        float, typer.Option(help="The shape of gamma; below 1, questions come in bursts.")
+        float,
+        typer.Option(
+            help="With --arrivals gamma: the shape of the distribution. Below 1, questions come in bursts."
+        ),
     ] = 1.0,
     trace: Annotated[
-        Path | None, typer.Option(help="Open loop: a file of arrival times, a number of seconds on each line.")
+        Path | None,
+        typer.Option(
+            help="Open loop: a file with the times at which questions arrive, a number of seconds on each line."
+        ),
     ] = None,
     clients: Annotated[
-        list[int] | None, typer.Option(help="Closed loop: the number of clients; repeatable.")
+        list[int] | None,
+        typer.Option(
+            help="Closed loop: the number of clients. A client asks its next question when its last"
+            " question has ended; repeatable."
+        ),
     ] = None,
-    sweep: Annotated[bool, typer.Option("--sweep", help="Find the highest number of questions a second.")] = False,
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep", help="Find the highest number of questions a second that this process can answer."
+        ),
+    ] = False,
     count: Annotated[int, typer.Option(min=1, help="Number of questions in each repetition.")] = 200,
     warm_up: Annotated[
         int, typer.Option(min=0, help="Number of questions that are asked first and not measured.")
@@ -46,9 +70,12 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="How often each load is measured.")] = 3,
     objective: Annotated[
         float | None,
-        typer.Option(help="Seconds; the goodput counts only questions that take at most this long."),
+        typer.Option(
+            help="A number of seconds. The goodput (useful throughput) counts only questions that take at"
+            " most this long."
+        ),
     ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Questions that the engine works on at once.")] = 256,
+    concurrency: Annotated[int, typer.Option(min=1, help="How many questions the engine works on at once.")] = 256,
     journal: Annotated[bool, typer.Option("--journal", help="Write a journal, as a run does.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the arrival times.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A folder for bench.json and bench.png.")] = None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def check(
     system: Annotated[str, typer.Argument(help="A system, or MODULE:NAME.")],
     index: Annotated[
-        Path | None, typer.Option(help="An index; without it, the check makes a small corpus.")
+        Path | None, typer.Option(help="The folder of an index. Without it, the check makes a small index.")
     ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")

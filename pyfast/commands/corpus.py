@@ -50,7 +50,7 @@ def update(
 @app.command()
 def delete(
     index: _Index,
-    uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as in evidence.")],
+    uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence names them.")],
 ) -> None:
     """Delete documents."""
     import pyfast
@@ -69,7 +69,7 @@ def compact(
         ),
     ] = False,
 ) -> None:
-    """Merge all parts into one, without the deleted documents."""
+    """Merge all parts of an index into one part, without the deleted documents."""
     import pyfast
 
     with console().status("joining the parts"):

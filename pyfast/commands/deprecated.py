@@ -16,7 +16,7 @@ OPTIONS: dict[tuple[str, ...], dict[str, str]] = {
         **_LORA,
     },
 }
-"""For each command, the old name and the new one"""
+"""For each command, the old and the new name of each renamed option"""
 COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {("knowledge", "unite"): ("knowledge", "merge")}
 
 

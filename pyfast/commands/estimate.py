@@ -13,14 +13,18 @@ from pyfast.errors import InputError
 
 
 def estimate(
-    questions: Annotated[str, typer.Option(help="How many questions, such as 1e8; or a file of them.")],
+    questions: Annotated[str, typer.Option(help="The number of questions, such as 1e8, or a file of questions.")],
     based_on: Annotated[Path, typer.Option("--from", help="An earlier run of the system to estimate from.")],
     system: Annotated[
         str | None, typer.Option("--system", help="The system; by default the system of the earlier run.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="How many workers of a cluster answer.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, help="How many workers of a cluster will answer the questions.")
+    ] = 1,
     llm: Llm = EMBEDDED,
-    prices: Annotated[Path | None, typer.Option(help="A price list, for the price of --llm.")] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="The file of a price list. It has the price of the LLM that --llm names.")
+    ] = None,
 ) -> None:
     """Estimate hours, LLM calls, tokens and price of a run from an earlier run."""
     import pyfast

@@ -17,19 +17,20 @@ Gold = Annotated[
     Path | None,
     typer.Option(
         help="JSON lines with `id` and `answers`. For conversations: `id` and `turns`, each with"
-        " `answers`. Without it: the gold answers in the questions of the run, or in gold.jsonl in their"
-        " folder."
+        " `answers`. Without it: the file gold.jsonl in the folder of the run's questions or, if"
+        " there is no such file, the file of the questions itself."
     ),
 ]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold file names.",
+        help="A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold file"
+        " names. If it names none: em_f1 and evidence, or hits for conversations.",
     ),
 ]
-Prices = Annotated[Path | None, typer.Option(help="A price list, for the costs in money.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Prices = Annotated[Path | None, typer.Option(help="The file of a price list, for the costs in money.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 NAMED = 5  # the maximum number of ids shown of questions that were not run
 
 

@@ -16,18 +16,23 @@ if TYPE_CHECKING:
 
 def evaluate_retrieval(
     index: Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")],
-    questions: Annotated[Path, typer.Argument(help="JSON lines: `id`, `question` and `supporting`.")],
+    questions: Annotated[
+        Path,
+        typer.Argument(help="JSON lines with `id`, `question` and `supporting` (the uris of the gold documents)."),
+    ],
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            help='A way to retrieve, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable. Keys:'
-            " retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool."
+            help='A way to retrieve, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable.'
+            " Keys: retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool. Without"
+            " it: BM25."
         ),
     ] = None,
     gold: Annotated[
         Path | None,
         typer.Option(
-            help="JSON lines: `id` and `supporting`. Without it: the questions, or gold.jsonl in their folder."
+            help="JSON lines with `id` and `supporting`. Without it: the `supporting` of the questions. If"
+            " no question has it: gold.jsonl in the folder of the questions."
         ),
     ] = None,
     at: Annotated[list[int] | None, typer.Option(help="A value of k for recall@k and ndcg@k; repeatable.")] = None,

@@ -29,22 +29,30 @@ def experiment(
     plan: Annotated[str | None, typer.Argument(help="A TOML file, or the name of a plan: see --list.")] = None,
     data: Annotated[Path, typer.Option(help="The folder that has a subfolder for each data set.")] = Path("."),
     out: Annotated[
-        Path | None, typer.Option(help="The folder of the experiment. If it exists, it resumes.")
+        Path | None,
+        typer.Option(help="The folder of the experiment. If the folder exists, the experiment resumes."),
     ] = None,
     llm: Annotated[
-        list[str] | None, typer.Option(help="A model that replaces the plan's, as in `pyfast answer`; repeatable.")
+        list[str] | None,
+        typer.Option(help="An LLM that replaces the LLM of the plan, written as in `pyfast answer`; repeatable."),
     ] = None,
     llm_option: LlmOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Ask only the first N questions of each set.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Ask only the first N questions of each data set.")
+    ] = None,
     sample: Sample = None,
-    prices: Annotated[Path | None, typer.Option(help="A price list, for costs in money.")] = None,
+    prices: Annotated[Path | None, typer.Option(help="The file of a price list, for costs in money.")] = None,
     concurrency: Concurrency = None,
     outage: Outage = 30.0,
     ray: Ray = None,
     workers: Workers = None,
     worker_resources: WorkerResources = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Compare each row with the first row, or with --baseline.")
+        bool,
+        typer.Option(
+            "--compare",
+            help="Compare each row of the table with the first row, or with the row that --baseline names.",
+        ),
     ] = False,
     baseline: Annotated[
         str | None,

@@ -33,28 +33,38 @@ Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file t
 
 
 def index(
-    sources: Annotated[list[Path], typer.Argument(help="Files or folders; docs/formats.md has the formats.")],
+    sources: Annotated[
+        list[Path], typer.Argument(help="Files or folders; docs/formats.md lists the formats that pyfast reads.")
+    ],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     reader: Readers = None,
     columns: Columns = 64,
     passage_length: Annotated[
-        int, typer.Option(help="Maximum characters of a passage; longer paragraphs are cut at sentence ends.")
+        int,
+        typer.Option(
+            help="The maximum number of characters in a passage. Longer paragraphs are cut at sentence ends."
+        ),
     ] = 4000,
     passage_overlap: Annotated[
-        int, typer.Option(help="Characters that two passages of a cut paragraph share, in whole sentences.")
+        int,
+        typer.Option(
+            help="The maximum number of characters that neighbouring passages of a cut paragraph share."
+            " They share whole sentences."
+        ),
     ] = 0,
     tokenizer: Annotated[
         Literal["words", "characters"],
         typer.Option(
-            help="words: words of two characters or more. characters: words of any length, and each Chinese"
-            " or Japanese character."
+            help="What counts as a word. words: words of two characters or more. characters: words of any"
+            " length, and each Chinese or Japanese character."
         ),
     ] = "words",
     stemmer: Annotated[
         str,
         typer.Option(
-            help="A language of the Snowball stemmer, such as english: all forms of a word are one term."
+            help="A language of the Snowball stemmer, such as english. All forms of a word are then one"
+            " term. Without it, each form is its own term."
         ),
     ] = "",
     stop_words: Annotated[
@@ -63,11 +73,17 @@ def index(
     ] = "english",
     vectors: Annotated[
         list[str] | None,
-        typer.Option(help="Encode the passages too: dense, late, sparse:MODEL, KIND:MODEL; repeatable."),
+        typer.Option(
+            help="Also encode the passages as vectors, for retrievers other than BM25: dense, late, or"
+            " KIND:MODEL, such as sparse:MODEL; repeatable."
+        ),
     ] = None,
     strict: Strict = False,
     memory: Annotated[
-        int, typer.Option(help="How many MB of memory to use; a larger corpus is indexed part by part.")
+        int,
+        typer.Option(
+            help="How many MB of memory to use. A corpus that needs more memory is indexed part by part."
+        ),
     ] = 2000,
     ray: Ray = None,
     workers: Workers = None,
@@ -104,12 +120,13 @@ def index(
 
 
 _EVERY = 30.0
-"""Seconds between two lines of progress without a terminal"""
+"""The number of seconds between two lines of progress if stderr is not a terminal"""
 
 
 @contextlib.contextmanager
 def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
-    """Show the progress of a build: in a terminal all the time, without one by a line now and then."""
+    """Yield a function that shows the progress of a build. A terminal always shows the current progress. If
+    stderr is not a terminal, a line is printed now and then."""
     screen = console()
     began = shown = time.monotonic()
     with screen.status("reading and indexing") as status:
@@ -135,7 +152,8 @@ def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
 
 @contextlib.contextmanager
 def unread_listed() -> Iterator[Callable[[Unread], None]]:
-    """Collect the files that could not be read, and list them at the end, even after an error."""
+    """Yield a function that collects the files that could not be read. When the `with` block ends, even with
+    an error, they are listed on stderr."""
     unread: list[Unread] = []
     try:
         yield unread.append

@@ -29,7 +29,7 @@ def judge(
     run_b: Annotated[Path, typer.Argument(help="The folder of another run over the same questions.")],
     run: Annotated[Path, typer.Option(help="The folder of the judge's run. If it exists, the run resumes.")],
     questions: Annotated[
-        Path | None, typer.Option(help="The file of questions, if it has moved since the first run.")
+        Path | None, typer.Option(help="The file of questions, if it is no longer where RUN_A read it.")
     ] = None,
     ties: Annotated[
         bool,

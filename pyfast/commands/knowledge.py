@@ -28,10 +28,17 @@ from pyfast.commands.terminal import pairs, plain, values
 if TYPE_CHECKING:
     from pyfast.knowledge import Knowledge
 
-app = typer.Typer(no_args_is_help=True, help="The knowledge in an index: triples, read from its documents.")
+app = typer.Typer(
+    no_args_is_help=True, help="The knowledge graph of an index: triples that are extracted from its documents."
+)
 
 _Index = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
-_Embedder = Annotated[str, typer.Option(help="A model of sentence-transformers: its name or folder.")]
+_Embedder = Annotated[
+    str,
+    typer.Option(
+        help="A model of sentence-transformers, by name or folder. Searches in the graph use its vectors."
+    ),
+]
 _MODEL = "all-MiniLM-L6-v2"
 
 
@@ -49,7 +56,9 @@ def build(
     chunk_tokens: Annotated[
         int | None,
         typer.Option(
-            min=50, help="The size of a chunk in tokens; by default as in the first extraction, or 1200."
+            min=50,
+            help="The size of a chunk in tokens. By default, it is the size that an earlier extraction"
+            " used, or 1200 if there was none.",
         ),
     ] = None,
     packed: Annotated[
@@ -59,7 +68,7 @@ def build(
         int,
         typer.Option(
             min=1,
-            help="How often the LLM reads each chunk. After the first time, it looks for missing triples.",
+            help="How often the LLM reads each chunk. After the first time, the LLM looks for missing triples.",
         ),
     ] = 1,
     limit: Limit = None,
@@ -135,7 +144,10 @@ def show(index: _Index) -> None:
 
 
 @app.command()
-def export(index: _Index, out: Annotated[Path, typer.Option(help="A file: .graphml or .nt")]) -> None:
+def export(
+    index: _Index,
+    out: Annotated[Path, typer.Option(help="The file to write, with the suffix .graphml or .nt (N-Triples).")],
+) -> None:
     """Write the knowledge graph as GraphML or N-Triples."""
     from pyfast.api.knowledge import export_knowledge
 
@@ -156,7 +168,7 @@ def merge(
 
 @app.command()
 def reset(index: _Index, embedder: _Embedder = _MODEL) -> None:
-    """Remove the triples that `merge` added. Triples from the index's own documents stay."""
+    """Remove the triples that `pyfast knowledge merge` added. Triples from the index's own documents stay."""
     from pyfast.api.knowledge import reset_knowledge
 
     _tell(index, reset_knowledge(index, embedder=embedder))

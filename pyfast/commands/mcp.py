@@ -18,11 +18,14 @@ def mcp(
     setting: Setting = None,
     llm_option: LlmOption = None,
     budget: Limits = None,
-    http: Annotated[bool, typer.Option("--http", help="Use HTTP, not standard input and output.")] = False,
-    host: Annotated[str, typer.Option(help="With --http: an address of this machine.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="With --http: the port.")] = 8001,
+    http: Annotated[bool, typer.Option("--http", help="Use HTTP in place of standard input and output.")] = False,
+    host: Annotated[str, typer.Option(help="With --http: the address at which the server listens.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=1, max=65_535, help="With --http: the port at which the server listens.")
+    ] = 8001,
 ) -> None:
-    """Give agents an index as tools (search, answer, read_source), through the Model Context Protocol."""
+    """Offer an index to agents, as the tools search, answer and read_source of the Model Context Protocol
+    (MCP)."""
     import pyfast
 
     pyfast.serve_mcp(

@@ -12,7 +12,9 @@ from pyfast.commands.evaluate import Gold, Metrics, Prices
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")],
-    out: Annotated[Path, typer.Option(help="The folder or file to write; an existing report is replaced.")],
+    out: Annotated[
+        Path, typer.Option(help="The folder to write (with --single: the file). An existing report is replaced.")
+    ],
     gold: Gold = None,
     metric: Metrics = None,
     prices: Prices = None,

@@ -27,9 +27,9 @@ EMBEDDED = ["embedded"]
 Llm = Annotated[
     list[str],
     typer.Option(
-        help="embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL, batch:MODEL@URL,"
-        " instant, or MODULE:NAME. ROLE=LLM chooses the LLM for the prompts of one role, such as"
-        " pick=vllm:MODEL; repeatable."
+        help="The LLM: embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER,"
+        " openai:MODEL@URL, batch:MODEL@URL, instant, or MODULE:NAME. ROLE=LLM chooses the LLM for"
+        " the prompts of one role, such as pick=vllm:MODEL; repeatable."
     ),
 ]
 SystemName = Annotated[
@@ -43,9 +43,8 @@ RetrieverName = Annotated[
     str,
     typer.Option(
         "--retriever",
-        help="The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, hybrid"
-        " (hybrid:bm25+sparse), or"
-        " MODULE:NAME.",
+        help="The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, late,"
+        " hybrid (hybrid:bm25+sparse), or MODULE:NAME.",
     ),
 ]
 RerankName = Annotated[
@@ -67,10 +66,18 @@ Filter = Annotated[
 ]
 LlmOption = Annotated[
     list[str] | None,
-    typer.Option(help="An option of the LLM, such as timeout_s=60, or ROLE.NAME=VALUE; repeatable."),
+    typer.Option(
+        help="An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of"
+        " one role; repeatable."
+    ),
 ]
 Limits = Annotated[
-    list[str] | None, typer.Option("--budget", help="A limit, such as seconds=60 or tokens=20000; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        help="A limit of each question or chunk, such as seconds=60 or tokens=20000, or of the whole"
+        " run, such as run_tokens=1000000; repeatable.",
+    ),
 ]
 Concurrency = Annotated[
     int | None,
@@ -81,18 +88,27 @@ Concurrency = Annotated[
     ),
 ]
 Outage = Annotated[
-    float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers no call; 0: stop at once.")
+    float, typer.Option(min=0.0, help="How many minutes to wait for an LLM that answers no call. 0: stop at once.")
 ]
 MaxFailures = Annotated[
     str | None,
-    typer.Option(help="Stop if more questions or chunks than this fail: a number, or a share such as 5%."),
+    typer.Option(help="Stop if more questions or chunks fail than this allows: a number, or a share such as 5%."),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N questions or chunks.")]
 Sample = Annotated[
     int | None,
-    typer.Option(min=1, max=10**9, help="Take N questions, drawn uniformly. The same N are drawn each time."),
+    typer.Option(
+        min=1,
+        max=10**9,
+        help="Take only N questions, drawn uniformly. The same N always draws the same questions.",
+    ),
 ]
-Temperature = Annotated[float, typer.Option(min=0.0, help="The LLM's temperature, if the system does not set it.")]
+Temperature = Annotated[
+    float,
+    typer.Option(
+        min=0.0, help="The LLM's temperature. A temperature that the system sets for a prompt takes precedence."
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="The seed of the LLM's sampling.")]
 AcceptCode = Annotated[
     bool,
@@ -101,13 +117,21 @@ AcceptCode = Annotated[
         help="Resume a run that another version of the code started; the answers may then differ.",
     ),
 ]
-Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: even a power cut loses no reply of the LLM.")]
+Sync = Annotated[
+    Literal["normal", "full"],
+    typer.Option(
+        help="normal: a power cut can lose the last replies of the LLM. full: a power cut loses no reply."
+    ),
+]
 Restart = Annotated[bool, typer.Option("--restart", help="Start again; the old folder gets another name.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try the failed questions or chunks again.")]
 
 Ray = Annotated[
     str | None,
-    typer.Option(help="Let the workers of a Ray cluster do the work: local, auto, or the address HOST:PORT."),
+    typer.Option(
+        help="Let the workers of a Ray cluster do the work. local: processes on this machine. auto:"
+        " the cluster to which this machine belongs. HOST:PORT: the address of a cluster."
+    ),
 ]
 Workers = Annotated[
     int | None,
@@ -122,7 +146,7 @@ WorkerResources = Annotated[
 
 
 def resources(given: list[str] | None) -> dict[str, Any] | None:
-    """Read the `--worker-resources` options. Raises `InputError`."""
+    """Read the `--worker-resources` options. Raises `InputError` if one is not NAME=VALUE."""
     return values(pairs("--worker-resources", given)) or None
 
 
@@ -192,7 +216,7 @@ def tell(run: Run) -> None:
 
 @contextlib.contextmanager
 def _progress(llms: Mapping[str, str]) -> Iterator[tuple[OnEvent, threading.Event]]:
-    """Return (the function that shows events, whether questions are being answered)."""
+    """Yield (a function that shows events, an event that is set when the first question can start)."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

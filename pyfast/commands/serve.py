@@ -32,9 +32,11 @@ def serve(
             help="The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS."
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port at which the server listens. 0: any free port.")
+    ] = 8000,
     concurrency: Annotated[
-        int, typer.Option(min=1, max=65_536, help="How many questions of an index are in progress at once.")
+        int, typer.Option(min=1, max=65_536, help="How many questions about one index are in progress at once.")
     ] = 64,
     budget: Limits = None,
     retriever: RetrieverName = "bm25",
@@ -42,11 +44,17 @@ def serve(
     filter: Filter = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option("--limit", help="A limit of requests, such as queue=100 or seconds=60; repeatable."),
+        typer.Option(
+            "--limit",
+            help="A limit for requests, such as queue=100 (waiting questions) or seconds=60; repeatable.",
+        ),
     ] = None,
     outage: Annotated[
         float,
-        typer.Option(min=0.0, help="Minutes to wait for an LLM that answers no call; 0: status 503 at once."),
+        typer.Option(
+            min=0.0,
+            help="How many minutes to wait for an LLM that answers no call. 0: reply with status 503 at once.",
+        ),
     ] = 0.0,
     prompts: Annotated[
         Path | None, typer.Option(help="A TOML file with prompts that replace the systems' own.")
@@ -54,19 +62,25 @@ def serve(
     follow_ups: Annotated[
         Literal["off", "rewrite", "resolve"],
         typer.Option(
-            help="What to do with later questions of a conversation, if the system answers only single questions."
+            help="What to do with later questions of a conversation, if the system answers only single"
+            " questions. rewrite: the LLM rewrites each question so that it can be understood alone."
+            " resolve: the LLM adds the names that the question leaves out. off: the questions stay"
+            " unchanged."
         ),
     ] = "rewrite",
     jobs: Annotated[
         Path | None,
-        typer.Option(help="A folder for files and batches; without it there is no /v1/batches."),
+        typer.Option(
+            help="A folder for the files and batches of clients. Without it, the server does not offer"
+            " /v1/batches."
+        ),
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(min=0.0, help="How many seconds requests in progress may still take when the server ends."),
+        typer.Option(min=0.0, help="How many seconds the server waits at its end for requests in progress."),
     ] = 30.0,
 ) -> None:
-    """Answer questions over HTTP, as OpenAI's API does. API keys come from PYFAST_API_KEYS."""
+    """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS."""
     import pyfast
     from pyfast.api.telemetry import export_spans
     from pyfast.engine import dedicate_process
@@ -97,7 +111,8 @@ def serve(
 
 
 def _indexes(given: list[str] | None) -> dict[str, str]:
-    """The folders by name. A folder without a name is called by its own."""
+    """Return the folders of the indexes, by the indexes' names. An index that is given without a name gets
+    the name of its folder."""
     indexes: dict[str, str] = {}
     for text in given or ():
         name, equals, path = text.partition("=")

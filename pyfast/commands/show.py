@@ -15,20 +15,22 @@ from pyfast.errors import InputError
 
 def show(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    id: Annotated[str | None, typer.Argument(help="A question's id.")] = None,
+    id: Annotated[str | None, typer.Argument(help="The id of a question.")] = None,
     wrong: Annotated[
         bool,
         typer.Option(
-            "--wrong", help="Show the wrong answers, the most wrong first; press Enter for the next one."
+            "--wrong",
+            help="Show the questions with wrong answers, the lowest score first. Press Enter for the next"
+            " question.",
         ),
     ] = False,
     gold: Gold = None,
     prompts: Annotated[bool, typer.Option("--prompts", help="Show the full prompts and replies.")] = False,
     all: Annotated[
-        bool, typer.Option("--all", help="Show all passages of each list, and complete texts.")
+        bool, typer.Option("--all", help="Show all passages of each list, and all texts in full.")
     ] = False,
 ) -> None:
-    """Print the trace of a question: its path, its gold passages, its LLM calls."""
+    """Print how one question was answered: the steps of its trace, its gold passages, and its LLM calls."""
     import pyfast
     from pyfast.reports import wrong_questions
 

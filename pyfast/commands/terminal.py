@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def plain(text: object) -> str:
-    """Return the text on one line, without control characters, because it may come from a server."""
+    """Return a text on one line, without control characters. The text may come from a server, so it must not
+    control the terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
@@ -80,7 +81,8 @@ def clock(seconds: float) -> str:
 
 
 def pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """Read texts of the form NAME=VALUE as a mapping."""
+    """Read texts of the form NAME=VALUE as a mapping. Raises `InputError` if a text has another form. The
+    error names the option `option`."""
     named = {}
     for text in given or ():
         name, equals, value = text.partition("=")
@@ -91,7 +93,7 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def numbers(option: str, given: str) -> list[float]:
-    """Read numbers with commas between them."""
+    """Read numbers with commas between them. Raises `InputError`, which names the option `option`."""
     try:
         return [float(number) for number in given.split(",")] if given else []
     except ValueError:
@@ -122,7 +124,8 @@ def console(stderr: bool = True) -> Any:
 
 
 def table(*heads: str, whole: Collection[str] = ()) -> Table:
-    """Make a table for `console`. Long cells continue in the next line, except in the columns `whole`."""
+    """Make a table for `console`. Long cells continue in the next line, except in the columns that `whole`
+    names."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
 

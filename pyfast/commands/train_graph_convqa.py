@@ -22,7 +22,9 @@ from pyfast.commands.training_progress import progress, tell
 
 
 def graph_convqa(
-    conversations: Annotated[Path, typer.Argument(help="JSON lines with `id` and `turns`, which have `answers`.")],
+    conversations: Annotated[
+        Path, typer.Argument(help="JSON lines with `id` and `turns`. Each turn has `answers`.")
+    ],
     index: Annotated[Path, typer.Option(help="The index with the evidence.")],
     model: Model,
     out: Out,
@@ -37,19 +39,31 @@ def graph_convqa(
     dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Dropout of the encoder's attention.")] = 0.5,
     residual: Annotated[
         bool,
-        typer.Option(help="Add the encoder's output to the token embeddings; in the paper it replaces them."),
+        typer.Option(
+            help="Add the encoder's output to the token embeddings. Off: the output replaces the"
+            " embeddings, as in the paper."
+        ),
     ] = True,
     memory: Annotated[
         Literal["on", "off", "random"],
         typer.Option(
-            help="Which evidence of earlier turns is added, in place of the worst-ranked evidence of a turn."
+            help="Which evidence of earlier turns takes the place of the worst-ranked evidence of a turn."
+            " on: the items that are most similar to the query. random: random items. off: none."
         ),
     ] = "on",
     memory_share: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="The share of a turn's evidence that memory may replace.")
+        float, typer.Option(min=0.0, max=1.0, help="The share of a turn's evidence that --memory may replace.")
     ] = 1 / 3,
-    passages: Annotated[int, typer.Option(min=1, help="Number of passages whose evidence items are ranked.")] = 50,
-    k: Annotated[int, typer.Option(min=1, help="Number of evidence items for a turn.")] = 20,
+    passages: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Number of passages that the search for a turn finds. Their evidence items are then ranked.",
+        ),
+    ] = 50,
+    k: Annotated[
+        int, typer.Option(min=1, help="Number of evidence items that a turn gets: the best-ranked items.")
+    ] = 20,
     max_prompt_tokens: Annotated[int, typer.Option(min=128, help="Maximum tokens of a prompt.")] = 1024,
     epochs: Epochs = 1,
     learning_rate: LearningRate = 5e-5,

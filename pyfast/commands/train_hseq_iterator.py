@@ -30,16 +30,22 @@ def hseq_iterator(
     model: Model,
     out: Out,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of hseq, NAME=VALUE, as in the later run.")
+        list[str] | None,
+        typer.Option("--set", help="A setting of hseq, NAME=VALUE, which later runs will use; repeatable."),
     ] = None,
     head: Annotated[
         str | None,
-        typer.Option(help="With --set guidance=head: the LLM that makes plans, as --llm of `pyfast answer`."),
+        typer.Option(
+            help="With --set guidance=head: the LLM that makes the plans, written like --llm of `pyfast answer`."
+        ),
     ] = None,
     weights: Annotated[
         str,
         typer.Option(
-            help=("The weight of each source, such as 2,1: how many examples it gives; by default all are equal.")
+            help=(
+                "The weights of the sources, such as 2,1. The number of examples from a source is in"
+                " proportion to its weight. By default, all weights are equal."
+            )
         ),
     ] = "",
     size: Annotated[int, typer.Option(min=1, help="Number of examples from all sources together.")] = 512,
@@ -60,7 +66,9 @@ def hseq_iterator(
     checkpointing: Annotated[
         bool,
         typer.Option(
-            "--checkpointing", help="Compute the layers' outputs again for the gradient: less memory, more time."
+            "--checkpointing",
+            help="Do not store the layers' outputs, but compute them again for the gradient. This needs"
+            " less memory and more time.",
         ),
     ] = False,
     estimate: Annotated[bool, typer.Option("--estimate", help="Estimate time and memory; train nothing.")] = False,

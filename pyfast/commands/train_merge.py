@@ -10,7 +10,7 @@ import typer
 
 def merge(
     model: Annotated[Path, typer.Argument(help="The folder of the model that was trained.")],
-    adapter: Annotated[Path, typer.Argument(help="The trained updates, in peft's format.")],
+    adapter: Annotated[Path, typer.Argument(help="The folder of the trained adapter, in peft's format.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
 ) -> None:
     """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model."""

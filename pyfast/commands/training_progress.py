@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress() -> Iterator[OnStep]:
-    """Show a progress bar with the loss during the training. Yields a function, which must be called with each
-    step."""
+    """Show a progress bar with the loss during a training. Yields a function. Call it after each step."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = console()

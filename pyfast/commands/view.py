@@ -16,9 +16,7 @@ def view(
     gold: Gold = None,
     metric: Metrics = None,
     prices: Prices = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port on this machine; 0 takes a free one.")
-    ] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port on this machine. 0: any free port.")] = 0,
 ) -> None:
     """Show runs in a browser on this machine, even while they are in progress."""
     import pyfast

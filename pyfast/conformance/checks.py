@@ -46,13 +46,13 @@ class CheckResult:
 
 
 class _NotHeldError(Exception):
-    """A promise that the system does not keep."""
+    """Raised if the system does not keep a promise."""
 
     causes = ""
 
 
 class _DiffersError(_NotHeldError):
-    """A record that is not the same in another run."""
+    """Raised if the record of a question is not the same in two runs."""
 
     causes = (
         "the clock, random numbers without a seed, the order of a set, or a variable that questions or processes"
@@ -70,12 +70,13 @@ class _Checked:
     place: Path
     plain: list[bytes] = field(default_factory=list)
     steps: Counter[str] = field(default_factory=Counter)
-    """How many batch points each question used in the last run, without the one that cites its evidence"""
+    """How many steps (LLM calls and batched calls) each question took in the last run, without the call that
+    cites its evidence"""
 
     def run(
         self, folder: str, questions: Sequence[Question], llm: CheckLLM, concurrency: int, **limits: int
     ) -> list[bytes]:
-        """Make a new run in this process."""
+        """Make a new run in this process. Return each record of the run as a line of JSON."""
         self.steps.clear()
         subject = replace(self.subject, system=replace(self.subject.system, answer=self._counted))
         budget = Budget.model_validate({"seconds": _QUESTION_S, **limits})
@@ -160,7 +161,7 @@ def _result(name: str, check: Callable[[_Checked], str], checked: _Checked) -> C
 
 
 def _answers(checked: _Checked) -> str:
-    """With an LLM that follows each schema, every question ends and none fails."""
+    """Check that every question ends and none fails, if the LLM follows each schema."""
     lines = checked.run("plain", checked.questions, CheckLLM(), 16)
     _check_complete(lines, checked.questions)
     checked.plain = lines
@@ -175,7 +176,7 @@ def _answers(checked: _Checked) -> str:
 
 
 def _same_at_any_concurrency(checked: _Checked) -> str:
-    """The answer of a question does not depend on the questions beside it."""
+    """Check that the record of a question does not depend on how many questions are in progress at once."""
     for concurrency in (1, 64):
         lines = checked.run(f"concurrency-{concurrency}", checked.questions, CheckLLM(), concurrency)
         _check_same(lines, checked.plain, f"at concurrency {concurrency} from concurrency 16")
@@ -183,7 +184,7 @@ def _same_at_any_concurrency(checked: _Checked) -> str:
 
 
 def _killed_and_resumed(checked: _Checked) -> str:
-    """A run that is killed at any moment resumes and ends with the same bytes."""
+    """Check that a run that is killed at any moment can be resumed, and ends with the same bytes."""
     chance = random.Random(0)
     index = checked.subject.index
     run, log, output_path = (checked.place / name for name in ("killed", "killed.log", "killed.txt"))
@@ -234,13 +235,15 @@ def _killed_and_resumed(checked: _Checked) -> str:
 
 
 def _budget_of_calls(checked: _Checked) -> str:
-    """A question that needs more calls than its budget ends alone."""
+    """Check a budget of LLM calls: only questions that need more calls fail, and each question ends in the
+    same way as it does alone."""
     used = [record["usage"]["llm_calls"] for record in map(json.loads, checked.plain)]
     return _within(checked, "calls", used, _middle(used))
 
 
 def _budget_of_tokens(checked: _Checked) -> str:
-    """A question that needs more tokens than its budget ends alone."""
+    """Check a budget of tokens: only questions that need more tokens fail, and each question ends in the same
+    way as it does alone."""
     usages = [record["usage"] for record in map(json.loads, checked.plain)]
     used = [usage["prompt_tokens"] + usage["completion_tokens"] for usage in usages]
     return _within(
@@ -249,20 +252,23 @@ def _budget_of_tokens(checked: _Checked) -> str:
 
 
 def _budget_of_steps(checked: _Checked) -> str:
-    """A question that needs more steps than its budget ends alone."""
+    """Check a budget of steps: only questions that need more steps fail, and each question ends in the same
+    way as it does alone."""
     checked.run("steps", checked.questions, CheckLLM(), 16)
     used = [checked.steps[question.id] for question in checked.questions]
     return _within(checked, "steps", used, _middle(used))
 
 
 def _middle(used: list[int]) -> int:
-    """A limit that some questions keep and others exceed; if all are alike, a limit that all exceed."""
+    """Return a limit that some questions keep and others exceed. If all questions use the same number, return
+    a limit that all of them exceed."""
     middle = sorted(used)[len(used) // 2]
     return middle - 1 if middle == max(used) else middle
 
 
 def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str:
-    """Run with a limit; `used` is what each question used without it."""
+    """Make runs in which the limit named `limit` has the value `allowed`, and check their records. `used`
+    says how much each question used without the limit."""
     if allowed < 1:
         return f"each question takes one of the {limit}: there is nothing to cut"
     lines = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
@@ -289,7 +295,8 @@ def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str
 
 
 def _poison(checked: _Checked) -> str:
-    """A hostile question harms only itself."""
+    """Check that a hostile question changes no other question, and that its control tokens reach the LLM only
+    as plain text."""
     questions, llm = poisoned(checked.questions), CheckLLM()
     lines = checked.run("poison", questions, llm, 16)
     _check_complete(lines, questions)
@@ -304,7 +311,8 @@ def _poison(checked: _Checked) -> str:
 
 
 def _malformed(checked: _Checked) -> str:
-    """An unusable reply of the LLM costs at most its question, and the record says what was wrong."""
+    """Check that an unusable reply of the LLM makes at most its own question fail, and that the record says
+    what was wrong."""
     questions = marked(checked.questions)
     lines = checked.run("malformed", questions, CheckLLM(spoiled), 16)
     _check_complete(lines, questions)
@@ -334,7 +342,7 @@ _CHECKS: dict[str, Callable[[_Checked], str]] = {
 
 
 def _check_complete(lines: Sequence[bytes], questions: Sequence[Question]) -> None:
-    """Each question has one record, in their order."""
+    """Raise `_NotHeldError` unless each question has one record, in the order of the questions."""
     ids = [json.loads(line)["id"] for line in lines]
     if ids != [question.id for question in questions]:
         raise _NotHeldError(f"of {len(questions)} questions {len(set(ids))} have a record, of {len(ids)} records")
@@ -349,7 +357,8 @@ def _check_same(lines: Sequence[bytes], before: Sequence[bytes], when: str) -> N
 
 
 def _first_difference(new: Any, old: Any, path: str = "") -> tuple[str, Any, Any]:
-    """The place of the first difference in two JSON values, and what is there."""
+    """Return (the path of the first difference between two JSON values, the new value there, the old value
+    there)."""
     if isinstance(new, dict) and isinstance(old, dict):
         new, old = ({str(name): value for name, value in each.items()} for each in (new, old))
         places = list({**new, **old})

@@ -16,7 +16,7 @@ from pyfast.systems.registry import load_system
 
 
 def main(order: dict[str, Any]) -> None:
-    """Start the run, or resume it."""
+    """Start the run that `order` describes, or resume it."""
     index = None if order["index"] is None else Index(Path(order["index"]))
     subject = Subject(load_system(order["system"]), order["settings"], index)
     llm = CheckLLM(delay_s=order["delay_s"], log=Path(order["log"]))

@@ -38,10 +38,11 @@ class CheckLLM:
     slots = 16
 
     def __init__(self, spoil: Spoil | None = None, delay_s: float = 0.0, log: Path | None = None) -> None:
-        """`delay_s` is the average duration of a call. The file `log` gets a line for each call."""
+        """`delay_s` is the average duration of a call in seconds. The file `log` gets a line for each call.
+        `spoil` changes the replies to requests that contain `MARK`."""
         self.leaks: Counter[str] = Counter()
-        """Control tokens in requests that came from the text of a question or document, and that pyfast did not
-        break"""
+        """How often each control token came to this LLM in the text of a question or document. pyfast must
+        turn such tokens into plain text before the LLM sees them"""
         self._instant = Instant()
         self._spoil, self._delay_s, self._log = spoil, delay_s, log
 
@@ -79,7 +80,8 @@ class CheckLLM:
 
 
 def _note(log: Path, line: str) -> None:
-    """Append a line in one write, so that a killed process leaves no half line and two processes can write."""
+    """Append a line in one write. So a killed process leaves no incomplete line, and two processes can write
+    to the same file."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         os.write(file, line.encode())
@@ -124,8 +126,8 @@ _NUMBERS = (-1, 0, 1, 2, 99, 10**12)
 
 
 def spoiled(request: Request, completion: Completion, number: int) -> Completion:
-    """Spoil a reply: cut it off, change its form, or insert unexpected values. One reply in five stays
-    unchanged.
+    """Spoil a reply: cut it off, change its form, or insert unexpected values. `number` decides how. One
+    reply in five stays unchanged.
 
     Raises `CallError` for some replies.
     """
@@ -146,7 +148,7 @@ def spoiled(request: Request, completion: Completion, number: int) -> Completion
 
 
 def _hostile(value: Any, number: int) -> Any:
-    """A hostile value of the same JSON type.
+    """Return a hostile value of the same JSON type as `value`.
 
     Strings do not get longer, so that the reply still fits the schema and reaches the system.
     """

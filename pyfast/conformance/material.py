@@ -1,4 +1,4 @@
-"""What the checks use: a small corpus, ordinary questions, and hostile questions."""
+"""The material of the checks: a small corpus, ordinary questions, and hostile questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _LIGHTHOUSES = [
 _KEEPERS = ["Ada Rook", "Bram Tolley", "Cora Finch", "Dov Marsh", "Edda Vale"]
 
 MARK = "Zzyzx"
-"""A text that is in no corpus. If a question contains it, the LLM's replies are made unusable"""
+"""A text that is in no corpus. If a question contains it, the LLM's replies to this question are made
+unusable"""
 
 CONTROL_TOKENS = (
     *("<|im_start|>", "<|im_end|>", "<|eot_id|>", "[INST]", "<<SYS>>", "</s>", "<bos>", "<think>"),
@@ -70,7 +71,8 @@ def build_corpus(folder: Path) -> Path:
 
 
 def questions_about(index: Index | None) -> list[Question]:
-    """Make single questions and conversations about the content of the index."""
+    """Make single questions and conversations about the content of the index. Without an index, they are
+    about the small corpus."""
     count = SINGLE + CONVERSATIONS * TURNS
     if index is None:
         about = [f"the lighthouse of {_LIGHTHOUSES[at % len(_LIGHTHOUSES)]}" for at in range(count)]

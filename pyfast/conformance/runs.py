@@ -42,7 +42,8 @@ def answered(
 ) -> list[bytes]:
     """Answer questions in a run's folder, or resume the run. Returns each record of the run as a line of JSON.
 
-    Raises the errors of `pyfast.answer`. If the run hangs, it ends after `run_seconds` seconds.
+    Raises the errors of `pyfast.answer`. If the budget has no limit `run_seconds`, a run that hangs is ended
+    after `PATIENCE_S` seconds.
     """
     limits = {"run_seconds": PATIENCE_S, **(budget or Budget()).model_dump(exclude_none=True)}
     answer(

@@ -24,11 +24,11 @@ _NAME = re.compile(r"(\d{9,})-(\d{9,})")
 _LARGEST, _SMALLEST = 4096, 8
 """The maximum and the minimum number of questions in a block.
 
-With larger blocks, the run takes less work. With smaller blocks, all workers finish at about the same time
+Larger blocks cost less overhead. With smaller blocks, all workers finish at about the same time
 """
 _SHARES = 4
-"""A block is at most this share of the questions that are left for each worker. So the last blocks are the
-smallest"""
+"""A block has at most 1 / `_SHARES` of the questions that are left for each worker. So the last blocks are
+the smallest"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,8 +78,8 @@ def cut(
         total: The number of all questions.
         existing: Blocks that were started before. Some questions of the first block may already be merged.
         workers: How many workers answer the blocks.
-        asked: The position up to which the run's journal may have LLM calls of questions. The blocks of these
-            questions get the calls.
+        asked: The run's journal may have LLM calls of the questions before this position. The blocks of these
+            questions get these calls.
     """
     place = min([done, *(block.first for block in existing)])
     left = islice(questions, place, None)
@@ -101,7 +101,8 @@ def cut(
 def _taken(
     ahead: list[Question], questions: Iterator[Question], size: int
 ) -> tuple[list[Question], list[Question]]:
-    """Return (`size` questions, or more until a conversation ends; the question that was read after them)."""
+    """Return two lists. The first has `size` questions, or more if the last conversation is longer. The
+    second has the question that was read after them, if there is one."""
     taken = [*ahead, *islice(questions, max(size - len(ahead), 0))]
     for question in questions:
         if question.conversation is None or question.conversation != taken[-1].conversation:

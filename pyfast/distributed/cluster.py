@@ -24,18 +24,18 @@ _STORE = 100 << 20  # bytes of Ray's object store on this machine: blocks go thr
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The Ray cluster whose workers answer a run."""
+    """A Ray cluster whose workers answer a run."""
 
     address: str
-    """`local`: the workers are processes of this machine. Otherwise the address of a Ray cluster to which this
-    machine belongs"""
+    """`local`: the workers are processes of this machine. `auto`: the Ray cluster to which this machine
+    belongs. Otherwise the address of a Ray cluster, as `HOST:PORT`"""
     workers: int | None = None
-    """The number of workers. None: as many as the cluster has room for"""
+    """The number of workers. None: as many workers as the cluster has resources for"""
     resources: Mapping[str, float] = field(default_factory=dict)
     """The resources that each worker needs, by Ray's names: `CPU` (by default 1), `GPU`, and others"""
 
     def __post_init__(self) -> None:
-        """Check. Raises `InputError`."""
+        """Raise `InputError` if a number is not valid."""
         if self.workers is not None and self.workers < 1:
             raise InputError(f"workers: expected a number of at least 1, got {self.workers}")
         for name, amount in self.resources.items():
@@ -49,8 +49,8 @@ class Cluster:
 
 
 def cluster_of(address: str | None, workers: int | None, resources: Mapping[str, float] | None) -> Cluster | None:
-    """Return the cluster that a caller asked for, or None. Raises `InputError`, and `MissingPackageError` if
-    Ray is not installed."""
+    """Return the cluster that a caller asked for. Return None if `address` is None. Raises `InputError` if an
+    argument is not valid, and `MissingPackageError` if Ray is not installed."""
     if address is None:
         if workers is not None or resources:
             raise InputError("workers and worker_resources need ray")
@@ -63,7 +63,7 @@ def cluster_of(address: str | None, workers: int | None, resources: Mapping[str,
 
 @contextlib.contextmanager
 def connected(cluster: Cluster) -> Iterator[Pool]:
-    """Connect to the cluster, or start a cluster on this machine.
+    """Connect to the cluster, or start a cluster on this machine. Yield a `Pool` for its workers.
 
     If this function started the cluster, it also ends the cluster after the `with` block.
 
@@ -106,7 +106,7 @@ def _connect(cluster: Cluster) -> None:
 
 
 class Pool:
-    """Starts, asks and ends the workers of a connected cluster."""
+    """Starts the workers of a connected cluster, gets the results of their calls, and ends the workers."""
 
     def __init__(self, cluster: Cluster) -> None:
         import ray
@@ -120,18 +120,19 @@ class Pool:
             lacks = ", ".join(f"{name}={amount:g}" for name, amount in self._needs.items())
             raise InputError(f"worker_resources: this machine does not have {lacks}")
         self.size = cluster.workers or max(fits, 1)
-        """How many workers there should be"""
+        """How many workers to start"""
 
     def new(self, opens: Callable[[], Work], run: Path) -> Any:
-        """Create a Ray actor with a `Worker`. It starts when the cluster has free resources."""
+        """Create a Ray actor with a `Worker` for the run in the folder `run`. The actor starts when the
+        cluster has free resources."""
         import ray
 
         actor = ray.remote(Worker).options(max_restarts=0, max_concurrency=AT_ONCE + 2, **self._options)
         return actor.remote(opens, str(run), os.getcwd())
 
     def task(self, function: Callable[..., Any], losses: int) -> Any:
-        """Make a function whose calls run in the workers' processes. If the worker dies, the call is repeated.
-        After `losses` dead workers, the call fails."""
+        """Make a Ray function whose calls run in the workers' processes. If a worker dies during a call, Ray
+        repeats the call. After `losses` dead workers, the call fails."""
         import ray
 
         # A process keeps what it has loaded for its next call; with a GPU, Ray would end it after each call.
@@ -154,7 +155,7 @@ class Pool:
         return list(ray.wait(calls, num_returns=len(calls), timeout=0)[0])
 
     def result(self, call: Any) -> Any:
-        """Return the result of a call, or None if its worker cannot be reached.
+        """Return the result of a call that has ended, or None if its worker cannot be reached.
 
         Raises `RunError` if the call failed for an unexpected reason.
         """

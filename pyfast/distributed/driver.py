@@ -25,11 +25,11 @@ from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
 from pyfast.errors import InputError, RunError
 
 HUNG_S = 30.0
-"""If a worker has not renewed a lease for this many seconds, the worker is ended"""
+"""If a worker has renewed none of its leases for this many seconds, the driver ends the worker"""
 _LOOK_S, _TELL_S = 0.25, 1.0
 _LOSSES = 5
-"""How often the worker of a block may end before the run stops. Also how many workers in a row may end while they
-start"""
+"""If this many workers end while they answer the same block, the run stops with an error. It also stops if
+this many workers in a row end while they start"""
 _PATIENCE_S = 60.0  # between two warnings that there is no worker
 _LOG = logging.getLogger("pyfast")
 
@@ -42,13 +42,13 @@ def work_on_blocks(
     Args:
         job: The run. Its folder is on a file system that all machines share. Its LLMs are not started in this
             process.
-        opens: A function that makes the work of each worker.
+        opens: A function that makes the `Work` object of a worker.
         cluster: The cluster with the workers.
         on_event: A function that is called with each event, in this thread.
         stop: After this event is set, no new question starts. Questions in progress finish.
 
     Returns:
-        The result of this call.
+        The counts of this session.
 
     Raises:
         InputError: Another process is working on the folder, the cluster cannot be reached, or a worker has
@@ -93,7 +93,7 @@ class _Member:
 
 @dataclass(slots=True)
 class _Watched:
-    """The lease of a block that somebody has, or had."""
+    """The lease of a block, as the driver saw it last."""
 
     lease: Lease | None
     since: float
@@ -139,7 +139,8 @@ class _Driver:
         self._waits = False
 
     def drive(self) -> Summary:
-        """Work until all questions are merged, or the run is stopped."""
+        """Work until the answers to all questions are merged, or the run is stopped. Return the counts of
+        this session."""
         self._members = [self._member() for _ in range(self._pool.size)]
         while self._folder is None or self._done < self._job.questions.count:
             self._hear()
@@ -178,7 +179,8 @@ class _Driver:
         return _Member(actor, actor.start.remote())
 
     def _hear(self) -> None:
-        """Wait for a call to end, not for long, and take note of those that have."""
+        """Wait a short time until a call of a worker ends, and handle the results of all calls that have
+        ended."""
         starts = {member.starting: member for member in self._members if member.starting is not None}
         for call in self._pool.ready([*starts, *self._calls], _LOOK_S):
             told: Told | None = self._pool.result(call)
@@ -241,7 +243,8 @@ class _Driver:
         self._on_event(Event("started", self._done, total))
 
     def _unreachable(self, member: _Member, block: Block) -> None:
-        """A call of a worker was lost. Perhaps all of it is: its next call will tell."""
+        """Handle a call whose worker could not be reached. The block will be given out again. A call that
+        starts the worker shows whether the whole worker is gone."""
         self._losses[block] += 1
         if self._losses[block] >= _LOSSES:
             raise RunError(
@@ -252,7 +255,8 @@ class _Driver:
             member.starting = member.actor.start.remote()
 
     def _replace(self, member: _Member) -> None:
-        """Put a new worker in the place of one that is gone."""
+        """Put a new worker in the place of a worker that has ended or hangs. Its blocks will be given out
+        again."""
         self._pool.end(member.actor)
         for call, (one, block) in list(self._calls.items()):
             if one is member:
@@ -261,7 +265,8 @@ class _Driver:
         self._members[self._members.index(member)] = self._member()
 
     def _look_after(self) -> None:
-        """End workers that hang, and find out which lost blocks nobody works on."""
+        """Read the leases of the blocks in progress and of the lost blocks. Replace each worker that
+        hangs."""
         now = time.monotonic()
         for block in [*(block for _, block in self._calls.values()), *self._again]:
             lease = read_lease(block.folder)
@@ -275,7 +280,7 @@ class _Driver:
             self._replace(member)
 
     def _free(self, block: Block) -> bool:
-        """Whether nobody works on a lost block any more."""
+        """Return whether no worker is working on a lost block any more."""
         watched = self._watched.get(block)
         if watched is None:
             return is_given_back(block.folder, read_lease(block.folder))
@@ -314,7 +319,8 @@ class _Driver:
         self._answered[block.first] = block
 
     def _merge(self) -> None:
-        """Append the blocks that follow what is merged."""
+        """Append the answers of finished blocks to the answers of the run, as long as the next block is
+        finished."""
         while self._folder is not None:
             block = next((b for b in self._answered.values() if b.first <= self._done < b.end), None)
             if block is None:
@@ -325,7 +331,8 @@ class _Driver:
             remove(block.folder)
 
     def _limit(self) -> None:
-        """End the run at its limits. Raises `RunError`."""
+        """Check the limits of the run. Raises `RunError` if too many questions failed or the time is over. If
+        the tokens are used up or `stop` is set, the run stops after the questions in progress."""
         failed, budget = self._so_far().states["failed"], self._job.budget
         if self._job.failures is not None and failed > self._job.failures:
             raise RunError(f"more than {self._job.failures} questions failed")
@@ -344,7 +351,7 @@ class _Driver:
                 member.actor.stop.remote()
 
     def _so_far(self) -> Summary:
-        """What is answered, with the blocks in progress."""
+        """Return the counts of all ended questions, including those in blocks in progress."""
         sum_of = Summary()
         sum_of.merge(self._totals)
         for watched in self._watched.values():
@@ -386,5 +393,5 @@ class _Driver:
 
 
 def _windows(described: Configuration) -> list[str]:
-    """What is not known before an LLM has started."""
+    """Return the names of the values that are not known before an LLM has started: its context windows."""
     return [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]

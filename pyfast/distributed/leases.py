@@ -35,7 +35,7 @@ from pyfast.files import built_aside, free_name, write_atomically
 LEASE = "lease.json"
 BEAT_S = 1.0
 LEASE_S = 12 * BEAT_S
-"""If a lease has not changed for this many seconds, nobody has the block"""
+"""If a lease has not changed for this many seconds, no worker has the block any more"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,17 @@ class Lease:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     waiting: Waiting | None = None
-    """The outage of an LLM whose end the block waits for. None: it does not wait"""
+    """The outage of an LLM, if the block waits for its end. None: the block does not wait"""
 
 
 _READ = TypeAdapter(Lease)
 
 
 def machine() -> str:
-    """Return a name for this machine. It changes when the machine starts again.
+    """Return a name for this machine. The name changes when the machine starts again.
 
-    If a lease names this machine and its lock is free, the worker that had the lease has ended.
+    If a lease names this machine, and no process of this machine has locked the block, the worker with the
+    lease has ended.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -82,8 +83,9 @@ def is_given_back(block: Path, lease: Lease | None) -> bool:
 
 
 def take(block: Path) -> Holding:
-    """Take a free block for this worker. A block is free if it has no lease, or if its lease has not changed
-    for `LEASE_S` seconds.
+    """Take a free block for this worker, and return its lease. A block is free if it has no lease, if its
+    worker has released it or has ended, or if its lease has not changed for `LEASE_S` seconds. In the last
+    case, the old worker may still exist. So the block's folder is renamed, and this worker gets a copy.
 
     Raises `OSError`. Raises `InputError` if the block's journal cannot be read.
     """
@@ -99,7 +101,7 @@ def take(block: Path) -> Holding:
 
 
 class Holding:
-    """A lease of this process. The file of the lease also has the progress of the block."""
+    """A lease that this process has. The file of the lease also has the progress of the block."""
 
     def __init__(self, block: Path) -> None:
         """Write the lease. Raises `OSError`, and `InputError` if the block's journal cannot be read."""
@@ -124,7 +126,7 @@ class Holding:
         self._write(self._name)
 
     def hear(self, event: Event) -> None:
-        """Count an event of the block's run."""
+        """Add an event of the block's run to the progress in the lease."""
         self._waiting = event.waiting
         if event.record is not None:
             usage = event.record.usage

@@ -18,19 +18,22 @@ from pyfast.errors import PyfastError, RunError
 
 T = TypeVar("T")
 _AHEAD = 3
-"""Results, for each worker, that may wait for an earlier one"""
+"""For each worker: the maximum number of items that are in progress, or whose result waits for the result of
+an earlier item"""
 _SLOW_S, _SLOW = 60.0, 5
-"""A call is repeated by another worker after this time, if it takes so many times as long as the slowest other"""
+"""Another worker repeats a call if it takes longer than `_SLOW_S` seconds, and longer than `_SLOW` times the
+slowest finished call"""
 _LOSSES = 5
-"""How many workers a call may cost"""
+"""If this many workers end during the same call, the call fails"""
 _LOOK_S = 0.25
 
 
 def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
     """Call a function with each item, as `map` does, but in the workers of a cluster.
 
-    Only a few items and results for each worker are in memory. If a worker or its machine dies, another worker
-    gets its item. If a worker hangs while other workers have nothing to do, one of them gets its item too.
+    Only a few items and results for each worker are in memory. If a worker or its machine dies, another
+    worker gets its item. If a worker hangs while other workers have nothing to do, one of the other workers
+    gets the same item too.
 
     Args:
         pool: The workers. Each makes one call at a time.
@@ -48,7 +51,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
     numbered = enumerate(items)
     given: dict[int, T] = {}
     running: dict[Any, tuple[int, float]] = {}
-    """For each call the number of its item, and when it began"""
+    """For each call: the number of its item, and when the call began"""
     results: dict[int, Any] = {}
     wanted, repeated, slowest = 0, -1, 0.0
     try:

@@ -32,12 +32,12 @@ class Work(Protocol):
         ...
 
     def concurrency(self) -> int:
-        """How many questions of a block are in progress at once."""
+        """Return how many questions of a block are in progress at once."""
         ...
 
     def turn(self) -> Future[None]:
-        """Return a future that ends when the event loop has time. If the event loop hangs, the future never
-        ends."""
+        """Return a future that ends as soon as the event loop has time. If the event loop hangs, the future
+        never ends."""
         ...
 
 
@@ -52,7 +52,7 @@ class Told:
     totals: Summary | None = None
     """The calls, tokens and times of all ended questions of the block, in all sessions"""
     session: Summary | None = None
-    """What this call did"""
+    """The counts of this call"""
     error: tuple[str, str] | None = None
     """The class and the text of the error"""
 
@@ -61,10 +61,10 @@ class Worker:
     """A worker. It runs in a Ray actor, and several threads call its methods."""
 
     def __init__(self, opens: Callable[[], Work], run: str, place: str) -> None:
-        """Prepare.
+        """Prepare the worker. `start` opens the index and loads the models.
 
         Args:
-            opens: A function that makes the work. The actor calls it.
+            opens: A function that makes the `Work` object of this worker. The actor calls the function.
             run: The run's folder.
             place: The working directory, to which relative paths refer.
         """
@@ -72,8 +72,8 @@ class Worker:
         self._work: Work | None = None
         self._stop = threading.Event()
         self._full = threading.Lock()
-        """A lock. A block has it while it can use the whole worker. When the block has few questions left, the
-        next one starts"""
+        """A block takes this lock when it starts, and releases it when it has few questions left. Then the
+        next block of this worker starts"""
 
     def start(self) -> Told:
         """Open the index and load the models. Returns the configuration of the run, or an error."""
@@ -94,14 +94,16 @@ class Worker:
         return Told(described)
 
     def answer(self, name: str) -> Told:
-        """Answer a block."""
+        """Answer the questions in the folder `name` of a block. Return the counts of the block, or an
+        error."""
         assert self._work is not None
         with contextlib.ExitStack() as fills:
             fills.enter_context(self._full)
             return self._answer(Path(name), self._work, fills)
 
     def _answer(self, block: Path, work: Work, fills: contextlib.ExitStack) -> Told:
-        """Answer a block; closes `fills` when few of its questions are left."""
+        """Answer a block. Close `fills`, and so release the lock `_full`, when few questions of the block are
+        left."""
         try:
             holding = take(block)
         except PyfastError as error:
@@ -142,7 +144,7 @@ def told_of(error: PyfastError) -> tuple[str, str]:
 
 
 def error_of(name: str, text: str) -> PyfastError:
-    """Make the error that a worker has reported."""
+    """Make the error that a worker has reported, from the name of its class and its text."""
     kind = getattr(errors, name, RunError)
     return kind(text) if issubclass(kind, PyfastError) else RunError(text)
 
@@ -152,5 +154,5 @@ def _failed(error: PyfastError) -> Told:
 
 
 def _leave() -> None:
-    """End the process: its blocks are others' by now."""
+    """End the process at once, because another worker has taken a block of this worker."""
     os._exit(1)

@@ -28,7 +28,7 @@ class JournalledBatches:
     """The batches in an open journal. Any method can raise `RunError`."""
 
     def __init__(self, journal: Callable[[], Journal], writer: Executor) -> None:
-        """`writer` is the thread that writes the journal."""
+        """`journal` returns the open journal, and `writer` is the thread that writes it."""
         self._journal = journal
         self._writer = writer
 

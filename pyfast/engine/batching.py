@@ -37,7 +37,7 @@ class BatchPoint(Generic[T, R]):
     def __call__(self, item: T, stage: Stage) -> asyncio.Future[R]:
         """Put an item into the next batch, and return a future of its result.
 
-        This is an ordinary method, because a coroutine would slow down every resumption.
+        This is an ordinary method, because a coroutine would make each call slower.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()

@@ -26,8 +26,8 @@ class Budget(BaseModel):
     calls: int | None = Field(default=None, ge=1)
     """The maximum number of LLM calls of one question"""
     tokens: int | None = Field(default=None, ge=1)
-    """The maximum number of tokens of one question, in prompts and completions together. Cached tokens count too.
-    A running call is not cut off
+    """The maximum number of tokens of one question, in prompts and completions together. Cached tokens count
+    too. A call that is running when the limit is reached is not cut off
     """
     steps: int | None = Field(default=None, ge=1)
     """The maximum number of steps of one question. LLM calls, searches and other batched work are steps"""
@@ -40,8 +40,8 @@ class Budget(BaseModel):
     answer_tokens: int | None = Field(default=None, ge=16)
     """The maximum number of tokens of a final answer. None: the limit of the system's prompt"""
     strict: bool = False
-    """Whether a question fails if the LLM gives no usable answer. If not, its system takes a simpler step (a
-    fallback)
+    """Whether a question fails if the LLM gives no usable answer. False: the system then takes a simpler step
+    (a fallback)
     """
     call_seconds: float | None = Field(default=None, gt=0)
     """The maximum number of seconds of one LLM call, from the moment when it is sent. The LLM's own timeout may be
@@ -53,7 +53,7 @@ class Budget(BaseModel):
     """The maximum number of tokens of the run, in all sessions. pyfast checks this limit before each question
     starts"""
     run_seconds: float | None = Field(default=None, gt=0)
-    """The maximum number of seconds of this session of the run"""
+    """The maximum number of seconds of each session of the run"""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:

@@ -155,9 +155,9 @@ def recorded_path(run: Path, name: str) -> Path:
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
-    """Change a configuration so that a run that was started by other code can be resumed. The result names
-    the code that started the run. If the current code is different, its version and digest are added to the
-    table `places`. If the folder `run` has no run yet, the configuration stays unchanged.
+    """Change a configuration to resume a run that other code started. The result names the code that started
+    the run. If the current code is different, its version and digest are added to the table `places`. If the
+    folder `run` has no run yet, the configuration stays unchanged.
     """
     if run is None or not (run / CONFIGURATION).exists():
         return described

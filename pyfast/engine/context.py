@@ -81,8 +81,8 @@ class Runtime:
         self.folder = folder
         self.on_step = on_step
         self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
-        """The tokens that the run has used. Those of earlier sessions count only if the budget limits the run's
-        tokens
+        """The tokens that the run has used. The tokens of earlier sessions count only if the budget limits
+        the run's tokens
         """
         self.progress: Progress | None = None
         """Counts how many questions of the run wait for an LLM that collects calls into batches. None: no LLM
@@ -120,7 +120,7 @@ class Runtime:
         return point
 
     async def index_within(self, uris: Sequence[str]) -> Index:
-        """Return an index of only these documents. A thread makes it.
+        """Return an index of only the documents `uris`. A thread makes it.
 
         Raises `AnswerError` if a document is missing.
         """
@@ -344,7 +344,8 @@ class Context:
         raise refused
 
     async def complete(self, request: Request, name: str, role: Role = DEFAULT_ROLE) -> Completion:
-        """Make one LLM call. In a resumed run, an earlier reply comes from the journal instead.
+        """Make one LLM call. If the run was resumed and the journal has the reply to this call, the reply
+        comes from the journal.
 
         Args:
             request: The request to send.
@@ -588,8 +589,8 @@ class Context:
         return prompt.sized(max(min(wanted, left), 1))
 
     def _sized(self, prompt: Prompt[M]) -> Prompt[M]:
-        """Return the prompt. If its role is `answer` and the budget limits the tokens of an answer, it gets
-        this token limit."""
+        """Return the prompt. A prompt with the role `answer` gets the budget's limit of answer tokens, if
+        there is one."""
         wanted = self.answer_tokens if prompt.role == "answer" else None
         return prompt if wanted is None else prompt.sized(wanted)
 

@@ -153,8 +153,8 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
 
 
 def _moved(entry: str, number: int, shift: int) -> str | None:
-    """Return the row of a completion with another question's number, which is higher by `shift`. Return None
-    if the row has changed since it was written."""
+    """Return the row of a completion for another question, whose number is higher by `shift`. Return None if
+    the row has changed since it was written."""
     head, last = entry.find(","), entry.rfind(",")
     if entry[1:head] != str(number) or entry[last + 1 : -1] != str(crc32(f"{entry[:last]}]".encode())):
         return None
@@ -487,8 +487,8 @@ def admit_run(path: Path, run: str) -> None:
     """Note in a journal that its run now has more questions. `run` is the checksum of the new configuration.
     Raises `InputError` if the journal cannot be written.
 
-    Call this before you write run.toml. If the process is killed between these two steps, the run resumes with
-    either number of questions.
+    Call this before you write run.toml. If the process is killed between these two steps, the run can be
+    resumed with the old or the new number of questions.
     """
     try:
         with contextlib.closing(open_database(path)) as database, database:

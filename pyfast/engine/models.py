@@ -15,7 +15,8 @@ from pyfast.llm.collecting import BatchLog, CollectingLLM, Progress, collecting
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """One LLM, with the limits and the outage that its calls share."""
+    """One LLM, with the places for its calls and the state of its outages. All calls to this LLM share
+    them."""
 
     llm: FullLLM
     outages: Outages

@@ -63,8 +63,8 @@ class Clock:
 
     timeout: asyncio.Timeout
     counted: float
-    """A time of the event loop. `ends` was already postponed for all outages before it, so that outages of
-    two LLMs that overlap do not count twice"""
+    """A time of the event loop. `ends` was already postponed for all outages before this time. So outages of
+    two LLMs at the same time do not count twice"""
     ends: float
     stops: int = 0
     """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""

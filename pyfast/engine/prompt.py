@@ -180,8 +180,8 @@ class Prompt(Generic[M]):
 def _schema_of(answer: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of an answer. It requires every field.
 
-    The parser accepts an answer without a field that has a default, because a model without constrained
-    decoding may leave out such fields.
+    When pyfast parses an answer, a field with a default may still be missing, because a model without
+    constrained decoding may leave it out.
     """
     schema = answer.model_json_schema()
     for node in (schema, *schema.get("$defs", {}).values()):

@@ -48,7 +48,7 @@ class Evidence:
     """One segment that supports an answer, or that a search found."""
 
     uri: str
-    """The uri of its document"""
+    """The uri of the document that contains the segment"""
     snippet: str
     """The content of the segment"""
     offsets: tuple[int, int] = (-1, -1)
@@ -176,7 +176,7 @@ class Record:
         return details_of(self.details(), self.id, "the traces")
 
     def line(self) -> bytes:
-        """Write the record's line of answers.jsonl. Of the evidence, this line has only ids and uris."""
+        """Write the record's line of answers.jsonl. This line has only the ids and uris of the evidence."""
         reason = {} if self.reason is None else {"reason": self.reason}
         record = {
             "id": self.id,
@@ -203,8 +203,8 @@ class Record:
 
     @classmethod
     def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
-        """Read a line that `line` wrote. `beside` is a function that reads the line that `details` wrote.
-        Raises `InputError` for any other line.
+        """Read a record from the text that the method `line` wrote. `beside` is a function that reads the
+        text that the method `details` wrote. Raises `InputError` if the line is not a record.
         """
         try:
             fields = orjson.loads(line)

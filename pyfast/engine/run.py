@@ -100,9 +100,9 @@ async def answer_all(
     """Answer all questions. `write` is called with the records in the order of the questions.
 
     The turns of a conversation are answered one after the other. Each turn sees the results of the earlier
-    turns. Every question ends as answered, abstained or failed. Records are written in order. If too many
-    finished questions wait for an earlier question, no new question starts, so that memory stays bounded. If
-    the run stops early, all finished records are written first.
+    turns. Every question ends as answered, abstained or failed. If too many finished questions wait for an
+    earlier question, no new question starts, so that memory stays bounded. If the run stops early, all
+    finished records are written first.
 
     Args:
         questions: The questions that have no answer yet.
@@ -132,7 +132,8 @@ async def answer_all(
         The counts of this session.
 
     Raises:
-        RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
+        RunError: The LLM has ended or cannot be reached, the disk is full, the run's budget is spent, or too
+            many questions failed.
         InputError: The run's configuration is not valid.
     """
     budget = budget or Budget()

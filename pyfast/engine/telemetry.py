@@ -162,7 +162,8 @@ class Tracing:
 
 
 def _messages(side: str, said: Sequence[tuple[str, str]], finish_reason: str | None = None) -> Attributes:
-    """Return messages as attributes, by the names of both conventions. `side` is `input` or `output`."""
+    """Return messages as attributes of a span, under the names of OpenTelemetry and under those of
+    OpenInference. `side` is `input` or `output`."""
     parts = [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in said]
     whole = [{**one, "finish_reason": finish_reason} for one in parts] if finish_reason else parts
     attributes: Attributes = {f"gen_ai.{side}.messages": orjson.dumps(whole).decode()}
@@ -188,7 +189,7 @@ def _usage(done: Completion) -> Attributes:
 
 
 def _documents(index: Index, pool: Pool, with_texts: bool) -> Attributes:
-    """Return the passages of a retrieval as attributes, best first."""
+    """Return the passages of a retrieval as attributes of a span, best first."""
     found = list(zip(pool.passages.tolist(), pool.scores.tolist(), strict=True))
     uris = [index.uri(passage) for passage, _ in found]
     short = [{"id": uri, "score": score} for uri, (_, score) in zip(uris, found, strict=True)]

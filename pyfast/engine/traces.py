@@ -205,7 +205,7 @@ def _frames(path: Path) -> array[int]:
 
 
 def _decoded(path: Path, first: int, end: int) -> list[bytes]:
-    """Return the lines of a frame that are complete and can be read."""
+    """Return the complete and readable lines of a frame."""
     with path.open("rb") as file:
         file.seek(first)
         content = file.read(end - first)

@@ -111,7 +111,7 @@ def _from_1(described: Configuration) -> Configuration:
 
 
 def _parameters(written: str) -> str:
-    """Return an index's parameters, with the names that `configuration` writes today."""
+    """Return an index's parameters with their current names: `lexical` becomes `bm25`."""
     try:
         parameters = {"bm25" if name == "lexical" else name: value for name, value in json.loads(written).items()}
     except (ValueError, TypeError, AttributeError):  # Someone has edited the file. No answer depends on it.
