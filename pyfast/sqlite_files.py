@@ -94,7 +94,7 @@ class _Watched(sqlite3.Connection):
             raise error from None
 
     def _go_on(self) -> bool:
-        """Return whether to stop the statement, because it has taken too many steps. Python runs signal
+        """Return True if the statement has taken too many steps, so that SQLite stops it. Python runs signal
         handlers before this call. An exception in a handler stops the statement too."""
         self._steps += _STEPS
         gave_up = self._steps > _ANY_FILE and self._steps > _ANY_FILE + _A_BYTE * _size(self._path)

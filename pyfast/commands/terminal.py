@@ -93,7 +93,8 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def numbers(option: str, given: str) -> list[float]:
-    """Read numbers with commas between them. Raises `InputError`, which names the option `option`."""
+    """Read numbers with commas between them. Raises `InputError` if a part is not a number. The error names
+    the option `option`."""
     try:
         return [float(number) for number in given.split(",")] if given else []
     except ValueError:

@@ -33,7 +33,7 @@ the smallest"""
 
 @dataclass(frozen=True, slots=True, order=True)
 class Block:
-    """Consecutive questions of a run."""
+    """Consecutive questions of a run, which one worker answers."""
 
     first: int
     """The position of the block's first question in the run"""

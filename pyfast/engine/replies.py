@@ -1,4 +1,5 @@
-"""Find the JSON object in a reply that also has other text, such as a code fence or a sentence."""
+"""Find the JSON object in a reply of an LLM. The reply may have other text too, such as a code fence or a
+sentence."""
 
 from __future__ import annotations
 
