@@ -22,9 +22,9 @@ class GATv2Conv(torch.nn.Module):
     """The layer of Brody et al. 2022, with the arguments, weights and results of `torch_geometric.nn.GATv2Conv`.
 
     To use it in place of torch_geometric's layer (PyG), change the import. The same seed gives the same
-    weights, and state dicts can be exchanged. `ops.gatv2` computes the attention. It needs no array of edges x
-    heads x channels elements, and its results do not depend on the number of threads. Edge features and the
-    options of `MessagePassing` are not supported.
+    weights, and state dicts can be exchanged. `ops.gatv2` computes the attention. This op needs no array of
+    edges x heads x channels elements, and its results do not depend on the number of threads. Edge features
+    and the options of `MessagePassing` are not supported.
 
     Args:
         in_channels: The number of features of a node, or a pair of numbers for (sources, destinations). -1:
@@ -92,7 +92,7 @@ class GATv2Conv(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights. The random numbers come in the same order as in PyG."""
+        """Draw new weights. The same seed gives the same weights as in PyG."""
         self.lin_l.reset_parameters()
         self.lin_r.reset_parameters()
         if self.res is not None:

@@ -42,7 +42,8 @@ class GraphEncoder(torch.nn.Module):
     of the nodes, [nodes, hidden], and the edges of the graph. Its output has the shape [nodes, hidden] too.
 
     The weights have the layout of PyTorch Geometric's `GATv2Conv` with self-loops. The outputs of the attention
-    heads are concatenated. After each layer comes an ELU (σ in equation 5). `ops.gatv2` computes the attention.
+    heads are concatenated. After each layer comes an ELU (σ in equation 5 of the paper). `ops.gatv2` computes
+    the attention.
     """
 
     def __init__(self, shape: Shape) -> None:

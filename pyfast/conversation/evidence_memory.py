@@ -38,11 +38,12 @@ class MemoryQuery:
 def apply_memory(
     index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT, share: float = SHARE
 ) -> list[ScoredSegments]:
-    """Replace the worst-ranked evidence of a turn by evidence of earlier turns (section 4.2, equation 2).
+    """Replace the worst-ranked evidence of a turn by evidence of earlier turns (graph_convqa's paper,
+    equation 2).
 
     E_t is the evidence of turn t. Its memory M_t is the evidence of all earlier turns. The function replaces
-    the worst-ranked items of E_t by items of M_t that are not among the best items of E_t. If M_t has too few
-    such items, the function replaces fewer items of E_t.
+    the worst-ranked items of E_t by items of M_t that are not among the items of E_t that stay. If M_t has
+    too few such items, the function replaces fewer items of E_t.
 
     Args:
         index: The index.

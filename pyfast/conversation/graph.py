@@ -38,7 +38,7 @@ class TokenGraph:
 
 
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
-    """Build the graph of a turn's evidence (section 4.3).
+    """Build the graph of a turn's evidence (section 4.3 of graph_convqa's paper).
 
     A chain is one item of evidence. Each token of a chain has an edge to the next token. A mention is a place
     where a chain names an entity. The last token of a mention has an edge to the first token of every other
@@ -46,8 +46,8 @@ def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
 
     Args:
         chains: The items of evidence, best first.
-        max_nodes: The maximum number of nodes. If there are more, the function leaves out the last chains. If the
-            first chain alone is too long, it leaves out the end of this chain.
+        max_nodes: The maximum number of nodes. If the chains have more tokens, the function leaves out the
+            last chains. If the first chain alone is too long, the function leaves out the end of this chain.
 
     Returns:
         The graph. Its nodes are the tokens of the chains, in order.

@@ -63,7 +63,8 @@ def parts(history: History, question: str) -> Parts:
 
 
 def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Message, ...]:
-    """Write the prompt with the evidence as text, for models without a graph (figure 5).
+    """Write the prompt with the evidence as text, for LLMs that get no graph (figure 5 of graph_convqa's
+    paper).
 
     Args:
         history: The (question, answer) pairs of the earlier turns.

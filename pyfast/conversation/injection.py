@@ -79,8 +79,9 @@ def open_trained(folder: str, device: str = "cpu") -> Trained:
 
 
 def check_llm(folder: str, device: str, weights: str) -> None:
-    """Raise `InputError` if the encoder was trained with another LLM than the one that answers. `weights` is
-    the digest of the LLM that answers. If it is empty, or the encoder stores no digest, nothing is compared.
+    """Raise `InputError` if the encoder in `folder` was trained with another LLM than the LLM that answers.
+    `weights` is the digest of the LLM that answers. If it is empty, or the encoder stores no digest, nothing
+    is compared.
     """
     own = open_trained(folder, device).encoder.shape.model
     if own and weights not in ("", own):
@@ -108,8 +109,8 @@ def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Frame
 
 
 def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torch.Tensor:
-    """Compute the embeddings of a whole prompt, [tokens, hidden]. In training, gradients flow from them to
-    the encoder's weights."""
+    """Compute the embeddings of a whole prompt, [tokens, hidden]. In training, gradients flow from these
+    embeddings to the encoder's weights."""
     prefix, nodes, suffix = (
         torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64, device=table.device), table)
         for tokens in (framed.prefix, framed.graph.tokens, framed.suffix)

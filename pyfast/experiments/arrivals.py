@@ -56,8 +56,8 @@ def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, bursti
 
 
 def read_trace(path: Path) -> Float64:
-    """Read arrival times from a file, which has a number of seconds on each line. Returns float64 seconds.
-    They are counted from the first arrival, so the first is 0.
+    """Read arrival times from a file, which has a number of seconds on each line. Returns the seconds from
+    the first arrival to each arrival (float64).
 
     Raises:
         InputError: The file cannot be read or is empty, a line is not a number, or a number is smaller than the

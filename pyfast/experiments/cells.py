@@ -45,7 +45,7 @@ class Cell:
     paper: Mapping[str, float]
     """The published figures of this row on this set, by the name of the column"""
     cost: Cost
-    """The cost of a question in the run of the first seed"""
+    """The mean cost of a question, in the run of the first seed"""
     scored: Sequence[Scored]
     """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
 
@@ -138,8 +138,7 @@ def experiment(
         stop: After you set this event, questions in progress finish, and `RunError` is raised.
         ray: Let the workers of a Ray cluster carry out the runs, as in `pyfast.answer`. Each worker carries out
             one run at a time. `out` must be a folder that all machines share. Give models as texts, not as
-            objects.
-            None: this process carries out the runs, one after the other.
+            objects. None: this process carries out the runs, one after the other.
         workers: How many runs are carried out at once, each by one worker. None: as many as the cluster has
             resources for.
         worker_resources: The resources that each worker needs, as in `pyfast.answer`.

@@ -1,5 +1,5 @@
-"""Compute the figures of a load, and compare two results of `pyfast bench`. Figures have the same names as in
-`vllm bench serve`."""
+"""Compute the figures of a load (a rate of questions or a number of clients), and compare two results of
+`pyfast bench`. Figures have the same names as in `vllm bench serve`."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class Change:
     before: float
     after: float
     is_real: bool
-    """Whether all later repetitions are above all earlier repetitions, or all are below. Otherwise the
-    difference may be noise
+    """Whether the two results do not overlap: the values of all later repetitions are above those of all
+    earlier repetitions, or all are below. Otherwise the difference may be noise
     """
     is_better: bool
     """Whether the later value is better than the earlier value"""

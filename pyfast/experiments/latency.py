@@ -48,7 +48,7 @@ class Bench:
     """
 
     about: Mapping[str, Any]
-    """The system, the model, the machine, and other arguments of `bench`"""
+    """The system, the model, the machine, and further arguments of `bench`"""
     loads: list[dict[str, Any]]
     """For each load: the median of each figure over the repetitions, its smallest and largest value, the time
     of each stage, and the figures of each repetition"""
@@ -107,12 +107,13 @@ def bench(
     """Measure latency and throughput of a system under load.
 
     The load generator and the system share this process and one event loop. In an open loop (`rates`, `trace`),
-    questions arrive at times that are fixed before, even if the system is slower. The latency of a question
-    counts from its arrival time. In a closed loop (`clients`), each client asks its next question after it
-    gets an answer.
+    questions arrive at times that are fixed in advance, even if the system is slower. The latency of a
+    question counts from its arrival time. In a closed loop (`clients`), each client asks its next question
+    after it gets an answer.
 
     Args:
-        questions: Texts, mappings with `id` and `question`, or a file of them. Conversations are not allowed.
+        questions: Texts, mappings with `id` and `question`, or a file of questions. Conversations are not
+            allowed.
         index: An index, or its folder. None: a system that needs no index.
         llm: As in `pyfast.answer`.
         llm_options: As in `pyfast.answer`.
@@ -123,7 +124,8 @@ def bench(
         arrivals: How questions of an open loop arrive: `poisson`, `gamma` or `constant`.
         burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, the gaps are more even
             than with `poisson`.
-        trace: A file of arrival times in seconds, one time on each line. The file is one more open loop.
+        trace: A file of arrival times in seconds, one time on each line. It is the load of one more open
+            loop.
         clients: The loads of closed loops, in numbers of clients. Each number is one load.
         sweep: Whether to find the highest number of questions a second. `bench` doubles the number of clients
             until the throughput rises by less than 5 %. Then it measures open loops at 50, 70, 80 and 90 % of

@@ -17,7 +17,7 @@ from pyfast.experiments.arrivals import Float64
 from pyfast.systems import System
 
 GRAPH = frozenset({"rerank_pools", "bridge_select", "build_graph", "encode_graph", "apply_memory"})
-"""The batched functions that count as graph work"""
+"""The batched functions whose time counts for the stage `graph`"""
 _KINDS = dict.fromkeys(RETRIEVAL, "retrieval") | dict.fromkeys(GRAPH, "graph") | {JOURNALLING: "journal"}
 STAGES = ("queue", "retrieval", "graph", "llm", "journal", "other")
 
@@ -41,11 +41,12 @@ class Sample:
 
 
 Ask = Callable[[Question, float], Awaitable[Sample]]
-"""A function of a question and the time when it is due, on the event loop's clock"""
+"""A function that asks a question and measures it. Its arguments are the question, and the time when the
+question is due, on the event loop's clock"""
 
 
 def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | None) -> Ask:
-    """Make a function that asks the engine one question and measures the time."""
+    """Make a function that asks the engine one question and measures it."""
 
     async def ask(question: Question, due: float) -> Sample:
         clock = asyncio.get_running_loop().time
@@ -78,7 +79,7 @@ def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sampl
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
     """Make `count` questions, each with its own id.
 
-    If there are fewer questions than `count`, they are repeated, with new ids.
+    If there are fewer than `count` questions, the function repeats questions, with new ids.
     """
     for number, question in enumerate(islice(cycle(questions), count)):
         yield Question(f"{name}-{number}", question.text)
@@ -102,8 +103,8 @@ async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> 
 
 
 async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> list[Sample]:
-    """Ask questions from this number of clients. Each client asks its next question when its previous
-    question has ended.
+    """Ask questions from several clients at once. Each client asks its next question when its previous
+    question has ended. `clients` is the number of clients.
     """
     clock = asyncio.get_running_loop().time
     samples: list[Sample] = []

@@ -46,7 +46,7 @@ def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, 
         points: Points in any order. Of equal points, only the first is in the result.
 
     Returns:
-        The front, cheapest first.
+        The points that are not beaten, the cheapest first.
     """
     front: list[tuple[str, float, float]] = []
     for point in sorted(points, key=lambda one: (one[1], -one[2])):

@@ -23,7 +23,8 @@ _LOG = logging.getLogger("pyfast")
 
 
 def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
-    """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png."""
+    """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
+    `folder`."""
     from tabulate import tabulate
 
     for name, style in (("tables.md", "github"), ("tables.tex", "latex_booktabs")):

@@ -1,5 +1,5 @@
 """Serve pyfast over HTTP, with the paths and formats of OpenAI's API, or to agents through MCP. Needs the
-extra `server`.
+extra `server`, and for MCP also the extra `mcp`.
 """
 
 from pyfast.extras import explained

@@ -44,10 +44,12 @@ class JsonRoute(APIRoute):
 
 
 class Direct:
-    """ASGI middleware that calls the functions of `JsonRoute`s itself.
+    """ASGI middleware that calls the functions of `JsonRoute`s itself, and passes all other requests to the
+    application.
 
-    FastAPI would first go through its router, two layers for errors and three for dependencies. These functions
-    need none of these layers, and each layer costs time whenever a request waits for something.
+    FastAPI would first go through its router, two layers for errors and three for dependencies. The functions
+    of `JsonRoute`s need none of these layers, and each layer costs time whenever a request waits for
+    something.
     """
 
     def __init__(

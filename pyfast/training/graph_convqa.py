@@ -41,10 +41,11 @@ _INERT: Mapping[str, tuple[str, object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is trained, and on which data. The length of the training is in its `Schedule`.
+    """The options of a training of graph_convqa: what is trained, and on which data. The length of the
+    training is in its `Schedule`.
 
-    `passages`, `k`, `memory`, `memory_share` and `embedder` have the meaning of the system's settings with
-    these names. `layers`, `heads` and `residual` have the meaning that they have in the encoder's `Shape`.
+    `passages`, `k`, `memory`, `memory_share` and `embedder` mean the same as in the system's settings.
+    `layers`, `heads` and `residual` mean the same as in the encoder's `Shape`.
     """
 
     graph: bool = True
@@ -171,7 +172,8 @@ def _digest(examples: Sequence[Example]) -> str:
 
 
 def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:
-    """Compute the cross-entropy of the answer's tokens (equation 8). The prompt's tokens do not count."""
+    """Compute the cross-entropy of the answer's tokens (equation 8 of graph_convqa's paper). The tokens of
+    the prompt do not count."""
     table = model.get_input_embeddings().weight
     if isinstance(example.prompt, Framed):
         prompt = embedded(example.prompt, table, encoder)

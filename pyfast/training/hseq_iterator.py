@@ -38,7 +38,8 @@ _SUFFICIENCY = '"sufficiency": '  # the text before s_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is trained, and on which data (A.3.4, table 7). The length of the training is in its `Schedule`."""
+    """The options of a training of HSEQ's iterator: what is trained, and on which data (A.3.4 and table 7 of
+    HSEQ's paper). The length of the training is in its `Schedule`."""
 
     settings: Settings
     """The settings of the system that will use the iterator, such as `window` and `k`"""
@@ -51,10 +52,11 @@ class Recipe:
     """The weight in the loss of the tokens that say whether the evidence is sufficient (lambda in the paper).
     All other tokens of an action have the weight 1"""
     size: int = 512
-    """The number of examples from all sources together. An example is one step of the iterator"""
+    """The number of examples from all sources together. An example is one step of the iterator. A source is
+    an index with its questions"""
     weights: tuple[float, ...] = ()
-    """The weight of each source. The number of examples from a source is in proportion to its weight. Empty:
-    all weights are equal"""
+    """The weight of each source (an index with its questions). The number of examples from a source is in
+    proportion to its weight. Empty: all weights are equal"""
     lora_rank: int = 16
     lora_alpha: int = 32
     dropout: float = 0.05
@@ -70,10 +72,8 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """How the training is computed. These values do not change what is trained.
-
-    They also do not change the trained weights, apart from rounding and dropout. So you can resume a training
-    with other values.
+    """Options for how the training is computed. Apart from rounding and dropout, they do not change the
+    trained weights. So you can resume a training with other values.
     """
 
     batch: int = 1
@@ -89,7 +89,8 @@ PLAIN = Compute()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One step of the iterator: the tokens of the prompt, and the tokens of the action with their weights."""
+    """One training example: the tokens of the prompt of a step, and the tokens of the correct action, each
+    with its weight in the loss."""
 
     prompt: torch.Tensor
     answer: torch.Tensor
@@ -118,8 +119,8 @@ def train(
     on_step: Callable[[Point, int], None] = lambda point, total: None,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Train the iterator on the questions of each source, or resume the training in the folder `out`. Returns
-    the learning curve.
+    """Train the iterator on the questions of each source (an index with its questions), or resume the
+    training in the folder `out`. Returns the learning curve.
 
     If `accelerate launch` started several processes, each process trains on its share of the examples, on its
     own device. The folder `out` gets the checkpoint, the learning curve, the folder `adapter` in peft's
@@ -186,7 +187,7 @@ def prepared(
 
 
 def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[Target]:
-    """Make the targets for all questions of one source: each step, with its correct action."""
+    """Make the targets for all questions of one index: each step of a question, with its correct action."""
     passages = candidate_passages(index, [gold.question for gold in golds], recipe.settings.prior)
     positives = [
         weak_positives(gold, passages_of_one, recipe.max_positives, recipe.lexical_weight)
@@ -215,7 +216,7 @@ def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
 
 def losses_of(batch: Sequence[Example], model: Any) -> torch.Tensor:
     """Compute the weighted cross-entropy of each example. Only the tokens of the action count, not the tokens
-    of the prompt (A.3.2).
+    of the prompt (A.3.2 of HSEQ's paper).
     """
     table = model.get_input_embeddings().weight
     prompts = [torch.nn.functional.embedding(it.prompt.to(table.device), table) for it in batch]

@@ -46,7 +46,8 @@ class Schedule:
     """The number of examples for each step of the optimizer, in all processes together"""
     learning_rate: float = 5e-5
     rate: Literal["constant", "cosine"] = "constant"
-    """How the learning rate changes. `cosine`: it falls from `learning_rate` to 0, along half a cosine wave"""
+    """How the learning rate changes after the warm-up. `constant`: it stays at `learning_rate`. `cosine`: it
+    falls from `learning_rate` to 0, along half a cosine wave"""
     warmup: float = 0.0
     """The share of the steps, at the beginning, in which the learning rate rises to `learning_rate`. From 0
     to 1"""
@@ -220,7 +221,8 @@ def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]
 def steps_of(
     examples: Sequence[E], schedule: Schedule, batches: Batches[E], first: int = 0
 ) -> list[list[list[E]]]:
-    """List the batches of each step, beginning with step `first`."""
+    """List the steps of a training, beginning with step `first`. A step is a list of batches, and a batch is
+    a list of examples."""
     steps = []
     for step in range(first, schedule.steps(len(examples))):
         chosen = [examples[i] for i in batch(len(examples), schedule, step)[1]]

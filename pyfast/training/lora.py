@@ -39,7 +39,7 @@ def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any
 def with_lora(
     model: Any, *, rank: int = 128, alpha: int = 32, dropout: float = 0.05, targets: Sequence[str] = TARGETS
 ) -> Any:
-    """Add new low-rank updates to the layers of a model whose names are in `targets`. Only these updates are
+    """Add new low-rank updates to a model: to each layer with a name in `targets`. Only these updates are
     trained.
 
     Raises `InputError` if the model changes the embedding of a token after the look-up, for example by a scale.
@@ -81,7 +81,8 @@ def completion_losses(
     completions: Sequence[torch.Tensor],
     weights: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """Compute `completion_loss` for several examples, which go through the model together.
+    """Compute `completion_loss` for several examples, which go through the model together. Returns one loss
+    for each example.
 
     Shorter examples are padded at the end. Padding does not change results, because a token of a causal model
     sees only earlier tokens.
@@ -106,7 +107,8 @@ def completion_losses(
 
 
 def save_adapter(model: Any, folder: Path) -> None:
-    """Write only the low-rank updates, in peft's format. vLLM can load them in addition to the original model."""
+    """Write only the low-rank updates of a model, in peft's format. vLLM can load these updates together with
+    the original model."""
     model.save_pretrained(folder)
 
 
@@ -114,8 +116,8 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
     """Merge an adapter into its model, and write the merged model to `out`. Programs that cannot load
     adapters can load this model.
 
-    Raises `ModelNotFoundError` if there is no model or adapter, and `InputError` if the adapter belongs to
-    another model or `out` exists already.
+    Raises `ModelNotFoundError` if there is no model or no adapter. Raises `InputError` if the adapter belongs
+    to another model, or if `out` exists and is not an empty folder.
     """
     from peft import PeftModel
 

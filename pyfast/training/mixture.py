@@ -26,7 +26,8 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 
 
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
-    """Draw `size` steps from all sources together. Return them in the order of `curriculum`.
+    """Draw `size` steps from all sources together. Return these steps in the order of `curriculum`. A source
+    is the list of steps from one data set.
 
     The number of steps from a source is in proportion to the source's weight. Without weights, all sources
     have the same weight. A step is drawn again only after all other steps of its source have been drawn.

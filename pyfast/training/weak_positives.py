@@ -85,8 +85,8 @@ def weak_positives(
 ) -> Positives:
     """Find the positive segments of a question (the set P* of HSEQ's paper, A.2).
 
-    A passage that contains an answer is positive. If the question has gold documents, this is true only for
-    the passages of these documents. If the question has one to five gold documents, a gold document with a
+    A passage that contains an answer is positive. If the question has gold documents, only passages of these
+    documents can be positive. If the question has one to five gold documents, a gold document with a
     single passage is positive even if it contains no answer. If more than `max_positives` passages are
     positive, the function keeps those that share the most words with the question (Jaccard).
 
