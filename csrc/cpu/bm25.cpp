@@ -56,14 +56,37 @@ class LengthNorm {
     std::array<double, 1024> table_{};
 };
 
-// The entries of a query's term in one part that are not scored yet.
+// The entries of a query's term in one part.
 struct Column {
     const std::int32_t* documents;
     const std::int32_t* counts;  // exactly one of these two is set
     const std::uint8_t* small_counts;
+    std::int64_t begin;  // the entries of the window
     std::int64_t next;
     std::int64_t end;
     double idf;
+
+    [[nodiscard]] std::int64_t size() const { return next - begin; }
+    [[nodiscard]] std::int32_t count(std::int64_t entry) const {
+        return counts != nullptr ? counts[entry] : small_counts[entry];
+    }
+
+    // The largest count in the window.
+    [[nodiscard]] std::int32_t largest_count() const {
+        const auto largest_of = [&](auto largest, const auto* all) {
+            for (std::int64_t e = begin; e < next; ++e) {
+                largest = std::max(largest, all[e]);
+            }
+            return static_cast<std::int32_t>(largest);
+        };
+        return counts != nullptr ? largest_of(std::int32_t{0}, counts) : largest_of(std::uint8_t{0}, small_counts);
+    }
+
+    // Goes on to the entries below document `stop`. The `last` window has all entries that are left.
+    void advance(std::int64_t stop, bool last) {
+        begin = next;
+        next = last ? end : before(stop);
+    }
 
     // The end of the entries below `document`. It tries large steps first, because most columns are long or
     // sparse.
@@ -85,6 +108,8 @@ struct Workspace {
     std::vector<Column> columns;
     std::vector<double> idf;  // of each term of the query
     std::vector<Found> best;  // a heap; its top is the worst of the best
+    std::vector<Column*> rarest;    // if pruning can pay, the columns, the largest idf first
+    std::vector<Found> candidates;  // of a window; their documents are counted from its first one
 };
 
 [[noreturn]] void malformed(std::size_t part) {
@@ -135,13 +160,19 @@ std::int64_t frequency(std::span<const TermCounts> parts, std::int32_t term) {
     return count;
 }
 
-// Adds the shares of a column to the scores of its documents, from document `first` up to the entry `end`.
+// The share of one entry in the score of its document.
+float share_of(double idf, std::int32_t count, std::int32_t length, const LengthNorm& norm) {
+    const auto tf = static_cast<double>(count);
+    return static_cast<float>(idf * (tf / (norm[length] + tf)));
+}
+
+// Adds the shares of a column's entries in the window that begins with document `first`.
 template <class Count>
-void add_scores(Workspace& space, Column& column, const Count* counts, std::int64_t first, std::int64_t end,
+void add_scores(Workspace& space, const Column& column, const Count* counts, std::int64_t first,
                 const TermCounts& part, std::size_t number, const LengthNorm& norm) {
     bool spoilt = false;
     const std::int64_t most = std::min(window, std::ssize(part.lengths) - first);
-    for (std::int64_t e = column.next; e < end; ++e) {
+    for (std::int64_t e = column.begin; e < column.next; ++e) {
         const std::int64_t place = column.documents[e] - first;
         if (place < 0 || place >= most) {
             malformed(number);
@@ -149,14 +180,11 @@ void add_scores(Workspace& space, Column& column, const Count* counts, std::int6
         const std::int32_t count = counts[e];
         const std::int32_t length = part.lengths[static_cast<std::size_t>(first + place)];
         spoilt = spoilt || count < 1 || length < 0;
-        const auto tf = static_cast<double>(count);
-        space.scores[static_cast<std::size_t>(place)] +=
-            static_cast<float>(column.idf * (tf / (norm[length] + tf)));
+        space.scores[static_cast<std::size_t>(place)] += share_of(column.idf, count, length, norm);
     }
     if (spoilt) {
         malformed(number);
     }
-    column.next = end;
 }
 
 struct Search {
@@ -202,6 +230,157 @@ struct Search {
         }
     }
 
+    void add(Workspace& space, const Column& column, std::size_t p, std::int64_t first) const {
+        const auto add_all = [&](const auto* counts) {
+            add_scores(space, column, counts, first, parts[p], p, norm);
+        };
+        column.counts != nullptr ? add_all(column.counts) : add_all(column.small_counts);
+    }
+
+    // The bar, lowered by what rounding can add to a sum of shares.
+    [[nodiscard]] double safe_bar(const Workspace& space) const {
+        return bar(space) / (1.0 + static_cast<double>(space.columns.size() + 4) * 0x1p-23);
+    }
+
+    // How many of the rarest columns are needed: a document with none of them cannot enter the best. A share is at
+    // most the idf.
+    [[nodiscard]] std::size_t needed(const Workspace& space) const {
+        std::size_t count = space.rarest.size();
+        double rest = 0.0;
+        while (count > 0 && rest + space.rarest[count - 1]->idf <= safe_bar(space)) {
+            --count;
+            rest += space.rarest[count]->idf;
+        }
+        return count;
+    }
+
+    [[nodiscard]] bool pruning_pays(const Workspace& space) const {
+        std::int64_t all = 0, rare = 0;
+        for (const Column& column : space.columns) {
+            all += column.end - column.next;
+        }
+        for (std::size_t c = 0, count = needed(space); c < count; ++c) {
+            rare += space.rarest[c]->end - space.rarest[c]->next;
+        }
+        return 3 * rare + options.prune_from < all;
+    }
+
+    // The share of a column in the score of a document of the window. The search has no branch that depends on the
+    // data, because processors would mispredict it.
+    [[nodiscard]] float look_up(const Column& column, std::size_t p, std::int64_t document) const {
+        const std::int32_t* at = column.documents + column.begin;
+        for (std::int64_t left = column.size(); left > 1;) {
+            const std::int64_t half = left / 2;
+            at = at[half] <= document ? at + half : at;
+            left -= half;
+        }
+        if (column.size() == 0 || *at != document) {
+            return 0.0f;
+        }
+        const std::int32_t count = column.count(at - column.documents);
+        const std::int32_t length = parts[p].lengths[static_cast<std::size_t>(document)];
+        if (count < 1 || length < 0) {
+            malformed(p);
+        }
+        return share_of(column.idf, count, length, norm);
+    }
+
+    // Moves scores of the window for which `can_enter` to the candidates, and clears the others. Every score is
+    // written, but it stays only if it counts: a branch would be mispredicted.
+    template <class CanEnter>
+    void take_candidates(Workspace& space, std::size_t count, std::int64_t first,
+                         const CanEnter& can_enter) const {
+        std::size_t taken = 0;
+        for (std::size_t c = 0; c < count; ++c) {
+            const Column& column = *space.rarest[c];
+            space.candidates.resize(
+                std::max(space.candidates.size(), taken + static_cast<std::size_t>(column.size())));
+            for (std::int64_t e = column.begin; e < column.next; ++e) {
+                const auto place = static_cast<std::int32_t>(column.documents[e] - first);
+                float& score = space.scores[static_cast<std::size_t>(place)];
+                space.candidates[taken] = {score, place};
+                taken += can_enter(space.candidates[taken]) ? 1 : 0;
+                score = 0.0f;
+            }
+        }
+        space.candidates.resize(taken);
+    }
+
+    // Scores a window by the first `count` of the rarest columns. Looks up the other columns only for documents
+    // that can still enter the best. The documents that are left get their scores in the order of the query's
+    // terms, so pruning changes no bit.
+    void prune_window(Workspace& space, std::size_t p, std::int64_t base, std::int64_t first, std::int64_t size,
+                      std::size_t count) const {
+        for (std::size_t c = 0; c < count; ++c) {
+            add(space, *space.rarest[c], p, first);
+        }
+        double rest = 0.0;  // summed as in `needed`, so a document without a score is never a candidate
+        std::int32_t largest = 1;
+        for (std::size_t c = space.rarest.size(); c > count; --c) {
+            Column& column = *space.rarest[c - 1];
+            column.next = column.before(first);
+            column.begin = column.next;
+            column.next = column.before(first + size);
+            rest += column.idf;
+            largest = std::max(largest, column.largest_count());
+        }
+        const auto tf = static_cast<double>(largest);
+        const double limit = safe_bar(space);
+        const auto can_enter = [&](const Found& candidate) {
+            const std::int32_t length = parts[p].lengths[static_cast<std::size_t>(first + candidate.document)];
+            return (limit - candidate.score) * (norm[length] + tf) < rest * tf;
+        };
+        take_candidates(space, count, first, can_enter);
+        for (std::size_t c = count; c < space.rarest.size() && !space.candidates.empty(); ++c) {
+            const Column& column = *space.rarest[c];
+            rest -= column.idf;
+            for (Found& candidate : space.candidates) {
+                candidate.score += look_up(column, p, first + candidate.document);
+            }
+            std::erase_if(space.candidates, std::not_fn(can_enter));
+        }
+        std::sort(space.candidates.begin(), space.candidates.end(),
+                  [](const Found& a, const Found& b) { return a.document < b.document; });
+        for (const Found& candidate : space.candidates) {
+            const std::int64_t document = first + candidate.document;
+            float score = 0.0f;
+            for (const Column& column : space.columns) {
+                score += look_up(column, p, document);
+            }
+            if (score > bar(space)) {
+                consider(space, p, base, document, score);
+            }
+        }
+    }
+
+    // The best of the documents from `first` on. It skips documents that have none of the columns that are needed.
+    void prune(Workspace& space, std::size_t p, std::int64_t base, std::int64_t first) const {
+        const auto documents = std::ssize(parts[p].lengths);
+        while (true) {
+            const std::size_t count = needed(space);
+            std::int64_t nearest = documents;
+            for (std::size_t c = 0; c < count; ++c) {
+                const Column& column = *space.rarest[c];
+                if (column.next < column.end) {
+                    nearest = std::min<std::int64_t>(nearest, column.documents[column.next]);
+                }
+            }
+            if (nearest < first) {
+                malformed(p);
+            }
+            if (nearest >= documents) {
+                return;
+            }
+            first = nearest;
+            const std::int64_t size = std::min(window, documents - first);
+            for (std::size_t c = 0; c < count; ++c) {
+                space.rarest[c]->advance(first + size, first + size == documents);
+            }
+            prune_window(space, p, base, first, size, count);
+            first += size;
+        }
+    }
+
     // The best documents of a part whose first document is number `base`. If `allowed` is given, only its
     // documents.
     void part(Workspace& space, std::size_t p, std::int64_t base, std::span<const std::int32_t> query,
@@ -209,6 +388,7 @@ struct Search {
         const TermCounts& part = parts[p];
         const auto documents = std::ssize(part.lengths);
         space.columns.clear();
+        std::int64_t all = 0;
         for (std::size_t t = 0; t < query.size(); ++t) {
             const std::int64_t column = column_of(part, query[t], p);
             if (column >= 0 && space.idf[t] > 0.0) {
@@ -216,9 +396,18 @@ struct Search {
                 const auto offset = static_cast<std::size_t>(entries.data() - part.documents.data());
                 const bool small = part.counts.empty();
                 space.columns.push_back({entries.data(), small ? nullptr : part.counts.data() + offset,
-                                         small ? part.small_counts.data() + offset : nullptr, 0,
+                                         small ? part.small_counts.data() + offset : nullptr, 0, 0,
                                          std::ssize(entries), space.idf[t]});
+                all += std::ssize(entries);
             }
+        }
+        space.rarest.clear();
+        if (all > options.prune_from && allowed == nullptr) {
+            for (Column& column : space.columns) {
+                space.rarest.push_back(&column);
+            }
+            std::stable_sort(space.rarest.begin(), space.rarest.end(),
+                             [](const Column* a, const Column* b) { return a->idf > b->idf; });
         }
         const std::int32_t* wanted = nullptr;
         const std::int32_t* wanted_end = nullptr;
@@ -231,6 +420,10 @@ struct Search {
             wanted_end = std::to_address(place(base + documents));
         }
         for (std::int64_t first = 0; first < documents && !space.columns.empty(); first += window) {
+            if (!space.rarest.empty() && pruning_pays(space)) {
+                prune(space, p, base, first);
+                return;
+            }
             const std::int64_t size = std::min(window, documents - first);
             const bool last = first + size == documents;
             const std::int32_t* stop = wanted;
@@ -240,15 +433,10 @@ struct Search {
             const bool skipped = allowed != nullptr && stop == wanted;
             bool any = false;
             for (Column& column : space.columns) {
-                const std::int64_t end = last ? column.end : column.before(first + size);
-                any = any || end > column.next;
-                if (skipped) {
-                    column.next = end;
-                } else {
-                    const auto add = [&](const auto* counts) {
-                        add_scores(space, column, counts, first, end, part, p, norm);
-                    };
-                    column.counts != nullptr ? add(column.counts) : add(column.small_counts);
+                column.advance(first + size, last);
+                any = any || column.size() > 0;
+                if (!skipped) {
+                    add(space, column, p, first);
                 }
             }
             if (any && !skipped) {
@@ -325,8 +513,8 @@ void check_options(const Bm25Options& options) {
     if (!(options.b >= 0.0 && options.b <= 1.0)) {
         throw Error("b: must be between 0 and 1");
     }
-    if (options.documents < 0 || options.total_length < 0) {
-        throw Error("documents, total_length: must be at least 0");
+    if (options.documents < 0 || options.total_length < 0 || options.prune_from < 0) {
+        throw Error("documents, total_length, prune_from: must be at least 0");
     }
 }
 

@@ -542,6 +542,62 @@ int race() {
 
 }  // namespace
 
+// Random documents of rare and common terms: pruning changes no bit, with any settings, deletions and parts.
+void check_pruned_bm25() {
+    std::mt19937 random(11);
+    const auto below = [&](std::int32_t limit) {
+        return static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(limit));
+    };
+    constexpr std::array<std::int32_t, 7> every{2000, 300, 2, 3, 50, 2, 4};  // a term is in one document of so many
+    for (int round = 0; round < 24; ++round) {
+        struct Part {
+            std::vector<std::int64_t> indptr{0};
+            std::vector<std::int32_t> documents, counts, lengths;
+            std::vector<std::uint8_t> deleted;
+        };
+        std::vector<Part> made(static_cast<std::size_t>(1 + below(3)));
+        std::vector<pyfast::TermCounts> parts;
+        pyfast::Bm25Options options{.k = 1 + below(12), .threads = 1 + below(2)};
+        options.k1 = round % 4 == 1 ? 0.0 : 1.5;
+        options.b = round % 4 == 2 ? 0.0 : 0.75;
+        for (Part& part : made) {
+            const std::int32_t size = 9000 + below(20000);
+            part.lengths.assign(static_cast<std::size_t>(size), 0);
+            for (const std::int32_t one_in : every) {
+                for (std::int32_t d = below(2 * one_in); d < size; d += 1 + below(2 * one_in)) {
+                    part.documents.push_back(d);
+                    part.counts.push_back(below(40) == 0 ? 1 + below(300) : 1 + below(3));
+                    part.lengths[static_cast<std::size_t>(d)] += part.counts.back();
+                }
+                part.indptr.push_back(std::ssize(part.documents));
+            }
+            if (round % 2 == 1) {
+                part.deleted.resize(part.lengths.size());
+                std::generate(part.deleted.begin(), part.deleted.end(),
+                              [&] { return static_cast<std::uint8_t>(below(9) == 0); });
+            }
+            for (std::size_t d = 0; d < part.lengths.size(); ++d) {
+                const bool is_live = part.deleted.empty() || part.deleted[d] == 0;
+                options.documents += is_live ? 1 : 0;
+                options.total_length += is_live ? part.lengths[d] : 0;
+            }
+            parts.push_back({.indptr = part.indptr, .documents = part.documents, .counts = part.counts,
+                             .lengths = part.lengths, .deleted = part.deleted});
+        }
+        Lists queries;
+        queries.push({0, 2, 3});
+        queries.push({2, 1, 5, 0, 6, 6, 3, 4});
+        queries.push({1, 1, 2, 3, 5});
+        queries.push({2, 3});
+        options.prune_from = std::numeric_limits<std::int32_t>::max();
+        const pyfast::RankedPools whole = bm25(parts, queries.view(), {}, options);
+        options.prune_from = 0;
+        const pyfast::RankedPools pruned = bm25(parts, queries.view(), {}, options);
+        CHECK(pruned.offsets == whole.offsets && pruned.documents == whole.documents &&
+              pruned.scores == whole.scores);
+    }
+}
+
 // Documents of three terms, cut into parts anywhere: what is found does not change, in any number of threads.
 void check_bm25() {
     constexpr std::int32_t documents = 20000, terms = 3;
@@ -590,6 +646,8 @@ void check_bm25() {
         CHECK(cut.documents == whole.documents && cut.scores == whole.scores);
     }
     check_error([&] { bm25({}, queries.view(), {}, {.k = 0}); }, "k");
+    check_error([&] { bm25({}, queries.view(), {}, {.prune_from = -1}); }, "prune_from");
+    check_pruned_bm25();
 }
 
 void check_maxsim() {

@@ -97,6 +97,7 @@ struct Counts {
             std::generate(deleted.begin(), deleted.end(), [&] { return static_cast<std::uint8_t>(in.below(2)); });
         }
         for (std::int64_t times = in.below(4); times > 2; --times) {
+            is_spoilt = true;
             switch (in.below(6)) {
                 case 0: in.spoil(indptr); break;
                 case 1: in.spoil(documents); break;
@@ -118,6 +119,7 @@ struct Counts {
     std::vector<std::int64_t> indptr{0};
     std::vector<std::int32_t> documents, counts, lengths, columns;
     std::vector<std::uint8_t> deleted;
+    bool is_spoilt = false;
 };
 
 }  // namespace
@@ -167,6 +169,11 @@ void fuzz_bm25(Input& in) {
         filter = allowed.view();
     }
     const pyfast::RankedPools found = bm25(parts, queries.view(), filter, options);
+    options.prune_from = 0;
+    const pyfast::RankedPools pruned = bm25(parts, queries.view(), filter, options);
+    if (std::none_of(counts.begin(), counts.end(), [](const Counts& part) { return part.is_spoilt; })) {
+        REQUIRE(pruned.documents == found.documents && pruned.scores == found.scores);
+    }
     REQUIRE(found.offsets.size() == queries.offsets.size() && found.documents.size() == found.scores.size());
     REQUIRE(well_formed(found.offsets, found.documents.size()));
     for (std::size_t q = 0; q + 1 < found.offsets.size(); ++q) {

@@ -8,7 +8,7 @@ from typing import Any
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
@@ -136,6 +136,57 @@ def test_the_same_alone_in_any_batch_and_with_any_threads(large: tuple[csr_array
     together = search(parts, queries, threads=4)
     assert together == search(parts, queries, threads=1) == search([ops.TermCounts.of(counts)], queries)
     assert together == [search(parts, [query])[0] for query in queries]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    k=st.integers(1, 30),
+    k1=st.sampled_from([0.0, 0.9, 1.5]),
+    b=st.sampled_from([0.0, 0.75, 1.0]),
+    cuts=st.lists(st.integers(0, 200_000), max_size=2).map(sorted),
+    has_deleted=st.booleans(),
+)
+@settings(max_examples=12, deadline=None)
+def test_pruning_changes_no_bit(
+    seed: int, k: int, k1: float, b: float, cuts: list[int], has_deleted: bool
+) -> None:
+    """Against a search that may find every document: a filter turns pruning off."""
+    draw = np.random.default_rng(seed)
+    counts = rare_and_common(draw)
+    dead = (draw.random(counts.shape[0]) < 0.1 * has_deleted).astype(np.uint8)
+    parts = []
+    for first, last in pairwise([0, *cuts, counts.shape[0]]):
+        part = ops.TermCounts.of(csr_array(counts[first:last]))
+        parts.append(
+            ops.TermCounts(part.indptr, part.documents, part.counts, part.lengths, None, dead[first:last])
+        )
+    queries = [[2, 0, 3], [3, 1, 2, 0, 4, 3], [0, 1, 1], [2, 3, 4], [4, 2, 3, 0, 5]]
+    every = [0, counts.shape[0]], np.arange(counts.shape[0])
+    options = {"k": k, "k1": k1, "b": b}
+    pruned = search(parts, queries, threads=2, **options)
+    assert pruned == search(parts, queries, filter=every, **options)
+    if not has_deleted:
+        dense = counts.toarray()
+        for query, (_, scores) in zip(queries, pruned, strict=True):
+            np.testing.assert_allclose(scores, bm25_reference(dense, query, k, k1, b)[1], rtol=1e-5)
+
+
+def rare_and_common(draw: np.random.Generator) -> csr_array:
+    """200,000 documents of five terms, the first two rare, with many equal scores."""
+    shares = np.array([0.0005, 0.003, 0.3, 0.5, 0.1, 0.0])
+    return csr_array((draw.random((200_000, 6)) < shares) * draw.integers(1, 4, (200_000, 6), np.int32))
+
+
+def test_pruning_skips_entries_that_cannot_matter() -> None:
+    """Only a full search reads a damaged entry of a common term, in a document without the rare term."""
+    counts = rare_and_common(np.random.default_rng(0))
+    part = ops.TermCounts.of(counts)
+    last = part.documents[part.indptr[4] - 1]
+    assert counts[[last], [0]] == 0
+    part.counts[part.indptr[4] - 1] = 0
+    assert len(search([part], [[0, 2, 3]], k=5)[0][0]) == 5
+    with pytest.raises(ArrayError, match="counts be at least 1"):
+        search([part], [[0, 2, 3]], k=5, filter=([0, len(part.lengths)], np.arange(len(part.lengths))))
 
 
 def test_nothing_to_search() -> None:

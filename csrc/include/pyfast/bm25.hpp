@@ -32,6 +32,8 @@ struct Bm25Options {
     std::int64_t documents = 0;     // the number of documents of all parts, without deleted ones
     std::int64_t total_length = 0;  // the sum of the lengths of these documents
     int threads = 1;
+    // Entries of a query in a part that pruning must save. It changes only the time.
+    std::int64_t prune_from = 100'000;
 };
 
 // For each query, the k documents with the largest score
@@ -43,8 +45,10 @@ struct Bm25Options {
 // found. `allowed` changes no score: frequencies and lengths are those of the whole corpus.
 //
 // Documents are scored in windows that fit into the first-level cache, so memory does not grow with the corpus.
-// Time: O(entries of the query's columns). Only entries that are read are checked. Thread-safe. The result of a
-// query depends only on the query. Throws Error for malformed input.
+// Time: O(entries of the query's columns). If there are many and `allowed` is not given, pruning (MaxScore) saves
+// most of them: a document without the rarer terms is skipped if the other terms cannot lift it over the best that
+// were found. Only entries that are read are checked. Thread-safe. The result of a query depends only on the
+// query. Throws Error for malformed input.
 PYFAST_API RankedPools bm25(std::span<const TermCounts> parts, const Ragged<std::int32_t>& queries,
                             const std::optional<Ragged<std::int32_t>>& allowed, const Bm25Options& options);
 
