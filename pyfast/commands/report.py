@@ -24,13 +24,16 @@ def report(
             help="The id of a question: write only this question, as one file that a browser opens from the disk."
         ),
     ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="How many processes may work at once. [default: one for each core]", min=1)
+    ] = None,
 ) -> None:
     """Write runs as web pages, for any web server."""
     import pyfast
     from pyfast.engine import dedicate_process
 
     dedicate_process()
-    pyfast.report(runs, out, gold, metrics=metric or None, prices=prices, single=single)
+    pyfast.report(runs, out, gold, metrics=metric or None, prices=prices, single=single, processes=processes)
     if single is not None:
         print(f"{out}: open it in a browser")
         return

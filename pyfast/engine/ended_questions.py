@@ -17,6 +17,7 @@ from pyfast.sqlite_files import fault
 
 _FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
 _QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number >= ? ORDER BY number"
+_IDS = "SELECT id FROM questions WHERE number >= ? ORDER BY number"
 _COMPLETIONS = "SELECT question, entry FROM completions WHERE question >= ? ORDER BY question, rowid"
 
 Ended = tuple[str, dict[str, Any], list[LLMCall]]
@@ -48,6 +49,15 @@ def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
             raise InputError(f"{journal}: {fault(error)}") from None
         except DamagedError as error:
             raise InputError(f"{journal}: {error}") from None
+
+
+def ended_ids(journal: Path, first: int = 0) -> list[str]:
+    """Read only the ids of these questions. Raises `InputError` if the journal cannot be read."""
+    with contextlib.closing(open_to_read(journal)) as database:
+        try:
+            return [str(id) for (id,) in database.execute(_IDS, (first,))]
+        except sqlite3.Error as error:
+            raise InputError(f"{journal}: {fault(error)}") from None
 
 
 def _ledger(text: str) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def wrong_questions(
     """
     (folder,) = folders_of(run)
     scores = scores_of(folder, gold, metrics)
-    wrong = {id: wrongness(one.figures) for id, one in scores.by_id.items()}
+    wrong = {id: wrongness(figures) for id, figures in scores.figures.items()}
     return sorted((id for id, value in wrong.items() if value > 0), key=lambda id: -wrong[id])
 
 
@@ -143,17 +143,17 @@ def _path(details: dict[str, Any], whole: bool) -> Iterator[str]:
 
 
 _MARKS = {
-    "*": "(* gold: the passage has a gold sentence, or the gold names only its document)",
-    "o": "(o of a gold document, without a gold sentence)",
+    "*": "(* gold: the passage has a gold sentence or row, or the gold names only its document)",
+    "o": "(o of a gold document, without a gold sentence or row)",
     "+": "(+ in no list above it: n2n adds such passages when it expands an evidence graph)",
 }
 
 
 def _gold_mark(details: dict[str, Any], id: str) -> str:
-    passage, gold, named = details["passages"].get(id), details["gold"], details["gold_passages"]
+    passage, gold = details["passages"].get(id), details["gold"]
     if not gold or not passage or passage["uri"] not in gold["supporting"]:
         return " "
-    return "*" if named is None or id in named else "o"
+    return "*" if id in details["gold_passages"].get(passage["uri"], (id,)) else "o"
 
 
 def _passage(details: dict[str, Any], id: str) -> str:

@@ -23,7 +23,6 @@ from pyfast.reports.passages import Passage, PassageFinder, index_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
 from pyfast.reports.reading import Entry, RunReader
 from pyfast.reports.scores import Scores, scores_of
-from pyfast.retrieval import Index
 from pyfast.systems.mtqa.settings import Settings
 
 PlaceOf = Callable[[Part], Any]
@@ -96,7 +95,8 @@ def _details(
             part, passages[one.segment]["span"] = part_of(finder.index.corpus, segments[one.segment])
             passages[one.segment]["part"] = part.key
             around.append(part)
-    uri_of = {id: passage["uri"] for id, passage in passages.items()}
+    gold_passages = _gold_passages(passages, gold, record, segments, finder)
+    followed = {id: one["uri"] for id, one in passages.items() if id in gold_passages.get(one["uri"], passages)}
     return {
         "id": record.id,
         "system": system,
@@ -108,20 +108,20 @@ def _details(
         "usage": _fields(record.usage),
         "ledger": _ledger(entry.ledger),
         "gold": _gold(gold),
-        "figures": scores.figures(record.id),
+        "figures": scores.figures.get(record.id, {}),
         "evidence": [one.segment for one in record.evidence],
         "scores": [one.score for one in record.evidence],
         "trace": record.trace,
         "calls": [_call(call) for call in entry.calls],
         "passages": passages,
         "documents": {part.key: parts(part) for part in dict.fromkeys(around)},
-        "gold_passages": _gold_passages(passages, gold, record, segments, finder.index),
+        "gold_passages": gold_passages,
         "gold_documents": _gold_documents(finder, supporting),
         "path": [_step(step) for step in steps if step.lists],
         "graphs": graphs,
         "turns": [{"id": turn.id, "question": turn.text} for turn in reader.turns(question)],
         **({"weights": _weights(reader.settings)} if system == "mtqa" else {}),
-        "gold_paths": [_fields(one) for one in gold_paths(steps, supporting, uri_of)],
+        "gold_paths": [_fields(one) for one in gold_paths(steps, supporting, followed)],
     }
 
 
@@ -141,23 +141,28 @@ def _gold_passages(
     gold: Gold | None,
     record: Record,
     segments: Mapping[str, int],
-    index: Index | None,
-) -> list[str] | None:
-    """Return the ids of the passages with a gold sentence. None if the gold has only documents, without
-    sentences.
+    finder: PassageFinder,
+) -> dict[str, list[str]]:
+    """Return the ids of the passages with a gold sentence or a gold row, by the uri of the document. Documents
+    whose gold sentences or rows are not known are left out.
     """
-    if gold is None or gold.supporting_facts is None or gold.sentence_starts is None:
-        return None
+    if gold is None or not gold.supporting_facts:
+        return {}
     facts = set(gold.supporting_facts)
+    starts = gold.sentence_starts or {}
+    found: dict[str, list[str]] = {uri: [] for uri, _ in facts if uri in starts or finder.is_table(uri)}
     offsets = {one.segment: one.offsets for one in record.evidence}
-    for id in passages:
-        if id not in offsets and index is not None:
-            offsets[id] = int(index.corpus.start[segments[id]]), int(index.corpus.end[segments[id]])
-    return [
-        id
-        for id, one in passages.items()
-        if any((one["uri"], number) in facts for number in gold.sentences(one["uri"], *offsets[id]) or ())
-    ]
+    for id, one in passages.items():
+        uri = one["uri"]
+        if uri in found:
+            if id not in offsets and finder.index is not None:
+                corpus, at = finder.index.corpus, segments[id]
+                offsets[id] = int(corpus.start[at]), int(corpus.end[at])
+            first, end = offsets[id]
+            numbers = (gold.sentences(uri, first, end) or ()) if uri in starts else (first,)
+            if any((uri, number) in facts for number in numbers):
+                found[uri].append(id)
+    return found
 
 
 def _gold_documents(finder: PassageFinder, supporting: Sequence[str]) -> dict[str, dict[str, str]]:

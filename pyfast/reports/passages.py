@@ -104,6 +104,13 @@ class PassageFinder:
         document."""
         return self._sources.get(uri)
 
+    def is_table(self, uri: str) -> bool:
+        """Whether `look_for` has found this document, and it is a table."""
+        source = self.source(uri)
+        if self._index is None or source is None:
+            return False
+        return self._index.corpus.is_table(int(self._index.corpus.roots[source]))
+
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the positions of segments in the corpus, by their ids. Unknown ids are left out."""
         numbers = {id: int(id, 16) for id in ids if SEGMENT.fullmatch(id)}

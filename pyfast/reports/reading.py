@@ -7,7 +7,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +60,11 @@ class RunReader:
 
         Raises `InputError` for a damaged run.
         """
-        records = islice(iter(self.run.records), first, None)
-        for number, (record, ended) in enumerate(
-            zip(records, ended_questions(self.path / JOURNAL, first), strict=False), start=first
-        ):
-            id, ledger, calls = ended
+        records = self.run.records
+        for number, (id, ledger, calls) in enumerate(ended_questions(self.path / JOURNAL, first), start=first):
+            if number == len(records):
+                return
+            record = records[number]
             if id != record.id:
                 raise InputError(f"{self.path}: damaged: its answers and its journal differ; try `pyfast verify`")
             yield Entry(number, record, self.questions.get(id), ledger, tuple(calls))

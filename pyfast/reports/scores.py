@@ -11,7 +11,6 @@ from typing import Any
 from pyfast.api.evaluating import GoldLike, evaluate, gold_of
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
-from pyfast.evaluation.evaluate import Report, Scored
 from pyfast.evaluation.gold import Gold, read_gold
 
 _LOG = logging.getLogger("pyfast")
@@ -21,22 +20,20 @@ _LOG = logging.getLogger("pyfast")
 class Scores:
     """The figures of all questions together and of each question. Empty if there are no gold answers."""
 
-    report: Report | None = None
-    by_id: Mapping[str, Scored] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """The rows of the report: figures with intervals, for each group of questions"""
+    not_run: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
+    """The names of the figures"""
+    figures: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    """The figures of each question with a gold answer, by its id"""
     gold: Mapping[str, Gold] = field(default_factory=dict)
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the figures."""
-        return [] if self.report is None else list(self.report.rows[0].figures)
-
-    def figures(self, id: str) -> dict[str, float | None]:
-        """Return the figures of one question. Empty if the question has no gold answer."""
-        return self.by_id[id].figures if id in self.by_id else {}
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The rows of the report: figures with intervals, for each group of questions."""
-        return [] if self.report is None else self.report.as_json()["rows"]
+    def of(self, ids: Sequence[str]) -> Scores:
+        """The figures and the gold of some questions."""
+        known = [id for id in ids if id in self.figures]
+        figures, gold = {id: self.figures[id] for id in known}, {id: self.gold[id] for id in known}
+        return Scores(names=self.names, figures=figures, gold=gold)
 
 
 def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None) -> Scores:
@@ -48,14 +45,19 @@ def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] 
     """
     try:
         lines = gold_of(run, gold)
-        known = {one.id: one for one in read_gold(lines)}
         report = evaluate(run, lines, metrics=metrics)
     except InputError as error:
         if gold is not None:
             raise
         _LOG.warning("%s: no scores: %s", run, error)
         return Scores()
-    return Scores(report, {one.id: one for one in report.questions}, known)
+    figures = {one.id: one.figures for one in report.questions}
+    known = {}
+    for one in read_gold(lines):
+        if one.id in figures:
+            (one.model_extra or {}).clear()  # No page shows it, and it can be most of the gold.
+            known[one.id] = one
+    return Scores(report.as_json()["rows"], report.not_run, list(report.rows[0].figures), figures, known)
 
 
 def wrongness(figures: Mapping[str, float | None]) -> float:

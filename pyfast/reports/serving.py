@@ -20,6 +20,7 @@ from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import PyfastError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.prices import Prices, listed
+from pyfast.ops.arrays import available_cores
 from pyfast.reports.bundle import RunData
 from pyfast.reports.page import write_page
 from pyfast.reports.writing import MANIFEST, differences, folders_of, title_of, write_manifest
@@ -125,7 +126,7 @@ class _Pages:
             for number in changed:
                 if self._data[number].done > len(self._data[number].reader.run.records):  # failures run again
                     self._data[number] = self._open(number)
-                self._parts[number] = self._data[number].update()
+                self._parts[number] = self._data[number].update(available_cores())
             if changed:
                 apart = differences(self._folders, self._gold, self._metrics, self._parts)
                 live = any(part["running"] for part in self._parts)

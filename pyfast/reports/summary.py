@@ -35,12 +35,12 @@ class Series:
     """
     worked: list[float] = field(default_factory=list)
     """For each question, the mean size of the batches in which its work other than LLM calls was done"""
-    money: Counter[str] = field(default_factory=Counter)
+    money: dict[str, float] = field(default_factory=dict)
     """The money of each stage. Empty without a price list"""
     paid: list[float] = field(default_factory=list)
     """The money of each question"""
-    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(state, reason) of the questions without an answer"""
+    reasons: list[tuple[str, str]] = field(default_factory=list)
+    """(state, reason) of each question without an answer"""
 
     def add(
         self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float, money: Mapping[str, float]
@@ -59,11 +59,21 @@ class Series:
             some = [stage for stage in stages if len(stage) == length]
             calls = sum(stage[0] for stage in some)
             sizes.append(sum(stage[3] for stage in some) / calls if calls else 0.0)
-        for stage, value in money.items():
-            self.money[stage] += value  # type: ignore[assignment]
+        self._pay(money)
         self.paid.append(sum(money.values()))
         if row["state"] != "answered":
-            self.reasons[row["state"], row["reason"] or "the evidence has no answer"] += 1
+            self.reasons.append((row["state"], row["reason"] or "the evidence has no answer"))
+
+    def extend(self, other: Series) -> None:
+        """Add the questions of another series."""
+        for name, values in vars(other).items():
+            if name != "money":
+                getattr(self, name).extend(values)
+        self._pay(other.money)
+
+    def _pay(self, money: Mapping[str, float]) -> None:
+        for stage, value in money.items():
+            self.money[stage] = self.money.get(stage, 0.0) + value
 
     def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
         """Return the slowest, the most expensive and the most wrong questions, each as (id, number, text).
@@ -125,7 +135,7 @@ def summary_of(
         if status.waiting is None
         else {"llm": status.waiting.llm, "reason": status.waiting.reason},
         "states": status.states,
-        "reasons": [(state, why, count) for (state, why), count in series.reasons.most_common(20)],
+        "reasons": [(state, why, count) for (state, why), count in Counter(series.reasons).most_common(20)],
         "usage": {
             "llm_calls": status.llm_calls,
             "prompt_tokens": status.prompt_tokens,
@@ -147,12 +157,12 @@ def summary_of(
                 "batch": stage.batch,
                 "tokens_in": stage.prompt_tokens,
                 "tokens_out": stage.completion_tokens,
-                **({} if currency is None else {"money": series.money[stage.name]}),
+                **({} if currency is None else {"money": series.money.get(stage.name, 0)}),
             }
             for stage in status.stages
         ],
-        "scores": scores.rows(),
-        "not_run": [] if scores.report is None else list(scores.report.not_run[:100]),
+        "scores": scores.rows,
+        "not_run": scores.not_run[:100],
         "extremes": series.extremes(),
         "over_time": series.over_time(),
         "latencies": series.latencies(),

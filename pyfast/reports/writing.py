@@ -16,6 +16,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.prices import Prices, listed
 from pyfast.files import built_aside, write_atomically
+from pyfast.ops.arrays import available_cores
 from pyfast.reports.bundle import VERSION, RunData
 from pyfast.reports.details import question_of
 from pyfast.reports.page import is_single_page, single_page, write_page
@@ -31,6 +32,7 @@ def report(
     metrics: Sequence[str | Metric] | None = None,
     prices: str | Path | Prices | None = None,
     single: str | None = None,
+    processes: int | None = None,
 ) -> Path:
     """Write runs as web pages into a static folder. The pages need no network.
 
@@ -48,6 +50,8 @@ def report(
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`), for the money of each stage.
         single: The id of a question. `out` is then one HTML file with only this question, which you can open
             from the disk. Give only one run.
+        processes: How many processes may work at once. None: one for each core. Each process writes blocks of
+            4,096 questions, so a small run needs only one. The files do not depend on this number.
 
     Returns:
         The folder, or the file.
@@ -55,6 +59,7 @@ def report(
     Raises:
         InputError: A run is in memory or damaged, the gold file has none of its questions, a model is missing
             in the price list, or `out` has files that are not a report.
+        RunError: A process that wrote a part of the report was killed.
 
     Example:
         >>> import pyfast
@@ -73,7 +78,7 @@ def report(
             RunData(folder, aside / "data" / f"run-{number}", gold, metrics, known)
             for number, folder in enumerate(folders)
         ]
-        parts = [one.update() for one in data]
+        parts = [one.update(processes or available_cores()) for one in data]
         write_manifest(aside, parts, differences(folders, gold, metrics, parts))
         write_page(aside, title_of(folders))
     return out

@@ -2,21 +2,33 @@
 
 import gzip
 import json
+import os
 import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from html.parser import HTMLParser
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Level, Table, TextDocument, Triple, encode
-from pyfast.errors import InputError
+from pyfast.errors import InputError, RunError
+from pyfast.reports import bundle, processes
+from pyfast.reports.blocks import Block, BlockWriter
 from pyfast.reports.documents import content_of, part_of
 from pyfast.reports.paths import Listed, Step, gold_paths
-from pyfast.retrieval import Index
+from pyfast.reports.scores import Scores
+from pyfast.reports.summary import Series
+from pyfast.retrieval import Index, build_index
 
 QUESTIONS = [
     {
@@ -214,6 +226,114 @@ def test_a_report_replaces_a_report(runs: list[Path], tmp_path: Path) -> None:
     assert len(manifest(out)["runs"]) == 1 and not (out / "data" / "run-1").exists()
 
 
+def folder_digest(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three blocks for seven questions."""
+    monkeypatch.setattr(bundle, "LISTED", 3)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_several_processes_write_what_one_writes(runs: list[Path], asked: Path, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[models.instant]\ninput = 3.0\noutput = 15.0\n")
+    one, two = (
+        folder_digest(pyfast.report(runs, tmp_path / str(count), asked, prices=prices, processes=count))
+        for count in (1, 2)
+    )
+    assert one == two
+    assert {name for name in one if "run-0/list" in name} == {f"data/run-0/list-0000{n}.json.gz" for n in range(3)}
+    shown = [each["id"] for each in details(tmp_path / "2")]
+    assert shown == [record.id for record in pyfast.Run(runs[0]).records]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_damaged_run_is_one_error_in_several_processes(runs: list[Path], asked: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs[1], run)
+    with closing(sqlite3.connect(run / "journal.sqlite")) as journal, journal:
+        journal.execute("UPDATE questions SET id = 'other' WHERE number = 4")
+    said = set()
+    for count in (1, 2):
+        with pytest.raises(InputError) as error:
+            pyfast.report(run, tmp_path / "report", asked, processes=count)
+        said.add(str(error.value))
+        assert not (tmp_path / "report").exists()
+    (one,) = said
+    assert "its answers and its journal differ" in one
+
+
+def children() -> set[int]:
+    found = subprocess.run(
+        ["pgrep", "-P", str(os.getpid()), "-f", processes.__name__], capture_output=True, text=True
+    )
+    return set(map(int, found.stdout.split()))
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("ended", [RunError, KeyboardInterrupt])
+def test_no_process_and_no_half_report_remain(
+    runs: list[Path], asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: type[BaseException]
+) -> None:
+    class Writer(BlockWriter):
+        def write(self, block: Block) -> Series:
+            assert len(children()) == 2
+            if ended is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            os.kill(children().pop(), signal.SIGKILL)
+            return super().write(block)
+
+    monkeypatch.setattr(bundle, "BlockWriter", Writer)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ended) as error:
+        pyfast.report(runs[1], tmp_path / "out" / "report", asked, processes=3)
+    if ended is RunError:
+        assert "a process that wrote a part of the report ended (-9)" in str(error.value)
+    assert children() == set() and not any((tmp_path / "out").iterdir())
+
+
+def test_a_process_ends_if_the_one_that_started_it_has(runs: list[Path], tmp_path: Path) -> None:
+    block = TypeAdapter(Block).dump_json(Block(0, 0, 2, Scores(), None))
+    for parent, lines in ((os.getpid(), 1), (1, 0)):
+        command = [sys.executable, "-c", processes.CODE, str(runs[1]), str(tmp_path), str(parent)]
+        done = subprocess.run(command, input=block, capture_output=True, check=True)
+        assert len(done.stdout.splitlines()) == lines and not done.stderr
+
+
+def test_the_gold_path_follows_the_passage_with_the_gold_sentence_or_row(tmp_path: Path) -> None:
+    paragraphs = [f"Titan circles Saturn. It was seen in {year} by an astronomer." for year in (1655, 1671, 1684)]
+    rows = (("Titan", "Saturn"), ("Rhea", "Saturn"), ("Io", "Jupiter"))
+    documents = [
+        TextDocument("titan", "", "\n\n".join(paragraphs)),
+        Table("moons", "Moons", "", ("moon", "planet"), rows),
+    ]
+    index = build_index(documents, tmp_path / "index")
+    question = {"id": "q0", "question": "Who saw Titan of Saturn?", "supporting": ["titan", "moons"]}
+    run = pyfast.answer([question], index=index, llm="instant", system="rag", run=tmp_path / "run")
+    evidence = run.records[0].evidence
+    starts = sorted(item.offsets[0] for item in evidence if item.uri == "titan")
+    assert len(starts) == 3
+    facts = {"supporting_facts": [["titan", 2], ["moons", 1]], "sentence_starts": {"titan": starts}}
+    for extra, texts in (
+        ({}, {"titan": paragraphs, "moons": ["\t".join(row) for row in rows]}),
+        (facts, {"titan": paragraphs[2:], "moons": ["Rhea\tSaturn"]}),
+    ):
+        given = [{**question, "answers": ["x"], **extra}]
+        (one,) = details(pyfast.report(run, tmp_path / "report", given))
+        gold = [item.segment for item in evidence if item.snippet in texts[item.uri]]
+        if extra:
+            assert sorted(chain.from_iterable(one["gold_passages"].values())) == sorted(gold)
+        else:
+            assert one["gold_passages"] == {}
+        for path in one["gold_paths"]:
+            mine = [item.segment for item in evidence if item.uri == path["uri"] and item.segment in gold]
+            places = [item.segment for item in evidence]
+            assert path["ranks"][-1][2] == min(places.index(segment) for segment in mine) + 1
+
+
 def test_a_piece_of_evidence_stands_in_its_document(written: Path, runs: list[Path], small: Index) -> None:
     """The part that a page loads, at the range that it marks, is the segment."""
     chunks, marked = written / "data" / "run-1", 0
@@ -221,7 +341,7 @@ def test_a_piece_of_evidence_stands_in_its_document(written: Path, runs: list[Pa
         for piece in record.evidence:
             passage = one["passages"][piece.segment]
             chunk, start, size = one["documents"][passage["part"]]
-            content = (chunks / f"documents-{chunk:05}.bin").read_bytes()[start : start + size]
+            content = (chunks / f"documents-{chunk}.bin").read_bytes()[start : start + size]
             part = json.loads(gzip.decompress(content))
             first, end = (at - part["from"] for at in passage["span"])
             assert part["uri"] == piece.uri

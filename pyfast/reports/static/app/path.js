@@ -18,6 +18,7 @@ function goldPath(question) {
   return section("What became of the gold passages",
     el("ul", { class: "golds" }, golds.map((gold) => el("li", {}, gold.reached ? badge("reached") : badge("lost", gold.lost === null ? "not found" : "lost"), " ",
       el("strong", {}, foreign(titleOf(gold.uri))), ": ", foreign(gold.outcome),
+      question.gold_passages[gold.uri] ? el("small", {}, " (the passages with a gold sentence or row)") : null,
       goldDocument(question, gold.uri)))),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Gold passages at each step" }, el("table", { class: "ranks" },
       el("caption", {}, "Rank of each gold passage in the lists of each step"),
@@ -36,9 +37,11 @@ function goldDocument(question, uri) {
   return known ? partView(question, known.part, null, "Its text") : el("p", { class: "note" }, "The index has no such document.");
 }
 
+// Where the gold names sentences or rows, only the passages with them are gold.
 const isGold = (question, id) => {
   const passage = question.passages[id];
-  return Boolean(passage && question.gold && question.gold.supporting.includes(passage.uri));
+  if (!passage || !question.gold || !question.gold.supporting.includes(passage.uri)) return false;
+  return (question.gold_passages[passage.uri] || [id]).includes(id);
 };
 
 const EXCERPT = 120; // characters

@@ -1,0 +1,169 @@
+"""Write the details of some questions of a run: a block. Blocks do not need each other.
+
+A chunk is a file that has a gzip member for each question, so that a page can unpack a single question. Documents
+are in files of their own, because several questions of a block can show the same document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+from isal import igzip
+
+from pyfast.evaluation.prices import Price
+from pyfast.reports.details import details_of
+from pyfast.reports.documents import Part, content_of
+from pyfast.reports.passages import PassageFinder, index_of
+from pyfast.reports.reading import RunReader
+from pyfast.reports.scores import Scores, wrongness
+from pyfast.reports.summary import Series
+
+CHUNK = 256
+"""The number of questions whose details are in one file"""
+LISTED = 4096
+"""The maximum number of questions in a block. Each block has one file of the list"""
+SHOWN = 160
+"""The maximum number of characters of each text in the list"""
+DOCUMENTS = 4_000_000
+"""If a file of parts of documents has more bytes than this number, the next part goes into a new file"""
+_LEVEL = 2  # of igzip: level 3 takes a third more time and gives a thirtieth
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Questions to write, one after another in the run."""
+
+    number: int
+    """The number of the block, from 0. It is in the names of the files"""
+    first: int
+    """The position of the first question among the answers, from 0"""
+    questions: int
+    scores: Scores
+    """The figures and the gold of these questions"""
+    price: tuple[Price, Mapping[str, Price]] | None
+    """The price of the default model, and the price for each role. None without a price list"""
+
+    @property
+    def file(self) -> str:
+        """The file of the list."""
+        return f"list-{self.number:05}.json.gz"
+
+
+class BlockWriter:
+    """Writes blocks of a run into a folder."""
+
+    def __init__(self, run: Path, out: Path) -> None:
+        """Open the run and its index. Raises `InputError` if the folder has no run."""
+        self.reader = RunReader(run)
+        self.out = out
+        self._finder = PassageFinder(index_of(run))
+
+    def write(self, block: Block) -> Series:
+        """Write a block: its chunks, its documents and its part of the list.
+
+        Returns the numbers about its questions. Raises `InputError` if the run is damaged.
+        """
+        scores, names = block.scores, block.scores.names
+        self._finder.look_for(uri for gold in scores.gold.values() for uri in gold.supporting or ())
+        documents = _Documents(self.out, self._finder, block.number)
+        entries = islice(self.reader.entries(block.first), block.questions)
+        series, rows = Series(), list[dict[str, Any]]()
+        for chunk in range(block.number * (LISTED // CHUNK), (block.number + 1) * (LISTED // CHUNK)):
+            if not (some := list(islice(entries, CHUNK))):
+                break
+            start = 0
+            with (self.out / f"questions-{chunk:05}.bin").open("wb") as file:
+                every = details_of(some, self.reader, scores, self._finder, documents.place)
+                for entry, details in zip(some, every, strict=True):
+                    size = file.write(_packed(orjson.dumps(details)))
+                    row = _row(details, names) | {"chunk": chunk, "start": start, "size": size}
+                    money = _money(details["ledger"], block.price)
+                    series.add(row, entry.ledger, wrongness(details["figures"]), money)
+                    rows.append(row)
+                    start += size
+        documents.save()
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        (self.out / block.file).write_bytes(_packed(orjson.dumps(columns)))
+        return series
+
+
+class _Documents:
+    """Writes the parts of documents that a block needs into files, each part only once."""
+
+    def __init__(self, out: Path, finder: PassageFinder, block: int) -> None:
+        self._out, self._finder, self._block = out, finder, block
+        self._places: dict[Part, tuple[str, int, int]] = {}
+        self._waiting: list[bytes] = []
+        self._files = self._size = 0
+
+    def place(self, part: Part) -> tuple[str, int, int]:
+        """Return where a part of a document is: (the name of its chunk, its first byte, its size in bytes)."""
+        if part not in self._places:
+            assert self._finder.index is not None
+            content = _packed(orjson.dumps(content_of(self._finder.index.corpus, part)))
+            self._places[part] = (self._name, self._size, len(content))
+            self._waiting.append(content)
+            self._size += len(content)
+            if self._size > DOCUMENTS:
+                self.save()
+        return self._places[part]
+
+    @property
+    def _name(self) -> str:
+        return f"{self._block:05}-{self._files}"
+
+    def save(self) -> None:
+        """Write the parts that are new since the last call into a file."""
+        if self._waiting:
+            (self._out / f"documents-{self._name}.bin").write_bytes(b"".join(self._waiting))
+            self._waiting, self._size, self._files = [], 0, self._files + 1
+
+
+def _packed(content: bytes) -> bytes:
+    """Compress, as gzip."""
+    return igzip.compress(content, _LEVEL, mtime=0)
+
+
+def _money(ledger: Mapping[str, Any], price: tuple[Price, Mapping[str, Price]] | None) -> dict[str, float]:
+    """Return the cost of each prompt of a question in money, by the name of the prompt. It assumes the same share
+    of cached tokens for all prompts. Empty without a price list.
+    """
+    if price is None:
+        return {}
+    default, of_role = price
+    stages = [stage for stage in ledger["stages"] if stage["role"]]
+    cached = ledger.get("cached_tokens", 0) / max(sum(stage["tokens_in"] for stage in stages), 1)
+    return {
+        stage["name"]: of_role.get(stage["role"], default).of(
+            stage["tokens_in"], cached * stage["tokens_in"], stage["tokens_out"]
+        )
+        for stage in stages
+    }
+
+
+def _row(details: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the row of a question for the list of questions. Its figures are in the order of `names`."""
+    gold, paths, ledger = details["gold"], details["gold_paths"], details["ledger"]
+    usage = details["usage"]
+    return {
+        "id": details["id"],
+        "question": _short(details["question"]),
+        "answer": _short(details["answer"]),
+        "state": details["state"],
+        "reason": _short(details["reason"]),
+        "type": "" if gold is None else gold["groups"].get("type", ""),
+        "figures": [details["figures"].get(name) for name in names] if details["figures"] else [],
+        "seconds": ledger.get("seconds"),
+        "tokens": usage["prompt_tokens"] + usage["completion_tokens"],
+        "calls": usage["llm_calls"],
+        "gold": [sum(path["reached"] for path in paths), len(paths)],
+    }
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is None or len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -1,0 +1,95 @@
+"""Write the blocks of a run in several processes.
+
+Each other process runs `main`. It reads its blocks from a file, as JSON lines, and writes a line about each
+of them into another file. It imports no script of the user, as multiprocessing would.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from subprocess import Popen
+from tempfile import TemporaryFile
+from typing import IO
+
+from pydantic import TypeAdapter
+
+from pyfast import errors
+from pyfast.engine import dedicate_process
+from pyfast.errors import PyfastError, RunError
+from pyfast.reports.blocks import Block, BlockWriter
+from pyfast.reports.summary import Series
+
+CODE = f"from {__name__} import main; main()"
+"""What another process carries out. Its arguments: the run, the folder to write, the id of this process"""
+_BLOCK = TypeAdapter(Block)
+_WRITTEN = TypeAdapter[Series | tuple[str, str]](Series | tuple[str, str])  # or the class and the text of an error
+
+
+def write_blocks(writer: BlockWriter, blocks: Sequence[Block], processes: int) -> list[Series]:
+    """Write blocks: a share of them in this process, the others at the same time in other processes.
+
+    Returns the numbers about each block, in order. Raises `InputError` if the run is damaged, and `RunError` if
+    another process was killed. No process goes on after this call.
+    """
+    count = max(min(processes, len(blocks)), 1)
+    mine, *others = (blocks[first::count] for first in range(count))
+    with ExitStack() as stack:
+        started = [stack.enter_context(_process(writer, share)) for share in others]
+        written = [[writer.write(block) for block in mine], *(_written(*one) for one in started)]
+    return [written[number % count][number // count] for number in range(len(blocks))]
+
+
+@contextmanager
+def _process(writer: BlockWriter, blocks: Sequence[Block]) -> Iterator[tuple[Popen[bytes], IO[bytes]]]:
+    """A process that writes blocks, and the file with its lines. Leaving the context ends it at once."""
+    command = [sys.executable, "-c", CODE, str(writer.reader.path), str(writer.out), str(os.getpid())]
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # as this process imports
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYFAST_THREADS": "1"}
+    with TemporaryFile(dir=writer.out) as source, TemporaryFile(dir=writer.out) as sink:
+        source.writelines(_BLOCK.dump_json(block) + b"\n" for block in blocks)
+        source.seek(0)
+        # In a session of its own, Ctrl-C in a terminal reaches only this process, which then ends the other one.
+        with Popen(command, stdin=source, stdout=sink, env=environment, start_new_session=True) as process:
+            try:
+                yield process, sink
+            finally:
+                process.kill()
+
+
+def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
+    """Wait until a process has written its blocks."""
+    if code := process.wait():
+        raise RunError(f"a process that wrote a part of the report ended ({code}); does it need more memory?")
+    sink.seek(0)
+    written = []
+    for line in sink:
+        told = _WRITTEN.validate_json(line)
+        if not isinstance(told, Series):
+            name, text = told
+            raise getattr(errors, name)(text)
+        written.append(told)
+    return written
+
+
+def main() -> None:
+    """Write the blocks that come from the standard input."""
+    logging.disable()  # The process that started this one warns.
+    run, out, parent = sys.argv[1:]
+    try:
+        writer = BlockWriter(Path(run), Path(out))
+        dedicate_process()
+        for line in sys.stdin.buffer:
+            if os.getppid() != int(parent):  # It was killed, so nobody needs the rest.
+                return
+            _tell(writer.write(_BLOCK.validate_json(line)))
+    except PyfastError as error:
+        _tell((type(error).__name__, str(error)))
+
+
+def _tell(what: Series | tuple[str, str]) -> None:
+    sys.stdout.buffer.write(_WRITTEN.dump_json(what) + b"\n")
