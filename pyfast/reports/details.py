@@ -17,7 +17,7 @@ from pyfast.engine.kept_prompts import LLMCall
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold
-from pyfast.reports.documents import Part, content_of, part_of
+from pyfast.reports.documents import Part, content_of
 from pyfast.reports.graphs import Graph, graphs_of, pools_of
 from pyfast.reports.passages import Passage, PassageFinder, index_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
@@ -44,7 +44,7 @@ def details_of(
     if reader.system == "n2n" and finder.index is not None:
         texts = ["" if entry.question is None else entry.question.text for entry in entries]
         pools = [pools_of(*one) for one in zip(steps, texts, strict=True)]
-        graphs, joined = graphs_of(pools, finder.index, segments, reader.settings)
+        graphs, joined = graphs_of(pools, finder.index, segments, reader.settings, finder.shared_terms)
         segments |= joined
         steps = [_with_joined(*one) for one in zip(steps, graphs, strict=True)]
     return [
@@ -92,7 +92,7 @@ def _details(
     around = _documents(finder, supporting)
     for one in record.evidence:
         if finder.index is not None and one.segment in segments:
-            part, passages[one.segment]["span"] = part_of(finder.index.corpus, segments[one.segment])
+            part, passages[one.segment]["span"] = finder.part(segments[one.segment])
             passages[one.segment]["part"] = part.key
             around.append(part)
     gold_passages = _gold_passages(passages, gold, record, segments, finder)

@@ -12,9 +12,10 @@ import numpy as np
 from pyfast import ops
 from pyfast.ops.arrays import Int32, Int64, stack
 from pyfast.reports.paths import Step
+from pyfast.reports.shared_terms import SharedTerms
 from pyfast.retrieval import Index
 from pyfast.retrieval.rerank import expand
-from pyfast.retrieval.strongest_edges import segment_ids, strongest_shared_terms
+from pyfast.retrieval.strongest_edges import segment_ids
 
 STRONGEST = 2
 """For each node, a graph has at most this many of the node's strongest edges"""
@@ -46,7 +47,11 @@ def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
 
 
 def graphs_of(
-    asked: Sequence[Sequence[Pool]], index: Index, segments: Mapping[str, int], settings: Mapping[str, Any]
+    asked: Sequence[Sequence[Pool]],
+    index: Index,
+    segments: Mapping[str, int],
+    settings: Mapping[str, Any],
+    shared_terms: SharedTerms,
 ) -> tuple[list[list[Graph]], dict[str, int]]:
     """Compute the graph of each pool of some questions: its passages, and the strongest edges with their shared
     terms.
@@ -75,7 +80,7 @@ def graphs_of(
     for pool, joined in zip(pools, expanded, strict=True):
         rows |= joined
         nodes.append([id for id in dict.fromkeys([*pool.retrieved, *joined, *pool.kept]) if id in rows])
-    edges = _edges(index, [[rows[id] for id in ids] for ids in nodes], masked)
+    edges = _edges(index, [[rows[id] for id in ids] for ids in nodes], masked, shared_terms)
     for owner, pool, ids, of_pool in zip(owners, pools, nodes, edges, strict=True):
         graphs[owner].append({"step": pool.step, "nodes": ids, **of_pool})
     new = {id: row for joined in expanded for id, row in joined.items()}
@@ -108,7 +113,7 @@ def _expanded(
 
 
 def _edges(
-    index: Index, pools: Sequence[Sequence[int]], masked: tuple[Int64, Int32] | None
+    index: Index, pools: Sequence[Sequence[int]], masked: tuple[Int64, Int32] | None, shared_terms: SharedTerms
 ) -> list[dict[str, Any]]:
     """Compute the strongest edges of each node of each pool. If `masked` is given, its terms do not count.
 
@@ -126,7 +131,7 @@ def _edges(
     low, high = np.minimum(first, second), np.maximum(first, second)
     once = np.sort(np.unique(low * len(passages) + high, return_index=True)[1])  # both ends may have chosen it
     low, high, pool = low[once], high[once], pool[once]
-    edge, terms = strongest_shared_terms(x, passages[low], passages[high])
+    edge, terms = shared_terms.find(x, passages[low], passages[high])
     if masked is not None:
         hidden = np.repeat(np.arange(len(pools)), np.diff(masked[0])) * x.shape[1] + masked[1]
         shown = ~np.isin(pool[edge] * x.shape[1] + terms, hidden)

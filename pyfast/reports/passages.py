@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 from pyfast.engine import Record
 from pyfast.engine.configuration import recorded_path, recorded_value
 from pyfast.errors import PyfastError
+from pyfast.reports.documents import Part, part_of
 from pyfast.reports.paths import SEGMENT
+from pyfast.reports.shared_terms import SharedTerms
 from pyfast.retrieval import Index
 
 EXCERPT = 160
@@ -61,6 +63,10 @@ class PassageFinder:
             self._order = np.argsort(ids)
             self._sorted = ids[self._order]
         self._sources: dict[str, int] = {}
+        self.shared_terms = SharedTerms()
+        """Those of the index"""
+        self.part = lru_cache(HELD)(self._part)
+        """`part_of` of a segment of the index"""
         self._passage = lru_cache(HELD)(self._read)
 
     @property
@@ -121,6 +127,10 @@ class PassageFinder:
         there = self._sorted[at] == values
         places = self._order[at].tolist()
         return {id: place for id, place, known in zip(numbers, places, there.tolist(), strict=True) if known}
+
+    def _part(self, segment: int) -> tuple[Part, list[int]]:
+        assert self._index is not None
+        return part_of(self._index.corpus, segment)
 
     def _read(self, segment: int, whole: bool) -> Passage:
         assert self._index is not None
