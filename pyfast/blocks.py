@@ -76,7 +76,7 @@ class MappedFile:
         self._checked: dict[tuple[npt.DTypeLike, ...], CheckedArray] = {}
 
     def check(self, first: int, last: int) -> None:
-        """Check the blocks that contain the bytes from `first` to `last`.
+        """Check the blocks that contain the bytes from `first` to `last` (excluded).
 
         Raises `IndexFormatError` if a checksum is wrong.
         """
@@ -87,8 +87,8 @@ class MappedFile:
                 self._make_sound(block)
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
-        """Check the blocks that contain the bytes from `first[k]` to `last[k]`, for each k, as `check` does
-        for one range."""
+        """Check the blocks that contain the bytes from `first[k]` to `last[k]` (excluded), for each k, as
+        `check` does for one range."""
         if self.is_whole or not len(first):
             return
         some = last > first

@@ -56,17 +56,19 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
-    """Yield a new, empty folder.
+    """Yield a new, empty folder for the `with` block to fill.
 
-    When the `with` block ends, the new folder replaces `folder`, and the old content is removed.
+    When the `with` block ends, the new folder replaces `folder`, and the old content is removed. If the block
+    fails, `folder` does not change.
 
     `unfinished` is the name of a file that marks unfinished work. If the block fails or the process is killed
     while the new folder has this file, the new folder stays. The next call then yields the new folder with
     its content.
 
-    If the block fails, `folder` does not change. Two renames replace it at the end. If the process is killed
-    between them, the old and the new folder stay complete under other names, and the next call starts again.
-    Raises `InputError` if the folder cannot be made, or if another process is making it.
+    At the end of the block, a first rename moves `folder` away, and a second rename gives its name to the new
+    folder. If the process is killed between these renames, both folders stay complete under other names, and
+    the next call starts again. Raises `InputError` if the folder cannot be made, or if another process is
+    making it.
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]

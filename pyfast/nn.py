@@ -190,8 +190,8 @@ class GATv2Conv(torch.nn.Module):
 
 
 def _by_destination(edge_index: Any, destinations: int) -> tuple[Any, Any, Any]:
-    """The graph by destination: indptr, sources, and the original number of each edge (None for a
-    sparse tensor).
+    """Return the edges, sorted by destination: (indptr, sources, the position of each edge in `edge_index`).
+    For a sparse tensor, which is already sorted, None takes the place of the positions.
     """
     if not isinstance(edge_index, torch.Tensor):
         raise ArrayError(f"edge_index: expected a torch.Tensor, got {type(edge_index).__name__}")
@@ -222,7 +222,7 @@ class _Linear(torch.nn.Linear):
 
 
 class _LazyLinear(torch.nn.LazyLinear, _Linear):
-    """A linear layer whose input size is set by the first features."""
+    """A linear layer that takes its input size from the first features that it gets."""
 
     cls_to_become = _Linear
 

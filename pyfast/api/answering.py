@@ -135,7 +135,7 @@ def answer(
             `call_seconds`, `attempts`, `passages` and `answer_tokens`. Limits of the run are `run_tokens` and
             `run_seconds`. `pyfast.engine.Budget` explains each limit.
         outage: How many minutes to wait if the model cannot be reached, is overloaded or has internal errors.
-            After this time the run stops, and you can resume it. 0: the run stops at once.
+            After this time the run stops, and you can resume it. 0: the run stops immediately.
         strict: What happens if the model gives no usable reply. True: the question fails. False: the system
             takes a simpler step, called its fallback. `run.status.fall_backs` counts these steps.
         max_failures: Stop the run if more than this many questions fail. Give a number, or a share such as `"5%"`.
@@ -354,10 +354,11 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
 
 
 def begin(job: Job, restart: bool = False) -> None:
-    """Check that the folder of a job is new, or has a run with the same arguments. Raises `InputError` if it
-    has another run.
+    """Check that the folder of the run that `job` describes is new, or has this run. Raises `InputError` if
+    the folder has a run with other arguments.
 
-    With `restart`, the function first gives an existing folder another name. Call it before you load a model.
+    With `restart`, the function first gives an existing folder another name, so that the run starts from its
+    beginning. Call this function before you load a model.
     """
     assert job.folder is not None
     if restart and (aside := set_aside(job.folder)) is not None:
@@ -373,8 +374,8 @@ def carry_out(
     on_step: OnStep | None = None,
     stop: threading.Event | None = None,
 ) -> Run:
-    """Answer the questions of a job in the event loop of `run_blocking`, and return the run. Models that the
-    user passed as objects stay loaded."""
+    """Carry out the run that `job` describes, in the event loop of `run_blocking`, and return the run. Models
+    that the user passed as objects stay loaded."""
     result = run_blocking(_carry_out(job, models, on_event, on_step, stop))
     return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
@@ -389,8 +390,8 @@ async def _carry_out(
 
 @contextlib.asynccontextmanager
 async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
-    """Yield an asyncio event. It is set soon after the threading event `stop` is set. If `stop` is None, it
-    is never set."""
+    """Yield an asyncio event. The asyncio event is set soon after the threading event `stop` is set. If
+    `stop` is None, the asyncio event is never set."""
     stopping = asyncio.Event()
 
     async def look() -> None:
@@ -408,8 +409,8 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
-    """Return how many questions should be in progress at once: `concurrency`, or, if this is None, the
-    default for these models. Raises `InputError` if `concurrency` is below 1.
+    """Return how many questions should be in progress at the same time: `concurrency`. If `concurrency` is
+    None, return the default for these models. Raises `InputError` if `concurrency` is below 1.
     """
     if concurrency is not None:
         return at_least_one("concurrency", concurrency)

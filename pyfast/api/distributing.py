@@ -85,20 +85,21 @@ def extract_by_workers(
 
 
 def run_by_workers(job: Job, opens: Opens, cluster: Cluster, on_event: OnEvent, stop: threading.Event) -> Run:
-    """Let the workers of a cluster carry out a job, and return the run. Each worker calls `opens` to open its
-    own index and models."""
+    """Let the workers of a cluster carry out the run that `job` describes, and return the run. Each worker
+    calls `opens` to open its own index and models."""
     session = work_on_blocks(job, partial(Answering, opens), cluster, on_event, stop)
     return Run.finished(job.folder, job.questions.count, session, [])
 
 
 def _joined(run: str, given: Mapping[str, Any]) -> tuple[Job, OpenedModels]:
-    """Make the job of `pyfast.answer` in a worker, with its models. `run` is the folder of the whole run."""
+    """Make, in a worker, the `Job` of a run of `pyfast.answer`, with its models. `run` is the folder of the
+    whole run, and `given` has the arguments of `pyfast.answer`."""
     index = None if given["index"] is None else open_index(*given["index"])
     return job_of(["-"], **{**given, "index": index}, run=run, joins=True)
 
 
 def _with_llm(job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None) -> tuple[Job, OpenedModels]:
-    """Make the job of an extraction in a worker, with its models."""
+    """Open the LLM of an extraction in a worker. Returns the `Job` with this LLM, and the opened models."""
     used = opened(llm, llm_options)
     return replace(job, llm=used.full()), used
 

@@ -86,9 +86,9 @@ def estimate(
 ) -> Estimate:
     """Estimate the LLM calls, tokens and price of a run, without a call to its LLM.
 
-    With `based_on`, the means of an earlier run of the same system are multiplied by the number of questions.
-    Without `based_on`, pyfast answers a uniform sample of the questions with the LLM `instant`. This LLM
-    replies at once with text that fits the schema.
+    With `based_on`, pyfast takes what a question of an earlier run of the same system used on average, and
+    multiplies it by the number of questions. Without `based_on`, pyfast answers a uniform sample of the
+    questions with the LLM `instant`. This LLM replies immediately with text that fits the schema.
 
     In this second case, searches and prompts are real, but replies are not. So a plan can have more or fewer
     hops than a plan of a real language model. pyfast then counts four bytes as one token. For a reliable
@@ -181,9 +181,9 @@ def _workers_of(run: Path) -> int:
 
 
 def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expected:
-    """Return the hours until `count` questions are answered, by Little's law: the sum of their times, divided
-    by the number of questions that are in progress at once on all workers. `had` is the number of workers of
-    the earlier run."""
+    """Return the hours until `count` questions are answered, by Little's law: the sum of the times of the
+    questions, divided by the number of questions in progress. This number is proportional to the number of
+    workers: `had` is the number of workers in the earlier run, and `workers` is the number in the new run."""
     at_once = service.in_progress / had * workers
     return _expected([seconds / at_once / 3600 for seconds in service.seconds], count)
 
@@ -215,9 +215,11 @@ def _expected(values: Sequence[float], count: int) -> Expected:
 def _priced(
     used: Sequence[Used], roles: Mapping[str, tuple[int, int]], of_role: Mapping[str, Price], count: int
 ) -> Expected:
-    """Return the expected price of `count` questions. If roles have models with different prices, pyfast
-    divides the tokens of each question among the roles. It uses the shares that the roles have of the tokens
-    of all questions."""
+    """Return the expected price of `count` questions.
+
+    If roles have models with different prices, pyfast divides the tokens of each question among the roles.
+    Each role gets the share that it has of the tokens of all questions (`roles`).
+    """
     default = of_role.get("default") or next(iter(of_role.values()))
     if len(set(of_role.values())) == 1:
         return _expected([money_of(one, default, {}) for one in used], count)

@@ -61,7 +61,7 @@ def build_index(
         readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. If an
             additional reader and an installed reader can both read a file, the additional reader reads it.
         columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of
-            these tables begins with the first column of the wide table, and has the names of its columns.
+            these tables begins with the first column of the wide table, and its header names its own columns.
         passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
             sentence ends. The index keeps this size for documents that are added later.
         passage_overlap: The maximum number of characters that neighbouring passages share if a paragraph is cut.

@@ -79,8 +79,8 @@ def build_knowledge(
         max_failures: Stop if more than this many chunks fail. Give a number, or a share such as "5%".
         concurrency: How many chunks the LLM reads at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait if the model answers no call.
-        restart: Start again from the beginning. The existing graph stays, and the folder of the old extraction
-            gets another name.
+        restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
+            gets another name. The triples that are already in the knowledge graph stay.
         retry_failed: Try again the chunks that failed.
         on_event: A function that pyfast calls with each `pyfast.engine.Event` of the extraction, from another
             thread.

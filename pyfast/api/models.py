@@ -193,7 +193,7 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
 
 
 async def _end(llm: LLM, full: FullLLM, use: _Use) -> None:
-    """Close a model. A caller that needs the model while it is closing waits until it is closed."""
+    """Close a model. If a caller needs the model meanwhile, the caller waits until the model is closed."""
     if use.closing is not None:
         await asyncio.shield(use.closing)
         return

@@ -90,7 +90,7 @@ class Engine:
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
                 `attempts`, `passages`, `answer_tokens`.
             outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
-                errors. 0: `LLMUnavailableError` is raised at once.
+                errors. 0: `LLMUnavailableError` is raised immediately.
             prompts: A TOML file with prompts that replace prompts of the systems.
             follow_ups: How a system that answers single questions gets a question with a `history`. The
                 values are those of `pyfast.answer`. This argument has no effect on systems that read the
@@ -210,8 +210,8 @@ class Engine:
             One record for each question or turn.
 
         Raises:
-            InputError: The system, a setting or a question is not valid. If it is a question, the error comes
-                after the records of all earlier questions.
+            InputError: The system, a setting or a question is not valid. If a question is not valid, the
+                error comes after the records of all earlier questions.
             LLMUnavailableError: The model can no longer be reached.
         """
         prepared = await self._prepare(system, settings)
@@ -383,7 +383,8 @@ class Engine:
         return await asyncio.shield(opening)
 
     def _forget(self, key: object, opening: asyncio.Future[_Prepared]) -> None:
-        """Forget an opening that failed or was cancelled, so that the next caller tries again."""
+        """Forget a system that could not be opened, because its opening failed or was cancelled. The next
+        caller then tries again to open it."""
         if opening.cancelled() or opening.exception() is not None:
             self._prepared.pop(key, None)
 

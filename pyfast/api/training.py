@@ -396,8 +396,8 @@ def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Pa
 
 
 def _over(minutes: float | None) -> Callable[[], bool]:
-    """Return a function that says whether `minutes` have passed since this call. If `minutes` is None, it
-    always returns False."""
+    """Return a function that returns whether `minutes` minutes have passed since `_over` was called. If
+    `minutes` is None, the function always returns False."""
     end = None if minutes is None else monotonic() + 60 * minutes
     return lambda: end is not None and monotonic() > end
 

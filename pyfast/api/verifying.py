@@ -195,9 +195,12 @@ def _traces(folder: Path, traces: list[str], answers: int) -> str:
 
 
 def _compare(folder: Path, column: str, digests: list[str]) -> str:
-    """Compare the digests of lines with those in the journal. Return a text with the number of lines for
-    which the journal has no digest. The text is empty if there are none. Raises `_DamageError` if a digest
-    differs."""
+    """Compare the digests of lines with the digests in the journal. Raises `_DamageError` if a digest
+    differs.
+
+    Returns a text with the number of lines for which the journal has no digest. If the journal has a digest
+    for each line, the text is empty.
+    """
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
     other = [

@@ -85,7 +85,8 @@ def build(
     """Extract a knowledge graph from the documents of an index. To resume a stopped extraction, repeat the
     command.
 
-    --restart renames the folder of a stopped extraction and starts again. The existing graph stays.
+    --restart renames the folder of a stopped extraction and starts a new extraction. The triples that are
+    already in the knowledge graph stay.
     """
     import pyfast
     from pyfast.knowledge.extraction import extraction_folder

@@ -169,8 +169,8 @@ def models(given: list[str] | None) -> dict[str, str]:
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
     """Call a function of the API that carries out a run, show the progress, and return the result.
 
-    After Ctrl-C, the questions in progress finish, and then the process ends. The process ends at once after a
-    second Ctrl-C, and if the terminal closes or sends SIGQUIT.
+    After Ctrl-C, the questions in progress finish, and then the process ends. After a second Ctrl-C, the
+    process ends immediately. It also ends immediately if the terminal closes or sends SIGQUIT.
     """
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
@@ -216,7 +216,8 @@ def tell(run: Run) -> None:
 
 @contextlib.contextmanager
 def _progress(llms: Mapping[str, str]) -> Iterator[tuple[OnEvent, threading.Event]]:
-    """Yield (a function that shows events, an event that is set when the first question can start)."""
+    """Yield (a function that shows the events of a run, a `threading.Event` that is set when the first
+    question can start)."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -283,7 +284,8 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Pa
 
 
 def _stopped(run: Path) -> NoReturn:
-    """End the process at once, even while threads of the model work."""
+    """Print that the run was stopped and can be resumed. Then end the process immediately, even while threads
+    of the model work."""
     _say(f"pyfast: stopped; the same command resumes {run}")
     with contextlib.suppress(OSError):
         sys.stdout.flush()

@@ -184,7 +184,8 @@ def _same_at_any_concurrency(checked: _Checked) -> str:
 
 
 def _killed_and_resumed(checked: _Checked) -> str:
-    """Check that a run that is killed at any moment can be resumed, and ends with the same bytes."""
+    """Check that a run that is killed at any moment can be resumed, and that its records are then the same
+    bytes as the records of the undisturbed run."""
     chance = random.Random(0)
     index = checked.subject.index
     run, log, output_path = (checked.place / name for name in ("killed", "killed.log", "killed.txt"))
@@ -295,8 +296,8 @@ def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str
 
 
 def _poison(checked: _Checked) -> str:
-    """Check that a hostile question changes no other question, and that its control tokens reach the LLM only
-    as plain text."""
+    """Check that a hostile question changes the record of no other question, and that the LLM gets its
+    control tokens only as plain text."""
     questions, llm = poisoned(checked.questions), CheckLLM()
     lines = checked.run("poison", questions, llm, 16)
     _check_complete(lines, questions)
@@ -311,8 +312,8 @@ def _poison(checked: _Checked) -> str:
 
 
 def _malformed(checked: _Checked) -> str:
-    """Check that an unusable reply of the LLM makes at most its own question fail, and that the record says
-    what was wrong."""
+    """Check that an unusable reply of the LLM makes no other question fail than the question that got it. If
+    this question fails, its record must say what was wrong."""
     questions = marked(checked.questions)
     lines = checked.run("malformed", questions, CheckLLM(spoiled), 16)
     _check_complete(lines, questions)

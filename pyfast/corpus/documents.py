@@ -8,8 +8,10 @@ from pyfast.corpus.sections import Heading
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The headings, pages and metadata of a text. A range of characters is (offset of the first, offset after
-    the last). Offsets count from 0.
+    """The headings, pages and metadata of a text.
+
+    A range of characters is a pair: the offset of its first character, and the offset after its last
+    character. Offsets count from 0.
 
     Example:
         >>> from pyfast.corpus import Heading, Outline, TextDocument
@@ -20,7 +22,7 @@ class Outline:
     headings: tuple[Heading, ...] | None = None
     """The headings, in order. None: the headings of the Markdown, if the text is Markdown"""
     pages: tuple[int, ...] = ()
-    """The position where each page begins"""
+    """The offset of the character with which each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
     """The starts and ends of the parts of the text that are in no passage: front matter, and tables that are
     separate documents

@@ -1,7 +1,7 @@
 """Turn documents into one sequence of segments.
 
-This module works on batches of documents. NumPy operations handle all documents of one kind in a batch at
-once, as one joined text. Then the segments of the batch are put into the order of its documents.
+This module works on batches of documents. NumPy operations handle all documents of one kind in a batch
+together, as one joined text. Then the segments of the batch are put into the order of its documents.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +106,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
-    """Yield (documents to encode at once, how many rows of their table were encoded before).
+    """Yield (documents to encode together, how many rows of a large table earlier pieces have encoded).
 
     A large table comes in several pieces, because the arrays of all its cells would take several times its size.
     """
@@ -121,11 +121,12 @@ def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
 
 
 def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
-    """Return the columns of segments with `parent` and `subtree_end`. `before` is the number of segments
-    before these.
+    """Add the columns `parent` and `subtree_end` to the columns of some segments, and return all columns.
+    `before` is the number of the corpus's segments that come before these segments.
 
-    If `row` is not 0, the segments continue a table whose first `row` rows were encoded before. The segment
-    of the table itself is then at `root`, and these columns do not repeat it.
+    If `row` is not 0, the segments continue a table whose first `row` rows were encoded before. The corpus
+    then already has the segment of the table itself, at the position `root`, so the result leaves this
+    segment out.
     """
     parent = parents(columns["level"])
     before -= row > 0
@@ -256,7 +257,8 @@ def _repeated(hashes: NDArray[np.uint64]) -> int | None:
 
 
 def _surrogate(batch: Sequence[Document]) -> InputError:
-    """The error for the first document of a batch that cannot be written as UTF-8."""
+    """Return the error for a batch in which documents cannot be written as UTF-8. The error names the first
+    of these documents, and the character."""
     for document in batch:
         try:
             hashes = hash_uris([document.uri])

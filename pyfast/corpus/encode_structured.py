@@ -108,8 +108,10 @@ def encode_graphs(
 
 
 def _subgraphs(triples: Sequence[Triple]) -> list[list[int]]:
-    """Return the numbers of the triples of each head, in groups of at most `MAX_SUBGRAPH`. Heads are in order
-    of appearance.
+    """Group triples by their heads. Returns the numbers of the triples in each group, from 0.
+
+    A group has at most `MAX_SUBGRAPH` triples, so a head can have several groups. Heads are in the order in
+    which they first occur.
     """
     heads: dict[str, list[int]] = {}
     for k, triple in enumerate(triples):
@@ -118,7 +120,8 @@ def _subgraphs(triples: Sequence[Triple]) -> list[list[int]]:
 
 
 def _store_all(strings: Sequence[str], buffer: bytearray) -> Integers:
-    """Append strings to the buffer. Returns [n + 1] positions: the start of each, and the end."""
+    """Append n strings to the buffer. Returns n + 1 positions in the buffer: where each string starts, and
+    where the last one ends."""
     return append_text("".join(strings), buffer)(np.concatenate([[0], np.cumsum(lengths(strings))]))
 
 
@@ -140,7 +143,7 @@ def _lay_out(
     tree: _Tree, levels: tuple[Level, Level, Level], source: NDArray[np.int32], cuts: Integers
 ) -> Columns:
     """Return the columns `level`, `source`, `byte_start` and `byte_end` of trees. `cuts` has the byte
-    positions at which the leaves start.
+    positions at which the leaves start, and the position at which the last leaf ends.
     """
     level = np.empty(tree.size, dtype=np.uint8)
     number = np.empty(tree.size, dtype=np.int64)

@@ -59,8 +59,8 @@ def encode_texts(
 def _sections(
     documents: Sequence[TextDocument], first: Integers, length: Integers
 ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-    """Return the starts and ends of the sections, and of text that is in no passage (headings, asides).
-    Positions count in the joined text.
+    """Return (the starts and ends of the sections, the starts and ends of the text that is in no passage:
+    headings and asides). They are positions in the joined text of all documents.
     """
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []

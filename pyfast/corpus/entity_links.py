@@ -52,10 +52,10 @@ class EntityLinks:
 
         The result can contain a segment twice. For one entity or one document, it has at most 16 segments.
 
-        For a triplet or subgraph, the result is the other triplets that name its tail or its head. The
-        triplets that name its tail come first, because a chain of facts continues from a tail. For a table
+        For a triplet or subgraph, the result is the other triplets that name one of its tails or its head.
+        The triplets that name a tail come first, because a chain of facts continues from a tail. For a table
         row or cell, the result is the paragraphs of the documents to which the row links. For a segment of a
-        text, it is the table rows that link to the text.
+        text, the result is the table rows that link to the text.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:
@@ -124,8 +124,9 @@ def _links(corpus: Corpus) -> tuple[Int64, Int64]:
 
 
 def _entities(corpus: Corpus) -> tuple[Int32, int]:
-    """Return ([triplets, 2] entities of heads and tails, the number of entities), by Arrow's
-    dictionary encoding.
+    """Number the entities of all triplets, by Arrow's dictionary encoding.
+
+    Returns (the numbers of the head and the tail of each triplet: [triplets, 2], the number of entities).
     """
     columns = corpus.columns
     k = columns.triplets

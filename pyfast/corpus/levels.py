@@ -42,8 +42,8 @@ _DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2], dtype=np.int8)
 def parents(level: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Compute the parent of each segment from the levels of all segments. The segments are in depth-first order.
 
-    The parent of a segment is the last earlier segment with a higher level. The result has the positions of
-    parents (int64), -1 for documents. Levels are uint8.
+    The parent of a segment is the last earlier segment whose level is higher, that is, nearer to the
+    document. The result has the positions of parents (int64), -1 for documents. Levels are uint8.
     """
     depth = _DEPTH[level]
     position = np.arange(level.size, dtype=np.int64)

@@ -255,8 +255,8 @@ def _named(sources: Iterable[Path]) -> list[tuple[str, Path]]:
 
 
 def _files(source: Path) -> dict[str, Path]:
-    """List the files of one source by their uris. These uris do not begin with the name of the source's
-    folder.
+    """Return the files of one source by their uris. The uris are relative to the source: `_named` puts the
+    name of the source's folder before them if two sources would have the same uri.
     """
     if source.is_file():
         return {source.name: source}

@@ -138,9 +138,8 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 
 
 class GrowingSegments:
-    """Segments to which more segments are added at the end. They are joined column by column, to take little
-    memory.
-    """
+    """Segments to which more segments can be appended. They are joined column by column, to take little
+    memory."""
 
     def __init__(self) -> None:
         self._pieces: list[Columns] = []

@@ -66,11 +66,11 @@ class Corpus:
     - `parent` int32: the position of the segment directly above it, -1 for documents;
     - `subtree_end` int32: the position after the last segment inside it;
     - `source` int32: the number of the segment's document, from 0;
-    - `start`, `end` int32: in a text, the offsets of the first character (from 0) and after the last. In a table,
-      the row and the column: (-1, -1) for the table, (r, -1) for a row, (r, c) for a cell. In a knowledge graph,
-      (-1, -1);
-    - `byte_start`, `byte_end` int32 (int64 for more than 2 GB of text): where the content stands in the buffer of
-      UTF-8 bytes.
+    - `start`, `end` int32: in a text, the offset of the segment's first character (from 0), and the offset
+      after its last character. In a table, the row and the column: (-1, -1) for the table, (r, -1) for a row,
+      (r, c) for a cell. In a knowledge graph, (-1, -1);
+    - `byte_start`, `byte_end` int32 (int64 for more than 2 GB of text): where the segment's content begins
+      and ends in the buffer of UTF-8 bytes.
 
     `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and
     `start`. For a triple, the number of the triple in the document replaces `start`. For a subgraph (all
@@ -466,8 +466,8 @@ class Corpus:
         """Return the metadata of a segment. Only texts have metadata. For other documents, the result is
         empty.
 
-        The metadata is that of the document, the `page` (from 1) on which the segment begins, and the
-        `headings` above the segment. Unknown values are left out.
+        The result has the metadata of the document, the `page` (from 1) on which the segment begins, and the
+        `headings` above the segment. Values that are not known are left out.
         """
         self._check(i)
         source = self._source[i]

@@ -1,8 +1,9 @@
 """Store a corpus as a folder with four Arrow files and the text buffer. An opened corpus memory-maps these files.
 
 This module checks that the files belong together and that every position lies inside its file, so that a damaged
-file cannot cause reads out of bounds. `read` checks everything at once. In an index, `map_parts` opens the files
-without reading them. `Corpus` later compares each block of a file with its checksum when it first reads the block.
+file cannot cause reads out of bounds. `read` checks all data before it returns. In an index, `map_parts`
+opens the files without reading them. `Corpus` later compares each block of a file with its checksum when it
+first reads the block.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ _FORMATS = {
         )
     },
 }
-"""The columns of each format that can be read"""
+"""For each format that `read` can read: the columns of each of its files"""
 CONTENT = "content.bin"
 """The file of the text buffer"""
 FOLDER = "corpus"
@@ -98,9 +99,9 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
 
 
 def read(folder: Path, format_: str = FORMAT) -> Parts:
-    """Memory-map the files of a corpus in the current or an older format.
+    """Memory-map the files of a corpus in the current or an older format. All data is checked.
 
-    Raises IndexFormatError if a file is missing, cut off or of another kind.
+    Raises IndexFormatError if a file is missing, cut off, damaged or of another kind.
     """
     files = _FORMATS[format_]
     for name in (*files, CONTENT):
@@ -164,8 +165,10 @@ def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memory
 
 
 def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = None) -> pa.RecordBatch:
-    """Return the record batch in a file. The whole batch is checked. If `mapped` is given, it is the
-    memory-mapped file, and the values are not checked.
+    """Return the record batch in a file. If `mapped` is None, the function maps the file, and checks all
+    values.
+
+    Otherwise `mapped` is the file, already memory-mapped. Its columns are checked, but not their values.
     """
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)) if mapped is None else mapped)
@@ -259,7 +262,8 @@ def fault_of(parts: Parts) -> str:
 
 
 def fault_of_triples(parts: Parts, triplets: Any) -> str:
-    """Find the first inconsistency in the triples. `triplets` are the segments of the triples."""
+    """Find the first inconsistency in the triples. `triplets` are the positions of the segments of the
+    triples. Returns "" if there is none."""
     segments, _, triples, _ = parts
     relation, tail = triples.column("relation_start").to_numpy(), triples.column("tail_start").to_numpy()
     byte_start, byte_end = (segments.column(name).to_numpy() for name in ("byte_start", "byte_end"))

@@ -173,8 +173,8 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> lis
 
 
 def sentences(blocks: Bounds, breaks: Bounds) -> Bounds:
-    """Find the sentences of paragraphs. Together, sentences have all text of a paragraph except the whitespace
-    between them."""
+    """Find the sentences of paragraphs. The sentences of a paragraph together have all its text, except the
+    whitespace between sentences."""
     start, end = blocks
     if not start.size:
         return blocks

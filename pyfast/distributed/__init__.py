@@ -1,7 +1,7 @@
 """Spread a run, or calls of a function, over a Ray cluster. A worker answers one block (some consecutive
 questions) after the other.
 
-This package does not know how to answer questions: the public API gives it a `Work` object for that.
+This package does not know how to answer questions: the public API gives it a `Work` object that answers them.
 """
 
 from pyfast.distributed.cluster import Cluster, cluster_of, connected

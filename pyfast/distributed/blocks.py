@@ -1,8 +1,8 @@
 """The blocks of a run. A block is an ordinary run of some consecutive questions. Its folder is inside of the
 folder of the whole run.
 
-The name of the folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128
-questions. The folder appears only after the block's file of questions is complete.
+The name of the folder has the numbers of the block's questions: `blocks/000000001-000000128` has the first
+128 questions. The folder appears only after the block's file of questions is complete.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _LARGEST, _SMALLEST = 4096, 8
 Larger blocks cost less overhead. With smaller blocks, all workers finish at about the same time
 """
 _SHARES = 4
-"""A block has at most 1 / `_SHARES` of the questions that are left for each worker. So the last blocks are
-the smallest"""
+"""The remaining questions, divided by `_SHARES` and by the number of workers, are the maximum size of the
+next block. So the last blocks are the smallest"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,8 +78,8 @@ def cut(
         total: The number of all questions.
         existing: Blocks that were started before. Some questions of the first block may already be merged.
         workers: How many workers answer the blocks.
-        asked: The run's journal may have LLM calls of the questions before this position. The blocks of these
-            questions get these calls.
+        asked: The number of questions, from the first on, whose LLM calls may already be in the run's
+            journal. Blocks with these questions get copies of the calls.
     """
     place = min([done, *(block.first for block in existing)])
     left = islice(questions, place, None)
@@ -101,8 +101,8 @@ def cut(
 def _taken(
     ahead: list[Question], questions: Iterator[Question], size: int
 ) -> tuple[list[Question], list[Question]]:
-    """Return two lists. The first has `size` questions, or more if the last conversation is longer. The
-    second has the question that was read after them, if there is one."""
+    """Return two lists. The first list has `size` questions, or more to complete the last conversation. The
+    second list has the question that was read after these questions, if there is one."""
     taken = [*ahead, *islice(questions, max(size - len(ahead), 0))]
     for question in questions:
         if question.conversation is None or question.conversation != taken[-1].conversation:

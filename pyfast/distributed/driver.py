@@ -243,8 +243,9 @@ class _Driver:
         self._on_event(Event("started", self._done, total))
 
     def _unreachable(self, member: _Member, block: Block) -> None:
-        """Handle a call whose worker could not be reached. The block will be given out again. A call that
-        starts the worker shows whether the whole worker is gone."""
+        """Handle a call that failed because its worker could not be reached. A worker will get the block of
+        the call again. To find out whether the worker itself has ended, the method starts it again: this call
+        fails if the worker has ended."""
         self._losses[block] += 1
         if self._losses[block] >= _LOSSES:
             raise RunError(
@@ -255,8 +256,8 @@ class _Driver:
             member.starting = member.actor.start.remote()
 
     def _replace(self, member: _Member) -> None:
-        """Put a new worker in the place of a worker that has ended or hangs. Its blocks will be given out
-        again."""
+        """Put a new worker in the place of a worker that has ended or hangs. The blocks of the old worker
+        will be given to other workers."""
         self._pool.end(member.actor)
         for call, (one, block) in list(self._calls.items()):
             if one is member:
@@ -265,8 +266,8 @@ class _Driver:
         self._members[self._members.index(member)] = self._member()
 
     def _look_after(self) -> None:
-        """Read the leases of the blocks in progress and of the lost blocks. Replace each worker that
-        hangs."""
+        """Read the leases of the blocks in progress, and of the blocks that wait for another worker. Replace
+        each worker that hangs."""
         now = time.monotonic()
         for block in [*(block for _, block in self._calls.values()), *self._again]:
             lease = read_lease(block.folder)
@@ -280,7 +281,7 @@ class _Driver:
             self._replace(member)
 
     def _free(self, block: Block) -> bool:
-        """Return whether no worker is working on a lost block any more."""
+        """Return whether a worker may get this block: no other worker is working on it any more."""
         watched = self._watched.get(block)
         if watched is None:
             return is_given_back(block.folder, read_lease(block.folder))
@@ -319,8 +320,8 @@ class _Driver:
         self._answered[block.first] = block
 
     def _merge(self) -> None:
-        """Append the answers of finished blocks to the answers of the run, as long as the next block is
-        finished."""
+        """Append the answers of finished blocks to the answers of the run, in the order of the questions.
+        Stop at the first block that is not finished."""
         while self._folder is not None:
             block = next((b for b in self._answered.values() if b.first <= self._done < b.end), None)
             if block is None:

@@ -102,8 +102,8 @@ class Worker:
             return self._answer(Path(name), self._work, fills)
 
     def _answer(self, block: Path, work: Work, fills: contextlib.ExitStack) -> Told:
-        """Answer a block. Close `fills`, and so release the lock `_full`, when few questions of the block are
-        left."""
+        """Answer a block. When few questions of the block are left, close `fills`. This releases the lock
+        `_full`, so that the worker's next block can start."""
         try:
             holding = take(block)
         except PyfastError as error:
@@ -154,5 +154,5 @@ def _failed(error: PyfastError) -> Told:
 
 
 def _leave() -> None:
-    """End the process at once, because another worker has taken a block of this worker."""
+    """End the process immediately, because another worker has taken a block of this worker."""
     os._exit(1)

@@ -9,7 +9,7 @@ from pyfast.llm import Request
 
 
 class Admission:
-    """Lets at most `limit` LLM calls run at once.
+    """Lets at most `limit` LLM calls run at the same time.
 
     Waiting calls start in groups. When all calls of a group have started, all calls that are waiting at this
     time become the next group. A group is sorted by prompt, so that prompts with the same beginning follow each

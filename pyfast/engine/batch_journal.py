@@ -25,7 +25,8 @@ REQUEST_OF_ENTRY = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
 
 
 class JournalledBatches:
-    """The batches in an open journal. Any method can raise `RunError`."""
+    """Stores the batches of LLM calls that a run submits to a Batch API, in the run's open journal. Any
+    method can raise `RunError`."""
 
     def __init__(self, journal: Callable[[], Journal], writer: Executor) -> None:
         """`journal` returns the open journal, and `writer` is the thread that writes it."""

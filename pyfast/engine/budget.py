@@ -98,7 +98,9 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """Return a context manager with a time limit. Without a limit, the context manager does nothing, which is
-    faster than `asyncio.timeout(None)`.
+    """Return a context manager that raises `TimeoutError` if its `with` block takes more than `seconds`
+    seconds.
+
+    If `seconds` is None, the context manager does nothing. It is then faster than `asyncio.timeout(None)`.
     """
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

@@ -120,7 +120,7 @@ class Runtime:
         return point
 
     async def index_within(self, uris: Sequence[str]) -> Index:
-        """Return an index of only the documents `uris`. A thread makes it.
+        """Return an index of only the documents with these uris. A thread makes the index.
 
         Raises `AnswerError` if a document is missing.
         """
@@ -555,7 +555,8 @@ class Context:
         )
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
-        """Return how many characters the texts in a prompt may have. 0: there is no room for any text.
+        """Return how many characters the texts in a prompt may have together. 0: there is no room for any
+        text.
 
         This is an estimate: a token counts as three characters.
 
@@ -569,8 +570,8 @@ class Context:
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
     def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
-        """Return how many characters the texts in a prompt may have, if the reply must have room to repeat all
-        of them.
+        """Return how many characters the texts in a prompt may have together, if the reply must have room to
+        repeat all of them.
 
         Args:
             prompt: The prompt. None: any prompt that the default LLM answers.
@@ -589,8 +590,8 @@ class Context:
         return prompt.sized(max(min(wanted, left), 1))
 
     def _sized(self, prompt: Prompt[M]) -> Prompt[M]:
-        """Return the prompt. A prompt with the role `answer` gets the budget's limit of answer tokens, if
-        there is one."""
+        """Return the prompt with the token limit that holds for it. If the budget limits the tokens of an
+        answer, this limit replaces the limit of a prompt with the role `answer`."""
         wanted = self.answer_tokens if prompt.role == "answer" else None
         return prompt if wanted is None else prompt.sized(wanted)
 

@@ -52,7 +52,10 @@ def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
 
 
 def ended_ids(journal: Path, first: int = 0) -> list[str]:
-    """Read only the ids of these questions. Raises `InputError` if the journal cannot be read."""
+    """Read the ids of the questions that have ended, in the order of the run, beginning at number `first`.
+
+    Raises `InputError` if the journal cannot be read.
+    """
     with contextlib.closing(open_to_read(journal)) as database:
         try:
             return [str(id) for (id,) in database.execute(_IDS, (first,))]

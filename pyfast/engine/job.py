@@ -44,7 +44,7 @@ def dedicate_process() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything that is needed to carry out a run."""
+    """Everything that pyfast needs to carry out a run: questions, system, LLMs, index, limits and folder."""
 
     folder: Path | None
     """The run's folder. None: the run is only in memory, and cannot be resumed"""
@@ -113,8 +113,8 @@ class Job:
         return described if not self.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
-        """Return whether the folder has this run with fewer questions: only the first questions of this
-        job."""
+        """Return whether the folder has a run of only the first questions of this `Job`. The method compares
+        digests of the questions."""
         count, digest = (
             None if self.folder is None else recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")
@@ -133,8 +133,10 @@ class Job:
         return profile_of(window, self.budget)
 
     def check(self) -> None:
-        """Check that the folder is new or has this run. Call this method before you load a model. Raises
+        """Check that the folder is new, or has this run (a run with the same configuration). Raises
         `InputError` if the folder has another run.
+
+        Call this method before you load a model.
         """
         if self.folder is not None:
             described = self.describe()

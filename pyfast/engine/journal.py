@@ -153,8 +153,8 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
 
 
 def _moved(entry: str, number: int, shift: int) -> str | None:
-    """Return the row of a completion for another question, whose number is higher by `shift`. Return None if
-    the row has changed since it was written."""
+    """Copy the row of a completion of question `number`, as a row of question `number + shift`. Return None
+    if the row has changed since it was written."""
     head, last = entry.find(","), entry.rfind(",")
     if entry[1:head] != str(number) or entry[last + 1 : -1] != str(crc32(f"{entry[:last]}]".encode())):
         return None
@@ -211,8 +211,8 @@ class Journal:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
-        """Return the completions and failed calls of a question so far, by their keys. Damaged rows are left
-        out."""
+        """Return the completions and the failed calls that the journal has for a question, by their keys.
+        Damaged rows are left out."""
         with self._explained():
             if not self._indexed:  # Only a resumed run reads completions by question.
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
@@ -222,8 +222,10 @@ class Journal:
             return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
-        """Return the numbers of the questions that failed. With `only_of_transport`, return only questions
-        with a call that failed in transit, because the connection failed.
+        """Return the numbers of the questions that failed.
+
+        With `only_of_transport`, return only the failed questions that have a call that failed in transit.
+        Such a call failed because of the connection.
         """
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
@@ -237,11 +239,14 @@ class Journal:
             return [number for (number,) in rows]
 
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
-        """Delete failed questions together with their completions, so that the run tries them again.
+        """Delete the failed questions whose numbers are in `failed`, so that the run tries these questions
+        again.
 
-        With `only_of_transport`, the LLM's replies stay, and only calls that failed in transit are deleted.
-        Failed calls of unfinished questions are deleted too: with `only_of_transport` only the calls that
-        failed in transit, otherwise all.
+        The completions and the failed calls of these questions are deleted too. Questions that have not ended
+        keep their completions, but their failed calls are deleted.
+
+        With `only_of_transport`, all completions stay. Of the failed calls, only the calls that failed in
+        transit are deleted.
         """
         of_failed = "question IN (SELECT value FROM json_each(?))"
         if only_of_transport:
@@ -260,13 +265,14 @@ class Journal:
             )
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
-        """For each state, count how many of the first `first` questions ended in it."""
+        """Return for each state how many of the first `first` questions ended in this state."""
         counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
         with self._explained():
             return dict(self._database.execute(counted, (first,)).fetchall())
 
     def digests(self) -> dict[int, str]:
-        """Read the checksums of the lines in answers.jsonl, by question number, as far as they are known."""
+        """Return the checksum of the line in answers.jsonl of each question, by the number of the question.
+        Questions for which the journal has no checksum are left out."""
         with self._explained():
             return digests(self._database)
 
@@ -388,8 +394,11 @@ class Journal:
 
 
 def _whole(path: Path, tables: Sequence[str]) -> bool:
-    """Return whether the file of a journal can be used, and the rows of `tables` are not damaged. Raises
-    `sqlite3.Error` if the cause of an error is the machine, such as a full disk, and not the file."""
+    """Return True if the file of a journal can be used and the rows of `tables` are undamaged, otherwise
+    False.
+
+    Raises `sqlite3.Error` if the cause of an error is the machine, such as a full disk, and not the file.
+    """
     try:
         with contextlib.closing(open_database(path)) as database:
             every = len(tables) == len(_JSON)
@@ -431,13 +440,14 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def digests(database: sqlite3.Connection) -> dict[int, str]:
-    """Read the checksums of the lines in answers.jsonl, by question number, as far as they are known. Raises
-    `sqlite3.Error`."""
+    """Return the checksum of the line in answers.jsonl of each question, by the number of the question.
+    Questions for which the journal has no checksum are left out. Raises `sqlite3.Error`."""
     return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
 
 
 def calls_of(path: Path, id: str) -> list[LLMCall]:
-    """Read the LLM calls of a question, in order. Raises `InputError` if no question with this id has ended."""
+    """Read the LLM calls of a question, in the order in which they ended. Raises `InputError` if no question
+    with this id has ended."""
     try:
         with contextlib.closing(open_to_read(path)) as database:
             row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
@@ -469,9 +479,10 @@ def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Ite
 
 
 def runs_of(path: Path) -> set[str] | None:
-    """Read which run a journal belongs to. The run is identified by checksums of its configuration.
+    """Return the checksums that identify the run to which a journal belongs. They are checksums of the run's
+    configuration.
 
-    If the run was resumed with more questions, there is a checksum for each number of questions. The result is
+    A run that was resumed with more questions has one checksum for each number of questions. The result is
     empty if the journal names no run, and None if the journal cannot be read.
     """
     try:
@@ -531,8 +542,8 @@ def row_of_question(
     line: str | None = None,
     trace: str | None = None,
 ) -> bytes:
-    """Make the row of a question that has ended. `line` and `trace` are checksums of its lines in answers.jsonl
-    and in the traces.
+    """Make the row of a question that has ended. `line` is the checksum of the question's line in
+    answers.jsonl, and `trace` is the checksum of its line in the traces.
     """
     row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
     return orjson.dumps((number, id, state, reason, row, line, trace))

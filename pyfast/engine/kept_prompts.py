@@ -137,7 +137,7 @@ class KeptPrompts:
         return message
 
     def _unpacked(self, number: int) -> dict[int, Message]:
-        """Return the messages of a frame, by their positions in it."""
+        """Return the messages of the frame with this number, by their positions in the frame."""
         row = self._database.execute("SELECT content FROM frames WHERE id = ?", (number,)).fetchone()
         try:
             content = zstandard.ZstdDecompressor().stream_reader(row[0]).read(_LARGEST) if row else b"[]"

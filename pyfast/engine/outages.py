@@ -47,7 +47,7 @@ it answered before is a larger number, that many calls may fail
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An outage, while a run waits for its end."""
+    """An outage that has not ended. The run waits for its end."""
 
     since: float
     """When the outage started, in seconds since the epoch"""
@@ -70,8 +70,8 @@ class Clock:
     """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""
 
     def stop(self, by: int) -> None:
-        """Add `by` reasons why the clock stands still. A negative number removes reasons. The clock runs while
-        there is no reason."""
+        """Add `by` to the number of reasons why the clock stands still. A negative `by` lowers the number.
+        The clock runs while the number is 0."""
         self.stops += by
         with contextlib.suppress(RuntimeError):  # The time is over, or the question has ended.
             self.timeout.reschedule(None if self.stops else self.ends)
@@ -120,8 +120,8 @@ class Clocks:
 
 
 _Met = Literal["others", "late", "outage"]
-"""What happened to other calls when a call failed. `others`: they were answered at once. `late`: they were
-answered late, as after a short outage. `outage`: they were not answered for some time
+"""What happened to other calls when a call failed. `others`: they were answered immediately. `late`: they
+were answered late, as after a short outage. `outage`: they were not answered for some time
 """
 
 
@@ -149,7 +149,9 @@ class Outages:
             patience_s: How many seconds to wait for the end of an outage. 0: do not wait.
             on_change: A function that is called with the outage when it starts, and with None when it ends.
             stop: After this event is set, no call waits for the end of an outage.
-            lost: How many questions had calls that failed in transit in earlier sessions, and may fail again.
+            lost: How many questions are tried again because they failed in earlier sessions. Their calls may
+                fail again. So this number of failed calls does not count as a sign that the LLM is
+                unreachable.
             clocks: The clocks of the questions.
             name: The LLM's name in errors.
         """
@@ -270,7 +272,8 @@ class Outages:
         raise TransportError(str(fault))
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
-        """Find out whether the LLM answers other calls. If it does not, wait until it does."""
+        """Find out whether the LLM answers other calls than the call that failed with `fault`. If it does
+        not, wait until it does. Return what happened to the other calls (see `_Met`)."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look(fault, began))
             # Read the exception, because the waiting callers may be gone.
@@ -278,8 +281,8 @@ class Outages:
         return await asyncio.shield(self._looking)
 
     async def _look(self, fault: OutageError, began: float) -> _Met:
-        """Find out whether the LLM answers a probe. If it does not, wait until it does. All clocks of
-        questions stand still meanwhile."""
+        """Find out whether the LLM answers a probe. If it does not, wait until it does. Meanwhile, all clocks
+        of questions stand still. Return what happened to other calls (see `_Met`)."""
         loop = asyncio.get_running_loop()
         met: _Met = "outage"
         looked, before = loop.time(), self._answered
@@ -337,8 +340,8 @@ class Outages:
     async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
         """Return whether the LLM answers a probe in time, before `stop` is set.
 
-        With `busy_s`, wait for at least this many seconds. An answer to any other call then counts like an
-        answer to the probe. Raises `LLMUnavailableError` if the LLM will not come back.
+        If `busy_s` is not 0, the time limit is at least `busy_s` seconds, and an answer to any other call
+        counts like an answer to the probe. Raises `LLMUnavailableError` if the LLM will not come back.
         """
         works: list[asyncio.Future[object]] = []
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
@@ -379,8 +382,8 @@ class Outages:
 
 
 async def _first(seconds: float, works: Sequence[asyncio.Future[Any]]) -> bool:
-    """Return whether one of the tasks ended within `seconds`. If it ended with an error, this error is
-    raised."""
+    """Wait at most `seconds` seconds until one of the tasks ends, and return whether one has ended. If the
+    task ended with an error, this error is raised."""
     done, _ = await asyncio.wait(works, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for work in done:
         work.result()

@@ -169,8 +169,8 @@ class Prompt(Generic[M]):
         raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}")
 
     def _read(self, text: str) -> M:
-        """Parse a JSON text as the prompt's answer, without control characters. Raises `ValidationError` if
-        it does not match the schema."""
+        """Parse a JSON text as an answer to the prompt, and remove control characters from it. Raises
+        `ValidationError` if the text does not match the schema."""
         answer = self.answer.model_validate_json(text)
         if has_escaped_controls(text):
             answer = self.answer.model_validate_json(json_without_controls(text))

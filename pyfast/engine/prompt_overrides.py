@@ -39,7 +39,7 @@ class PromptText:
 
 @dataclass(frozen=True, slots=True)
 class PromptOverrides:
-    """Texts of prompts, by the prompts' names."""
+    """The texts that replace texts of a system's prompts, by the names of the prompts."""
 
     texts: Mapping[str, PromptText]
     path: Path
@@ -61,8 +61,8 @@ class PromptOverrides:
             prompts: The prompts of the system.
 
         Raises:
-            InputError: The system has no prompt with this name, or a `user` lacks a placeholder of the
-                original. The message is one line with the file, the prompt and the fault.
+            InputError: The file names a prompt that the system does not have, or a `user` lacks a placeholder
+                of the original. The message is one line with the file, the prompt and the fault.
         """
         known = {prompt.name: prompt for prompt in prompts}
         for name in self.texts:

@@ -46,17 +46,17 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
     To save memory, this function does not look for repeated ids. `questions_in` looks for them.
 
     Args:
-        path: A file with one JSON object in each line. A question has `id` and `question`. A conversation has
-            `id` and `turns`, a list of such objects. The optional field `documents`, a list of uris, limits a
-            question, a turn or a conversation to these documents.
+        path: A file with one question or one conversation in each line or row. A question has `id` and
+            `question`. A conversation has `id` and `turns`, a list of questions. The optional field
+            `documents`, a list of uris, limits a question, a turn or a conversation to these documents.
         limit: The maximum number of questions.
 
     Yields:
         The questions, and each turn of a conversation.
 
     Raises:
-        InputError: A line or a turn is not a JSON object, has no text as its `id`, or has no text in
-            `question`. The message names file and line.
+        InputError: A line or a turn is not a JSON object, has neither a text nor a number as its `id`, or has
+            no text in `question`. The message names file and line.
     """
     return (question for _, question in islice(_read(path), limit))
 

@@ -176,7 +176,7 @@ class Record:
         return details_of(self.details(), self.id, "the traces")
 
     def line(self) -> bytes:
-        """Write the record's line of answers.jsonl. This line has only the ids and uris of the evidence."""
+        """Return the record's line of answers.jsonl. Of the evidence, this line has only the ids and uris."""
         reason = {} if self.reason is None else {"reason": self.reason}
         record = {
             "id": self.id,
@@ -189,8 +189,10 @@ class Record:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
     def details(self) -> bytes:
-        """Write the record's line of traces.jsonl.zst: all evidence, and the trace. Raises `InputError` if the
-        file no longer exists.
+        """Return the record's line of traces.jsonl.zst: all evidence, and the trace.
+
+        If the record comes from a run's folder, the line is read from there. Raises `InputError` if the file
+        of traces no longer exists.
         """
         if self.beside is not None:
             return self.beside()
@@ -203,8 +205,8 @@ class Record:
 
     @classmethod
     def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
-        """Read a record from the text that the method `line` wrote. `beside` is a function that reads the
-        text that the method `details` wrote. Raises `InputError` if the line is not a record.
+        """Read a record from the text that the method `line` returned. `beside` is a function that reads the
+        text that the method `details` returned. Raises `InputError` if the line is not a record.
         """
         try:
             fields = orjson.loads(line)

@@ -121,8 +121,8 @@ async def answer_all(
         replaced: Prompts that replace the system's own.
         outage_seconds: How many seconds to wait for an LLM that answers no call.
         on_outage: A function that is called with the outage when it starts, and with None when it ends.
-        lost: How many questions had calls that failed in transit in earlier sessions. They are tried again, and
-            may fail again.
+        lost: How many questions are tried again because they failed in earlier sessions. Their calls may fail
+            again, so the run accepts this number of additional failed calls before it stops.
         on_step: A function that is called with each step of each question, when the step starts and when it ends.
         sampling: The temperature and the seed. A temperature that the system sets for a prompt takes
             precedence.
@@ -219,7 +219,7 @@ async def answer_all(
 
 
 def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequence[tuple[int, Question]]]:
-    """Yield the turns of each conversation. A single question is a group of its own."""
+    """Yield the turns of each conversation as one group. A single question is a group of its own."""
     for conversation, turns in groupby(numbered, key=lambda entry: entry[1].conversation):
         if conversation is None:
             yield from ((turn,) for turn in turns)

@@ -230,8 +230,11 @@ class RunFolder:
                 write_atomically(path, orjson.dumps(waiting).decode())
 
     def forget_failures(self, only_of_transport: bool = False) -> int:
-        """Let the run try its failed questions again, and return their number. With `only_of_transport`, only
-        questions with a call that failed in transit are tried again."""
+        """Let the run try its failed questions again, and return the number of these questions.
+
+        With `only_of_transport`, only the failed questions that have a call that failed in transit are tried
+        again.
+        """
         failed = self.journal.failed(only_of_transport)
         if self._done is not None:
             if not failed:
@@ -287,8 +290,8 @@ class RunFolder:
         return done
 
     def _note_again(self, done: int) -> None:
-        """Enter the first `done` answers into the journal again, because the journal was damaged, or lost
-        rows in a power cut."""
+        """Write the rows of the first `done` questions into the journal again, from the answers. The method
+        is called if the journal lost rows: it was damaged, or there was a power cut."""
         self._answers.seek(0)
         rows = []
         for number, line, trace in zip(range(done), self._answers, read_traces(self._path / TRACES), strict=False):
@@ -506,7 +509,8 @@ def _size(path: Path) -> int:
 
 
 def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
-    """Return the number of lines in answers.jsonl, and how many of them differ from the journal."""
+    """Return the number of lines in answers.jsonl, and how many of these lines have changed: their digests
+    are not those in the journal. `known` has the digests in the journal, by the number of the question."""
     number, altered = -1, 0
     with (path / ANSWERS).open("rb") as answers:
         for number, line in enumerate(answers):
@@ -515,8 +519,11 @@ def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
 
 
 def _done(path: Path, count: object) -> int | None:
-    """Return `count`, the number of questions, if all questions have ended and all lines are intact.
-    Otherwise return None."""
+    """Return `count` if all questions of the run have ended and all their lines are intact. Otherwise return
+    None.
+
+    `count` is the number of questions in run.toml.
+    """
     with contextlib.suppress(InputError, OSError, sqlite3.Error):
         with contextlib.closing(open_to_read(path / JOURNAL)) as database:
             known = digests(database)

@@ -71,8 +71,8 @@ class Status:
     """How many prompt tokens the LLM took from its prefix cache"""
     completion_tokens: int
     seconds_left: float | None
-    """How many seconds the remaining questions will take at the speed of this session. None if this is not
-    known"""
+    """How many seconds the remaining questions will take at the speed of this session. None: no process works
+    on the run, or no question has ended in this session"""
     stages: list[StageStatus]
     reasoning_tokens: int = 0
     """How many completion tokens are reasoning"""
@@ -81,7 +81,8 @@ class Status:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many passages did not fit into a prompt, by the name of the prompt"""
     altered: int = 0
-    """Lines of answers.jsonl that changed after pyfast wrote them. A resumed run writes them again"""
+    """How many lines of answers.jsonl changed after pyfast wrote them. A resumed run writes these lines
+    again"""
     waiting: Waiting | None = None
     """The outage whose end the run waits for. None: the run does not wait"""
     seconds: Mapping[int, float] = field(default_factory=dict)
@@ -108,7 +109,8 @@ class Status:
 
 
 def status_of(summary: Summary, questions: int) -> Status:
-    """Make the status of a run in memory from the result of its only session."""
+    """Make the status of a run that is only in memory, from the counts of its only session. `questions` is
+    the number of its questions."""
     return Status(
         questions=questions,
         states=dict(summary.states),
@@ -196,7 +198,7 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
 
 
 def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
-    """Yield each text parsed as JSON, or None if it is not JSON."""
+    """Yield each text parsed as JSON. For a text that is not JSON, yield None."""
     while some := [ledger for (ledger,) in ledgers.fetchmany(50)]:
         with contextlib.suppress(ValueError, TypeError):
             fields = orjson.loads(

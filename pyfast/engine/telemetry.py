@@ -49,7 +49,7 @@ def tracing() -> Tracing | None:
 
 
 class Tracing:
-    """Makes the spans of a run or a service."""
+    """Makes the OpenTelemetry spans of a run or a service."""
 
     def __init__(self, api: Any) -> None:
         """Read from environment variables which texts must not be in spans."""

@@ -49,7 +49,7 @@ class TraceWriter:
         self._done = done
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """Write lines so that other processes can read them at once. Raises `OSError`."""
+        """Append lines. When the method returns, other processes can read the lines. Raises `OSError`."""
         if not lines:
             return
         if self._done is not None:
@@ -71,7 +71,7 @@ class TraceWriter:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Finish the frame and sync the file. Raises `OSError`."""
+        """Finish the last frame, sync the file to the disk, and close it. Raises `OSError`."""
         with self._file:
             if self._frame is not None:
                 self._file.write(self._end(finished=True))
@@ -86,9 +86,10 @@ class TraceWriter:
         return frame.flush(zstandard.COMPRESSOBJ_FLUSH_FINISH if finished else zstandard.COMPRESSOBJ_FLUSH_BLOCK)
 
     def _cut(self, done: int) -> list[bytes]:
-        """Cut off the frame of line `done` and everything after it.
+        """Remove the frame that contains the line with the number `done` (from 0), and everything after this
+        frame.
 
-        Returns the lines of that frame before `done`.
+        Returns the lines of the frame that come before this line, because they must be written again.
         """
         frames = _frames(self._path)
         number, before = divmod(done, LINES)

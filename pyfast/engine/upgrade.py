@@ -111,7 +111,8 @@ def _from_1(described: Configuration) -> Configuration:
 
 
 def _parameters(written: str) -> str:
-    """Return an index's parameters with their current names: `lexical` becomes `bm25`."""
+    """Return the parameters of an index, which are a JSON text in run.toml, with their current names:
+    `lexical` becomes `bm25`. A text that is not a JSON object stays unchanged."""
     try:
         parameters = {"bm25" if name == "lexical" else name: value for name, value in json.loads(written).items()}
     except (ValueError, TypeError, AttributeError):  # Someone has edited the file. No answer depends on it.

@@ -145,8 +145,8 @@ class BatchProvider:
         """Find the id of the batch that was submitted with this key. Returns None if the provider has no such
         batch.
 
-        `made` is the time at which the batch was made. A provider may list a new batch with a delay. So the
-        method looks for the batch again until `settle_s` seconds after that time.
+        `made` is the time at which pyfast made the batch, in seconds since the epoch. A provider may list a
+        new batch with a delay. So the method looks for the batch again until `settle_s` seconds after `made`.
         """
         while True:
             looked = time.time()

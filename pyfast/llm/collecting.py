@@ -36,7 +36,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A batch that an earlier process of the run stored, and perhaps submitted, before it ended."""
+    """A batch of LLM calls, as a `BatchLog` stores it. So a resumed run can find a batch that an earlier
+    process of the run has submitted."""
 
     key: str
     """The key of the batch: 128 random bits in hexadecimal"""

@@ -1,4 +1,5 @@
-"""An LLM without a model, which answers at once. With it you measure the speed of everything except the LLM.
+"""An LLM without a model, which answers immediately. With it you measure the speed of everything except the
+LLM.
 
 Its answers have the right form, but no meaning. So a run with this LLM says nothing about the quality of
 answers.
@@ -50,8 +51,8 @@ class Instant:
         return "instant:2"
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request at once. Raises `InputError` if the schema has a keyword that this LLM does not
-        support."""
+        """Answer one request immediately. Raises `InputError` if the schema has a keyword that this LLM does
+        not support."""
         prompt = request.messages[-1].content
         tail = prompt[-TAIL:].encode(errors="replace")
         number = crc32(tail, request.seed & 0xFFFFFFFF) + len(prompt)

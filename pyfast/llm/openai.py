@@ -132,7 +132,7 @@ class OpenAI:
     pyfast removes the key from every text that the server sends. The variables `HTTP_PROXY`, `HTTPS_PROXY`,
     `ALL_PROXY` and `NO_PROXY` apply to all servers except servers on this machine.
 
-    - `concurrency`: how many requests run at once.
+    - `concurrency`: how many requests run at the same time.
     - `timeout_s`: how many seconds all attempts of one request may take together. Waiting for a rate limit does
       not count.
     - `attempts`: how often pyfast sends a request if the server is busy or the connection fails. After the
@@ -282,9 +282,11 @@ class OpenAI:
         return body
 
     def _remember(self, fallbacks: Fallbacks) -> None:
-        """Use these fallbacks for all later requests. The method is called only if a request with these
-        fallbacks got an answer. Without an answer, the server may have refused this one request for a reason
-        of its own."""
+        """Use these fallbacks (changes to a request that the server refuses) for all later requests.
+
+        The method is called only if the server answered a request with these fallbacks. If it did not answer,
+        it may have refused the request for a reason that does not concern other requests.
+        """
         for fallback in fallbacks - self._fallbacks:
             _log.warning("%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent)
         self._fallbacks |= fallbacks

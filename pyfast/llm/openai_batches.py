@@ -69,7 +69,8 @@ class OpenAIBatches(OpenAI):
     - The oldest call has waited for `wait_s` seconds.
     - `max_calls` calls or `max_mb` megabytes wait.
 
-    If at most `online_calls` calls wait then, pyfast sends them as normal requests instead.
+    If one of these is true but at most `online_calls` calls wait, pyfast sends them as normal requests
+    instead.
 
     If the provider does not carry out a call, the call joins the next batch. A call can be in at most
     `attempts` batches. If the provider cannot be reached, pyfast tries again for `patience_s` seconds. pyfast
@@ -139,8 +140,8 @@ class OpenAIBatches(OpenAI):
 
     @property
     def _name(self) -> str:
-        """The name of this model in the log of a run. It contains the provider, because batches of another
-        provider do not belong to this model."""
+        """The name of this model in the `BatchLog` of a run. The name contains the URL of the provider,
+        because batches at another provider do not belong to this model."""
         return f"{self.fingerprint}@{self._base_url}"
 
     async def start(self) -> None:
@@ -232,7 +233,8 @@ class OpenAIBatches(OpenAI):
                 raise fault
 
     def _fault(self, line: Line | None) -> Exception:
-        """Return the error for a call whose batch has no answer to it."""
+        """Return the error for a call to which its batch has no answer. `line` is the result of the call in
+        the batch, if there is one."""
         if line is None or not line.status:
             reason = "no result" if line is None else error_text(line.body)
             return Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))
@@ -322,8 +324,8 @@ class OpenAIBatches(OpenAI):
         batch.results.add_done_callback(ended)
 
     async def _results_of_new(self, batch: _Batch, calls: Sequence[_Call]) -> dict[int, Line]:
-        """Submit a batch, and wait for its results. The run's log gets the key of the batch before the batch
-        is submitted."""
+        """Submit a batch, and wait for its results. Before the batch is submitted, its key is stored in the
+        `BatchLog` of the run."""
         content = b"".join(_line_of(batch.key, place, call.body) for place, call in enumerate(calls))
         _LOG.info("%s: a batch of %d calls, %.1f MB", self._base_url, len(calls), len(content) / 1e6)
         file = await self._provider.upload(f"pyfast-{batch.key}.jsonl", content)

@@ -29,8 +29,9 @@ class _Server:
     """pyfast sends no call to this server before this time, on the event loop's clock"""
 
     def may_take_one(self, now: float) -> bool:
-        """Return whether the server may get a call. A server that has failed may get one call after its rest.
-        It gets more calls only after it has answered this call."""
+        """Return whether the server may get a call at the time `now`. A server that has failed gets no call
+        until `rests_until`. Then it gets one call, and more calls only after it has answered this one
+        call."""
         return not self.failures or (now >= self.rests_until and not self.running)
 
 
@@ -126,7 +127,8 @@ class OpenAIServers:
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
         """Choose the server for a call: of those that may get a call, the server with the fewest running
-        calls in relation to its weight. If none may get a call, choose the server whose rest ends first."""
+        calls in relation to its weight. If none may get a call, choose the server whose `rests_until` comes
+        first."""
         now = asyncio.get_running_loop().time()
         ready = [server for server in untried if server.may_take_one(now)]
         if ready:

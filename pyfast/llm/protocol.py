@@ -133,7 +133,7 @@ class LLM(Protocol):
     - `spec`: the text that names the LLM, without secrets. Default: the name of its class.
     - `context_window`: how many tokens the prompt and the completion may have together. The value must not change
       after `start` has returned. Default: 8192.
-    - `slots`: how many requests the LLM can work on at once. Default: 64.
+    - `slots`: how many requests the LLM can work on at the same time. Default: 64.
     - `async start()`: load the model, or check that it answers. Raise `LLMUnavailableError` or
       `ModelNotFoundError` if that fails.
     - `async close()`: release everything. pyfast may call it twice, or never.
@@ -160,8 +160,8 @@ class LLM(Protocol):
         ...
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. pyfast calls this method for many requests at once. The LLM itself makes
-        batches of them.
+        """Answer one request. pyfast makes many calls of this method at the same time. The LLM itself can
+        make batches of these requests.
 
         Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model no longer answers.
         If a call is cancelled, it must release its slot and must not disturb other calls.
@@ -254,8 +254,8 @@ class InFront:
 
 
 class _WithDefaults(InFront):
-    """An LLM with the optional members that the wrapped LLM does not have. Each access to a member reads it
-    from the wrapped LLM, because the context window may change when that LLM starts."""
+    """A wrapper that adds to an LLM the optional members that this LLM does not have. Members that the LLM
+    has are read from it at each access, because its context window may change when it starts."""
 
     def __init__(self, llm: LLM) -> None:
         self._llm: Any = llm

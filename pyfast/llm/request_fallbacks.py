@@ -125,7 +125,8 @@ Fallbacks = frozenset[Fallback]
 
 
 def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> None:
-    """Change the body of a request in place by the fallbacks that the server needs."""
+    """Make the changes that the server needs (the fallbacks) in the body of a request. The body itself is
+    changed, not a copy."""
     if fallbacks:
         for fallback in FALLBACKS:  # The order matters: of two fallbacks for one field, the last one counts.
             if fallback in fallbacks and fallback.field in body:

@@ -69,7 +69,8 @@ def open_model(rest: str, **options: Any) -> Vllm:
 
 
 class Vllm:
-    """A model in vLLM, whose engine runs in separate processes. At most `slots` requests run at once.
+    """A model in vLLM, whose engine runs in separate processes. At most `slots` requests run at the
+    same time.
 
     - `context_window`: the size of the context window in tokens. Default: the model's own size, or a smaller
       size if the memory is too small for it.

@@ -94,8 +94,11 @@ def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], ba
 
 
 def _look_up(name: str, revision: str | None) -> None:
-    """Check that the Hugging Face hub has the model, unless it is already in the local cache. Raises
-    `ModelNotFoundError` otherwise. vLLM itself would try for half a minute and print many lines."""
+    """Raise `ModelNotFoundError` if the model is not in the local cache and the Hugging Face hub does not
+    have it.
+
+    Without this check, vLLM itself would try for half a minute and print many lines.
+    """
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     plain = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)  # vLLM itself reads other forms, such as s3://.
