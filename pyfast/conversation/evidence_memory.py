@@ -74,7 +74,8 @@ def replaceable(items: int, share: float) -> int:
 
 
 def _earlier(item: MemoryQuery, places: int) -> Int64:
-    """List the distinct evidence of earlier turns, in their order, without the items that this turn keeps."""
+    """List the evidence of earlier turns, in the order of the turns, without duplicates. Items that are also
+    among the items of this turn that stay are left out. The last `places` items of this turn do not stay."""
     if not places:
         return np.empty(0, np.int64)
     kept = item.evidence.segments[: len(item.evidence) - places]
@@ -108,7 +109,8 @@ def embedder(model: str) -> Embedder:
 
 @lru_cache(maxsize=4)
 def _vectors(index: Index, model: str) -> dict[int, Float32]:
-    """The vectors of items that were embedded before."""
+    """Return the cache of vectors for an index and a model: the vector of each segment that was embedded
+    before."""
     return {}
 
 

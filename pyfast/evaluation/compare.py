@@ -25,7 +25,7 @@ class Difference:
 
     a: str
     b: str
-    """The names of the two runs"""
+    """The names of the two runs are `a` and `b`"""
     figure: str
     of_a: float
     of_b: float
@@ -33,11 +33,12 @@ class Difference:
     """The value of b minus the value of a"""
     low: float
     high: float
-    """The bounds of the difference's 95 % interval, by a paired bootstrap"""
+    """The bounds of the difference's 95 % interval are `low` and `high`. They come from a paired bootstrap"""
     test: Test
     """The test that gives the p-value: McNemar's exact test, or the bootstrap.
 
-    McNemar's test needs values that are all 0 or 1, and no two questions of the same conversation
+    McNemar's test is used if all values are 0 or 1, and no two questions belong to the same conversation.
+    Otherwise the bootstrap is used
     """
     p: float
     p_holm: float
@@ -47,8 +48,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Flips: questions that only one of two runs answers correctly. An answer is correct if `figure`, which
-    is 0 or 1 for each question, is 1.
+    """Flips: questions that only one of two runs answers correctly. The value of `figure` is 0 or 1 for each
+    question. An answer is correct if the value is 1.
     """
 
     a: str
@@ -72,7 +73,7 @@ class Comparison:
     flips: list[Flips]
     costs: list[Cost]
     independent: int
-    """The number of independent questions. The turns of a conversation count as one"""
+    """The number of independent questions. All turns of a conversation count as one question"""
     least: int
     """The smallest number of independent questions that can show a difference, as `least_to_differ` counts it"""
 
@@ -139,9 +140,9 @@ def mcnemar(a: Float64, b: Float64) -> float:
 def bootstrap_p(apart: Float64) -> float:
     """Compute the two-sided bootstrap p-value of a difference. `apart` has the difference in each draw.
 
-    The p-value is twice the smaller of two shares of the draws: the draws of 0 or less, and the draws of 0 or
-    more. One is added to the number of draws in each share and to the number of all draws, so that the
-    p-value is never 0.
+    The p-value is twice the smaller of two shares: the share of the draws in which the difference is 0 or
+    less, and the share of the draws in which it is 0 or more. One is added to the number of draws in each
+    share and to the number of all draws, so that the p-value is never 0.
     """
     apart = apart[~np.isnan(apart)]
     rarer = min((apart <= 0).sum(), (apart >= 0).sum())

@@ -100,7 +100,7 @@ def evaluate(
     Args:
         answers: The file answers.jsonl of a run (the file of traces must be in the same folder), or records.
         gold: Lines with `id` and `answers`. A conversation has `id` and `turns`, and each turn has `answers`.
-            `Gold` lists all other keys.
+            The class `Gold` lists all other keys.
         metrics: Metrics by name or as functions. None: the metrics that the gold file names. If it names no
             metric: `em_f1` and `evidence`, or `hits` for conversations.
         where: The name of the run, for error messages.
@@ -198,8 +198,9 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
 
 
 def _scored(metrics: Mapping[str, Metric], asked: list[tuple[Record, Gold]]) -> list[Scored]:
-    """Compute the scores of all questions. The function empties `asked` on the way: a record keeps the
-    evidence that a metric has read, and all records together would take much memory.
+    """Compute the scores of all questions. The function removes questions from the list `asked` when it has
+    scored them. Each record keeps the evidence that a metric has read from it, and all records together would
+    take much memory.
     """
     scored: list[Scored] = []
     owner: dict[str, str] = {}
@@ -236,7 +237,7 @@ def name_of_answers(answers: Answers) -> str:
 def read_answers(path: Path) -> Iterator[Record]:
     """Read the records of answers.jsonl. Evidence and traces are read only if a metric uses them.
 
-    Raises `InputError`, which names the line that cannot be read.
+    If a line cannot be read, an `InputError` names the line.
     """
     beside = path.with_name(TRACES)
     traces = Traces(beside) if beside.exists() else None

@@ -29,8 +29,9 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
     """Compute H@1, H@5 and the reciprocal rank (graph_convqa's paper, section 5.2).
 
     If the answer is correct, the rank is 1. Otherwise the entities are sorted by the Levenshtein distance
-    between their names and the answer. The rank is then the position of the first correct entity. Entities with
-    equal distances keep their order. If no entity is correct, all three figures are 0.
+    between their names and the answer. The rank is then the position of the first correct entity. Entities
+    with equal distances keep their order. If no entity is correct, or if there is no answer, all three
+    figures are 0.
 
     Args:
         prediction: The answer. None: there is no answer.

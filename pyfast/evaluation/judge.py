@@ -138,9 +138,7 @@ class Pairs:
             earlier.append(Turn(question.text, *known))
 
     def digest(self) -> str:
-        """Return a checksum of all questions and answers that are compared. The method reads all answers
-        once.
-        """
+        """Return a checksum of all questions and answers that are compared."""
         digest = blake2b(digest_size=16)
         for pair in self:
             digest.update(orjson.dumps((pair.id, pair.text, pair.a, pair.b, pair.earlier)))
@@ -185,8 +183,8 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
     """Let the LLM compare the two answers of a pair, once in each order. The result is the winner in the
     dimension `overall`, as `agreed` finds it: `a`, `b` or `tie`.
 
-    Equal answers are a tie, without a call of the LLM. Without `ties`, the LLM must choose one of two different
-    answers.
+    Equal answers are a tie, without a call of the LLM. If the answers differ and `ties` is False, the LLM
+    must choose one of them.
     """
     assert isinstance(question, Pair)
     if question.a == question.b:
@@ -213,8 +211,8 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
 
 
 def transcript(turns: Sequence[Turn]) -> str:
-    """Write the earlier turns of a conversation, one turn on each line. In each line, `Turn.a` comes first.
-    If both answers are equal, the line has only one.
+    """Write the earlier turns of a conversation, one turn on each line. In each line, the answer `Turn.a`
+    comes before the answer `Turn.b`. If both answers are equal, the line has only one answer.
     """
     return "".join(
         f"Earlier question: {quoted(turn.question)}, answered: {quoted(turn.a)}\n"
@@ -250,7 +248,7 @@ class Row:
     rate: float
     """The win rate of the first run. A tie counts as half a win"""
     low: float
-    """The bounds of the win rate's 95 % interval"""
+    """The bounds of the win rate's 95 % interval are `low` and `high`"""
     high: float
 
 

@@ -132,15 +132,15 @@ def experiment(
         sample: Ask this number of questions of each set, drawn uniformly. This argument replaces the plan's
             `sample`. You can resume the experiment with a larger `sample`.
         prices: A price list, or its file, for costs in money.
-        concurrency: How many questions are in progress at once. None: as in `pyfast.answer`.
+        concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
         outage: How many minutes a run waits if a model does not answer, before it stops.
         on_event: A function that is called with each `pyfast.engine.Event` of each run, from another thread.
         stop: After you set this event, questions in progress finish, and `RunError` is raised.
         ray: Let the workers of a Ray cluster carry out the runs, as in `pyfast.answer`. Each worker carries out
             one run at a time. `out` must be a folder that all machines share. Give models as texts, not as
             objects. None: this process carries out the runs, one after the other.
-        workers: How many runs are carried out at once, each by one worker. None: as many as the cluster has
-            resources for.
+        workers: How many runs are carried out at the same time, each by one worker. None: as many as the
+            cluster has resources for.
         worker_resources: The resources that each worker needs, as in `pyfast.answer`.
 
     Returns:

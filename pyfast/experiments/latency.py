@@ -130,17 +130,18 @@ def bench(
         sweep: Whether to find the highest number of questions a second. `bench` doubles the number of clients
             until the throughput rises by less than 5 %. Then it measures open loops at 50, 70, 80 and 90 % of
             the highest throughput.
-        count: The number of questions in each repetition. (With `trace`, it is the number of arrival times.)
-            If you give fewer questions, they are asked again with other ids. The LLM's prefix cache then
-            helps more than in real use.
+        count: The number of questions in each repetition. (For the load of `trace`, it is the number of
+            arrival times.) If you give fewer questions, they are asked again with other ids. The LLM's prefix
+            cache then helps more than in real use.
         warm_up: How many questions are asked before each load without being measured.
         repeats: How often each load is measured. Figures are medians over these repetitions. `ranges` has the
             smallest and largest values.
         objective: A latency in seconds. `request_goodput` counts only questions that take at most this time.
-        concurrency: How many questions the engine works on at once. All other questions wait in its queue.
+        concurrency: How many questions the engine works on at the same time. All other questions wait in its
+            queue.
         journal: Whether to write a journal, as a run does. After each LLM call, a question continues only
-            when the completion is stored. The journal is in a temporary folder in `out`. Without `out`, it is
-            in the operating system's folder for temporary files.
+            when the completion is stored. The journal is in a temporary folder in `out`. If `out` is None, it
+            is in the operating system's folder for temporary files.
         seed: The seed of the arrival times. Each repetition draws new times.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 
@@ -232,7 +233,8 @@ class _Load:
     burstiness: float | None = None
 
     async def once(self, ask: Ask, questions: Sequence[Question], count: int, repeat: int) -> list[Sample]:
-        """Measure one repetition."""
+        """Carry out one repetition of the load. Returns a sample for each question. `repeat` is the number of
+        the repetition, from 0."""
         if self.clients is not None:
             return await closed_loop(ask, repeated(questions, count, f"r{repeat}"), self.clients)
         times = self.times[repeat]

@@ -103,8 +103,8 @@ async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> 
 
 
 async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> list[Sample]:
-    """Ask questions from several clients at once. Each client asks its next question when its previous
-    question has ended. `clients` is the number of clients.
+    """Ask questions from several clients at the same time. Each client asks its next question when its
+    previous question has ended. `clients` is the number of clients.
     """
     clock = asyncio.get_running_loop().time
     samples: list[Sample] = []
@@ -118,7 +118,8 @@ async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> 
 
 
 async def _all(tasks: Sequence[asyncio.Future[Any]]) -> list[Any]:
-    """The results of all tasks. If a task raises an error, all other tasks are cancelled."""
+    """Wait for all tasks, and return their results. If a task raises an error, all other tasks are
+    cancelled."""
     try:
         return list(await asyncio.gather(*tasks))
     finally:

@@ -1,4 +1,4 @@
-"""Carry out several runs at once on a Ray cluster. One worker carries out each run."""
+"""Carry out several runs at the same time on a Ray cluster. One worker carries out each run."""
 
 from __future__ import annotations
 

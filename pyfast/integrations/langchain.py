@@ -21,8 +21,8 @@ with explained():
 
 
 class PyfastRetriever(BaseRetriever):
-    """A retriever of LangChain that searches an index of pyfast. `batch` and `abatch` search for all queries
-    at once.
+    """A retriever of LangChain that searches an index of pyfast. `batch` and `abatch` find the passages for
+    all queries in one search.
 
     Example:
         >>> from pyfast.integrations.langchain import PyfastRetriever

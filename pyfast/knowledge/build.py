@@ -64,18 +64,19 @@ def build_knowledge(
         index: The index.
         llm: The LLM that reads the texts. None: pyfast reads them by rules.
         embedder: The embedding model.
-        run_job: A function that carries out a job to its end, or raises an error.
+        run_job: A function that carries out the run of the extraction to its end, or raises an error. Its
+            argument, a `Job`, describes this run.
         chunk_tokens: The maximum size of a chunk in tokens. None: the size of an earlier extraction. If there
             was none, `chunks.TOKENS`.
         packed: Let the LLM read several short chunks in one call, up to the size of one full chunk. Each chunk
             still belongs to its own document.
-        passes: How often the LLM reads a chunk. After the first time, it looks for missing triples.
+        passes: How often the LLM reads a chunk. After the first time, the LLM looks for missing triples.
         limit: The maximum number of new chunks to read.
-        budget: The budget of each question of the extraction. A question asks for the triples of one chunk,
-            or of several chunks with `packed`.
+        budget: The budget of each question of the extraction. A question asks for the triples of one chunk.
+            If `packed` is True, it can ask for the triples of several chunks.
         failures: A function that gets the number of chunks, and returns how many chunks may fail before the
             extraction stops. If it returns None, all chunks may fail.
-        concurrency: How many chunks the LLM reads at once.
+        concurrency: How many chunks the LLM reads at the same time.
         restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
             gets another name. The store stays as it is.
         retry_failed: Extract chunks again that failed in an earlier extraction.
@@ -220,7 +221,8 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
 
 
 def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterator[Chunk]:
-    """Return the chunks that are not in the store. Without `retry_failed`, chunks that failed are left out."""
+    """Return the chunks of the index's texts that are not in the store. Unless `retry_failed` is True, chunks
+    whose extraction failed are left out."""
     known: set[str] = set()
     if has_knowledge(index):
         store = open_knowledge(index)

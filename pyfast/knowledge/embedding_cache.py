@@ -88,6 +88,6 @@ def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
 
 
 def _checked(row: bytes, model: bytes) -> bytes:
-    """Return a row of the cache with the correct checksum at its end."""
+    """Return a row of the cache, with the correct checksum in place of the checksum at its end."""
     contents = row[:-_CHECK]
     return contents + blake2b(contents, digest_size=_CHECK, key=model).digest()

@@ -91,8 +91,8 @@ def plan_extraction(
 ) -> Extraction | None:
     """Plan the rest of a stopped extraction. If there is none, plan an extraction of `chunks`.
 
-    Returns None if there are no chunks. With `packed`, one question has several short chunks, which together
-    are at most as long as one full chunk. `passes` is how often the LLM reads each chunk. A stopped
+    Returns None if there are no chunks. If `packed` is True, one question has several short chunks, which
+    together are at most as long as one full chunk. `passes` is how often the LLM reads each chunk. A stopped
     extraction keeps its own `packed` and `passes`.
     """
     if not is_begun(folder):
@@ -134,8 +134,8 @@ def extraction_job(
     concurrency: int,
     failures: int | None = None,
 ) -> Job:
-    """Make the job of an extraction. Its run asks the LLM for the graph of each chunk. More than `failures`
-    failed questions stop the run. None: all may fail."""
+    """Make the job (the description of a run) that carries out an extraction. The run asks the LLM for the
+    graph of each chunk. More than `failures` failed questions stop the run. None: all may fail."""
     return Job(
         folder=extraction.folder,
         questions=extraction.chunks,

@@ -79,8 +79,9 @@ def retrieve_facts(
 ) -> list[list[RetrievedFact]]:
     """Find the `k` facts with the highest cosine to each sub-question (SubQRAG's equation 3).
 
-    An item of `items` is (sub-question, learned triples, numbers of the allowed triples). Of the store, the
-    result contains only allowed triples. If the third element of an item is None, all triples are allowed.
+    An item of `items` is (sub-question, learned triples, numbers of the allowed triples). Of the triples in
+    the store, the result contains only allowed ones. If the third element of an item is None, all triples are
+    allowed.
 
     The first `named` facts are about entities that the sub-question names. Vectors hardly distinguish names,
     so facts about other entities can have a higher cosine. Of the facts about named entities, the facts whose

@@ -20,8 +20,8 @@ would say too little about the entity that the triples share"""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """The facts of a knowledge graph. All triples with the same head and relation are a fact. Several triples
-    with the same relation and tail are also a fact.
+    """The facts of a knowledge graph. All triples with the same head and relation are together one fact. If
+    several triples have the same relation and tail, they are together one more fact.
 
     A question is often about several triples, such as all twenty films of an actor. A search for the five
     nearest triples would find only five of these films. One fact has all twenty films, so a search for facts
@@ -37,8 +37,8 @@ class Facts:
     about_offsets: Int64
     """[entities + 1]: the position in `about` at which the facts of each entity start"""
     about: Int32
-    """The numbers of the facts about each entity, entity by entity. The facts about an entity have all its
-    triples"""
+    """The numbers of the facts about each entity, entity by entity. Together, the facts about an entity have
+    all triples of this entity"""
 
     def __len__(self) -> int:
         return len(self.by_tail)

@@ -28,7 +28,7 @@ class Keywords:
     detailed: tuple[str, ...]
     """Names and details. The search compares them with the names of entities"""
     general: tuple[str, ...] = ()
-    """Themes. The search compares them with relation keys"""
+    """Themes (what a text is about, in a few words). The search compares them with relation keys"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class KnowledgeUnit:
 
 @dataclass(frozen=True, slots=True)
 class _Lead:
-    """One result of a search: a fact, or the segments that describe an entity or have a theme."""
+    """One result of a search: a fact, the segments that describe an entity, or the segments that have a theme
+    (what a text is about)."""
 
     score: float
     fact: int | None = None
@@ -71,17 +72,20 @@ def knowledge_units(
     """Search the knowledge graph for knowledge units (MTQA, step 2).
 
     Detailed keywords match entities. General keywords match relation keys (phrases for a relation). The
-    search finds three kinds of facts:
+    search finds four kinds of facts:
 
     - facts about the matched entities (first hop)
-    - facts of triples that have a matched key
-    - facts about neighbours of the matched entities, and about the entities of triples that have a matched
-      key (second hop)
+    - facts of the triples that have a matched key
+    - facts about the neighbours of the matched entities (second hop)
+    - facts about the heads and tails of the triples that have a matched key (second hop)
 
-    The score of a fact is the product of two cosines. One is the cosine of the fact with all keywords. The
-    other is the cosine of the matched entity or key with its keyword. For the second hop, the score is also
-    multiplied by `DECAY`. The texts that state these facts become knowledge units. The texts that describe a
-    matched entity without triples also become units, and so do the texts that have a matched key as a theme.
+    The score of a fact is the product of two cosines. One is the cosine of the fact with all keywords of the
+    search, joined into one text. The other is the cosine of the matched entity or key with its keyword. For
+    the second hop, the score is also multiplied by `DECAY`.
+
+    The texts that state these facts become knowledge units. Two other kinds of texts become knowledge units
+    too. If a matched entity has no triples, these are the texts that describe the entity. If a matched key is
+    also a theme (what a text is about), these are the texts with this theme.
 
     Args:
         items: The keywords of each search.
@@ -104,8 +108,8 @@ def knowledge_units(
 
 
 def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: int) -> list[dict[int, float]]:
-    """Find the entities or keys that match the keywords of each search, and the highest cosine of each. One
-    vector search serves all keywords."""
+    """Find the entities or keys that match the keywords of each search. Returns, for each of them, its
+    highest cosine with a keyword. One vector search serves all keywords."""
     texts = list(dict.fromkeys(word for words in keywords for word in words))
     row = {text: i for i, text in enumerate(texts)}
     places, cosines = store.search(what, store.encode(texts), k)
@@ -140,8 +144,8 @@ def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 
 
 def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
-    """Find the segments that have a matched theme, and the segments that describe a matched entity without
-    facts. The best come first."""
+    """Find the segments that have a matched key as a theme (what a text is about). If a matched entity has no
+    facts, also find the segments that describe this entity. The best come first."""
     about = store.facts.about_offsets
     alone = [entity for entity in names if about[entity] == about[entity + 1]]
     cosines = store.cosines(alone, query, "entities").tolist()
@@ -163,8 +167,8 @@ def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 def _neighbours(
     store: Knowledge, names: dict[int, float], keys: dict[int, tuple[float, Int32]]
 ) -> dict[int, float]:
-    """Find the neighbours of matched entities, and the entities of triples with a matched key. Returns the
-    highest cosine of a match for each of these entities.
+    """Find the neighbours of matched entities, and the entities of triples with a matched key. Returns, for
+    each of these entities, the highest cosine of a match that leads to it.
 
     The facts about these entities are the second hop.
     """

@@ -117,8 +117,8 @@ def make_snapshot(
     write: Callable[[sqlite3.Connection], None],
     notes: Mapping[str, Any] | None = None,
 ) -> Knowledge:
-    """Make the next snapshot, make it the current one, and open it. `write` changes a copy of the database.
-    Then the missing vectors are computed.
+    """Make the next snapshot, make it the current one, and open it. `write` is a function that changes a copy
+    of the current snapshot's database. Then the missing vectors are computed.
 
     If `write` and `notes` change nothing, no snapshot is made, and the current one is opened. Vectors that an
     interrupted earlier call computed are used. Only one process at a time makes a snapshot: a second process
@@ -156,8 +156,9 @@ def make_snapshot(
 def make_apart(
     folder: Path, index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection], None]
 ) -> Knowledge:
-    """Make and open a snapshot for an index in a separate folder, which must be new or empty. `write` fills
-    the database of the snapshot. The index does not change.
+    """Make a snapshot of the knowledge of an index, and open it. The snapshot is in `folder`, not in the
+    folder of the index. The index does not change. `folder` must be new or empty. `write` is a function that
+    fills the database of the snapshot.
     """
     folder.mkdir(exist_ok=True)
     contents = _write_database(folder, None, embedder, write)

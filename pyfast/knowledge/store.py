@@ -26,8 +26,8 @@ SEARCHED = ("facts", "entities", "keys")
 
 
 class Knowledge:
-    """The knowledge graph of an index, in one version (snapshot). It never changes, and several threads can use it
-    at once.
+    """The knowledge graph of an index, in one version (snapshot). It never changes, and several threads can
+    use it at the same time.
 
     Entities, relations, relation keys and triples are numbered from 0, in the order in which they were added.
     """
@@ -41,8 +41,8 @@ class Knowledge:
         """the name of each entity"""
         self.relations, relation_ids = self._named("relations", "name")
         self.keys, self._key_ids = self._named("keys", "text")
-        """The text of each key. A key is the name of a relation, a phrase of an LLM for a relation, or the
-        theme of a text"""
+        """The text of each key. A key is the name of a relation, a phrase with which an LLM describes a
+        relation, or a theme (what a text is about, in a few words)"""
         rows = database.integer_rows(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
         self._triple_ids = rows[:, 0]
         self.head: Int32 = np.searchsorted(self._entity_ids, rows[:, 1]).astype(np.int32)
@@ -259,7 +259,8 @@ class Knowledge:
         return [(self.entities[i], *row) for i, row in rows if row is not None and any(row)]
 
     def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
-        """Return for each key the ids of the segments that have this key as a theme."""
+        """Return for each key the ids of the segments that have this key as a theme (what a text is about, in
+        a few words)."""
         query = "SELECT DISTINCT segment FROM themes WHERE key = ?"
         return [self._segments(query, int(self._key_ids[i])) for i in keys]
 
@@ -318,8 +319,8 @@ class Knowledge:
         yield from self._database.execute(query, values)
 
     def texts(self, kind: str) -> list[str]:
-        """Return the texts of all facts, entities or keys from which their vectors are computed. `kind` is
-        "facts", "entities" or "keys"."""
+        """Return the texts of all facts, entities or keys, in the order of their numbers. Their vectors are
+        computed from these texts. `kind` is "facts", "entities" or "keys"."""
         return self.texts_at(kind, range(len(self.facts))) if kind == "facts" else self._names(kind)
 
     def texts_at(self, kind: str, places: Iterable[int]) -> list[str]:
@@ -330,9 +331,10 @@ class Knowledge:
         return [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
-        """Return a row of numbers for each text of `texts`: int64[texts, columns].
+        """Return a row of numbers that identifies each text of `texts`: int64[texts, columns].
 
-        Equal texts have equal rows, also in another store that the same process has open.
+        Equal texts have equal rows, even in two stores, if the same process has both stores open. So a new
+        snapshot can find the vectors of texts that the previous snapshot already has.
         """
         if kind != "facts":
             return _marks(self._names(kind))[:, None]

@@ -142,7 +142,8 @@ def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int
 
 
 def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bool) -> list[Theme]:
-    """Find for each theme the first segment of a text that names it. `keys` are the themes.
+    """Find for each theme of a text the first segment of the text that names the theme. `keys` are the
+    themes: phrases that say what the text is about.
 
     If no segment names a theme, the result depends on `only`. True: the theme gets the first segment of the
     text, because the themes come from this text alone. False: the theme is left out.
@@ -250,8 +251,8 @@ def _dates(text: str) -> list[tuple[int, int, int]]:
 
 
 def _matches(pattern: re.Pattern[str], text: str, whole: bool = False) -> list[tuple[int, int, int]]:
-    """Return (year, month, day) of each date in a text. If a date has no day, the day is 0. With `whole`, the
-    whole text must be one date."""
+    """Return (year, month, day) of each date in a text. If a date has no day, the day is 0. If `whole` is
+    True, the whole text must be one date."""
     matches = filter(None, [pattern.fullmatch(text)]) if whole else pattern.finditer(text)
     dates = [match.groupdict() for match in matches]
     return [(int(date["year"]), _month(date["month"]), int(date.get("day") or 0)) for date in dates]

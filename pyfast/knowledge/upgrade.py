@@ -3,7 +3,7 @@
 In format 1, three files and folders had other names: `triples.sqlite` was `records.sqlite`,
 `embeddings.cache` was `computed`, and the folder `extraction` was `reading`. In the table of chunks, the
 methods of extraction had other names. Up to format 2, a triple had one key and no strength, and a text had no
-themes. The upgrade does not change vectors.
+themes (phrases that say what the text is about). The upgrade does not change vectors.
 """
 
 from __future__ import annotations

@@ -138,8 +138,8 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
 
 
 def contents_digest(database: sqlite3.Connection) -> str:
-    """Compute the digest of the database: the sum of the digests (checksums) of all rows. Because it is a
-    sum, a change needs the digests of the changed rows only."""
+    """Compute the digest of the database: the sum of the digests (checksums) of all rows. Because the digest
+    is a sum, only the digests of changed rows are needed to update it."""
     rows = (_of_row(table, row) for table in _TABLES for row in database.execute(f"SELECT * FROM {table}"))
     return changed_digest("0", lambda: sum(rows))
 

@@ -133,8 +133,8 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn that the array `name` has a dtype or strides for which each call of the op makes a copy. The
-    warning appears once per process and array."""
+    """Warn that the array `name` has a dtype or strides for which each call of the op makes a copy. In one
+    process, the warning appears only once for the same three arguments."""
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,
@@ -240,8 +240,8 @@ def thread_count(threads: int | None) -> int:
     The function takes the first of these numbers that is set: `threads`, the environment variable
     PYFAST_THREADS, the first number in the environment variable OMP_NUM_THREADS, or torch's number of threads
     (if torch is imported). If no such number is set, it takes the number of cores that this process may use.
-    The result is at most 16. On a machine with more than 16 cores, it is at most the number of cores. The
-    native core has the same limit.
+    The maximum is the number of the machine's cores. On a machine with fewer than 16 cores, the maximum is
+    16. The native core has the same limit.
 
     Raises:
         ArrayError: `threads` or PYFAST_THREADS is not an integer of at least 1. (A bad value of

@@ -32,8 +32,9 @@ GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "maxsim", "pa
 
 @dataclass(slots=True)
 class _Pending:
-    """The status words that the block of `errors_at_end` checks at its end. A status word tells which errors
-    an op found. `words` becomes None when the block ends: then an op checks its own status word."""
+    """The status words of a block of `errors_at_end`. A status word tells which errors an op found. At its
+    end, the block checks all its status words, and sets `words` to None. An op that finds None here checks
+    its own status word."""
 
     words: list[tuple[Gpu, Any]] | None = field(default_factory=list)
 
@@ -43,7 +44,7 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 
 def on_gpu(backend: Backend, *given: Any) -> bool:
     """Return whether the op runs on the GPU: always with the backend "cuda", never with "cpu". With "auto",
-    it does if one of the arrays is on a GPU.
+    the op runs on the GPU if one of the arrays is there.
 
     Raises `DeviceError` if the op should run on the GPU but cannot. Raises `ArrayError` for an unknown `backend`.
     """
@@ -156,8 +157,8 @@ class Gpu:
         return out
 
     def array(self, name: str, value: Any, dtype: str) -> Any:
-        """Convert `value` to a contiguous 1-D array of `dtype` on the GPU. It belongs to the library of this
-        call. `value` is copied only if necessary."""
+        """Convert `value` to a contiguous 1-D array of `dtype` on the GPU. The result is an array of the
+        library of this call: torch or CuPy. `value` is copied only if necessary."""
         if _is_device_array(value):
             self.must_hold(name, value)
         else:

@@ -54,8 +54,8 @@ class TermCounts:
     """The sum of the lengths of the documents that are not deleted"""
 
     def __post_init__(self) -> None:
-        """Convert arrays of other types, and add up the lengths. Raises `ArrayError` if an array is
-        malformed."""
+        """Convert arrays that do not have the dtype of their field, and add up the lengths. Raises
+        `ArrayError` if an array is malformed."""
         wanted: dict[str, type[np.generic]] = {"indptr": np.int64, "deleted": np.uint8}
         if getattr(self.counts, "dtype", None) == np.uint8:
             wanted["counts"] = np.uint8

@@ -35,18 +35,18 @@ def bridge_select(
     cells: Cells,
     beta: float = 0.2,
 ) -> Float32:
-    """Boost the top table row and the top passage of each pool (algorithm 1 of N2N-GQA).
+    """Boost the top table row and the top passage of text in each pool (algorithm 1 of N2N-GQA).
 
     The boost `beta` is added to the highest score of a table row. It is also added to the highest score of a
-    passage, unless this row and this passage are linked (phi = 1 in the paper). They are linked if the passage
-    contains all terms of one of the row's cell values.
+    passage of text, unless this row and this passage are linked (phi = 1 in the paper). They are linked if
+    the passage contains all terms of one of the row's cell values.
 
     Args:
         X: The forward index, documents x terms.
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents of X.
         semantic: float32[N], the retrieval scores.
-        is_table: [N], 1 for table rows, 0 for passages.
+        is_table: [N], 1 for table rows, 0 for passages of text.
         cells: The cell values of all documents of X.
         beta: The boost, on the scale of `semantic`.
 

@@ -45,7 +45,7 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
 
 
 def count_words_reference(texts: Iterable[str], separated: bool = False) -> list[Counter[str]]:
-    """Return the words of each text, in the order of the text and with repetitions."""
+    """Count the words of each text. Returns, for each text, a mapping from its words to their counts."""
     return [
         Counter(text.split(" ") if separated else re.findall(r"\w\w+", text)) - Counter([""]) for text in texts
     ]

@@ -139,7 +139,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _adjacency(name: str, given: Any) -> csr_array:
-    """Copy a matrix as CSR with sorted indices."""
+    """Copy a matrix as CSR with sorted indices. Raises `ArrayError` if it is not a square and real sparse
+    matrix."""
     is_sparse: bool = issparse(given)
     if not is_sparse or len(given.shape) != 2 or given.shape[0] != given.shape[1]:
         shape = getattr(given, "shape", type(given).__name__)
@@ -200,8 +201,9 @@ def evidence_graph(
             calls the function directly, without Python. If it raises an exception, numba prints the
             exception, and the term counts as 0.
         threshold: Only edges with a weight above this number stay.
-        top_k: The number of strongest edges that each node keeps. Of edges with equal weights, the edge to the
-            earlier document stays. With `top_k`, the graph is not symmetric.
+        top_k: The number of strongest edges that each node keeps. Of edges with equal weights, the edge to
+            the earlier document stays. If `top_k` is given, an edge can exist in one direction only, so the
+            graph is not symmetric.
         mask_terms: (offsets int64[P + 1], term ids): for each pool, the terms that do not count as shared.
         idf: "corpus": X has the weights. "pool": X has term frequencies. The op then computes the weights of
             each pool as if the pool were the whole corpus. It uses smoothed idf and the l2 norm, as
@@ -298,7 +300,7 @@ def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
     """Convert `weight` to the form that the core needs: a name, or the address of a compiled function.
 
-    Raises `ArrayError` for anything else.
+    Raises `ArrayError` for any other value of `weight`.
     """
     if isinstance(weight, str):
         if weight not in get_args(EdgeWeight):

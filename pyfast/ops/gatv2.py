@@ -132,9 +132,9 @@ def gatv2(
         backend: As in `evidence_graph`.
 
     Returns:
-        y, [N_dst, H, C]. With `return_attention`: (y, attention [edges, H] after dropout). With `self_loops`,
-        the attention is 0 for the loops that were replaced. It is also 0 for the new loop of a destination if
-        no source has the same number.
+        y, [N_dst, H, C]. If `return_attention` is True: (y, attention [edges, H] after dropout). If
+        `self_loops` is True, the attention is 0 for the loops that were replaced. It is also 0 for the new
+        loop of a destination if no source has the same number.
 
     Raises:
         ArrayError: An array or a number is malformed.

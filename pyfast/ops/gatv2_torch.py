@@ -320,8 +320,8 @@ def _beside(name: str, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _seed(seed: Any, drawn: bool) -> torch.Tensor | None:
-    """Return the seed as a tensor, which torch.compile accepts. If the seed is None and `drawn` is true,
-    torch's random generator makes a seed. If `drawn` is false, the result is None."""
+    """Return the seed as a tensor, which torch.compile accepts. If the seed is None, the result depends on
+    `drawn`. True: torch's random generator makes a seed. False: the result is None."""
     if seed is None:
         return torch.randint(2**63 - 1, (), device="cpu") if drawn else None
     if not isinstance(seed, int | np.integer):

@@ -205,7 +205,8 @@ def pagerank(
     """Compute the rank of each node (on the GPU), and whether each pool converged (on the CPU).
 
     To find out which pools converged, the function waits until the stream has finished. It does not wait if
-    every pool must converge with this `tolerance` and `max_iterations`. The second array is then empty.
+    this `tolerance` and `max_iterations` make it certain that every pool converges. The second array is then
+    empty.
     """
     gpu = Gpu(*graph)
     with gpu.current():

@@ -77,7 +77,7 @@ def _join(parts: Sequence[Lists]) -> Lists:
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
     """The segments that all questions read, in order. `hseq_stream` makes it. Several threads can use it at
-    once.
+    the same time.
     """
 
     level: UInt8
@@ -160,9 +160,9 @@ class Stream:
             cursors: The cursors of n questions, before the step.
             chosen: (offsets int64[n + 1], segments), the segments that each question selected. They need not be in
                 its window.
-            past: How many segments at the beginning of the old window leave the window. With the width of the
-                window, the next window has only new segments. With 0, all segments that were not selected
-                stay.
+            past: How many segments at the beginning of the old window leave the window. If `past` is the
+                width of the window, the next window has only new segments. If `past` is 0, all segments that
+                were not selected stay.
             threads: See `pyfast.ops`.
             backend: "auto": run where the stream's arrays are (see `on_gpu`).
 
@@ -386,7 +386,7 @@ def _lists(name: str, value: Ragged) -> Lists:
 
 
 def _nothing(lists: int) -> Lists:
-    """Make `lists` empty lists, as (offsets, segments)."""
+    """Return empty lists of segments, as (offsets, segments). `lists` is the number of lists."""
     return np.zeros(lists + 1, np.int64), np.empty(0, np.int64)
 
 

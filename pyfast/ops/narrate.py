@@ -13,13 +13,15 @@ from pyfast.ops.arrays import Ragged, array, call, pools
 
 
 def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, characters: int) -> list[str]:
-    """Write each pool as numbered lines. Lines that do not fit are left out.
+    """Write each pool as numbered lines. The first line that does not fit into the text, and all lines after
+    it, are left out.
 
     Args:
         lines: (offsets int64[documents + 1], uint8): the line of each document, in UTF-8.
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents.
-        characters: The maximum number of characters in a pool's text. A first line that is longer is cut.
+        characters: The maximum number of characters in a pool's text. If the first line of a pool is longer,
+            it is cut.
 
     Returns:
         One text for each pool.

@@ -21,19 +21,20 @@ def prune(
 
     The op takes nodes in this order, until it has `max_nodes`:
 
-    1. the best `per_kind` passages and the best `per_kind` table rows
-    2. the `min_nodes` best nodes
-    3. all nodes that score at least the mean of the pool
+    1. the best `per_kind` passages of text and the best `per_kind` table rows
+    2. of the `min_nodes` best nodes of the pool, those that step 1 has not taken
+    3. all other nodes whose score is at least the mean score of the pool
 
     If scores are equal, the node that is earlier in the pool comes first.
 
     Args:
         score: float32[N], such as the result of `graph_rank`.
-        is_table: [N], 1 for table rows, 0 for passages.
+        is_table: [N], 1 for table rows, 0 for passages of text.
         pool_offsets: int64[P + 1], where each pool begins.
         min_nodes: The minimum number of nodes to keep, if the pool has enough nodes.
         max_nodes: The maximum number of nodes to keep.
-        per_kind: The minimum number of passages to keep, and of table rows, if the pool has enough.
+        per_kind: The minimum number of passages of text to keep. It is also the minimum number of table rows
+            to keep. If the pool has fewer, all of them are kept.
 
     Returns:
         (offsets int64[P + 1], nodes int32). A node is its position in the pool. The nodes of each pool are best

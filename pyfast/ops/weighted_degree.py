@@ -33,8 +33,8 @@ def weighted_degree(
     - "sum": the sum over t in i of (df_t - 2) * x_it + S_t
     - "dot": the sum over t in i of x_it * (S_t - x_it). The op computes S_t - x_it as a sum, without subtraction
 
-    These two take time in proportion to the stored entries of X. "min" and a `numba.cfunc` need a pass over all
-      edges.
+    "sum" and "dot" take time in proportion to the stored entries of X in the rows of the pools. "min" and a
+    `numba.cfunc` need a pass over all edges.
 
     Args:
         X: The forward index, documents x terms.

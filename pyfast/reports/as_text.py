@@ -35,8 +35,9 @@ def show(
     Args:
         run: The run, or its folder.
         id: The id of the question.
-        gold: As in `pyfast.evaluate`. None: the gold in the questions, or in gold.jsonl in their folder, if there
-            is any.
+        gold: As in `pyfast.evaluate`. None: the gold answers in gold.jsonl in the folder of the run's
+            questions. If there is no such file: the gold answers in the questions themselves, if they have
+            any.
         prompts: Whether to show the full prompts and replies.
         whole: Whether to show all passages of each list, and complete texts.
 

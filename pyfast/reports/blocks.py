@@ -1,4 +1,5 @@
-"""Write the details of some questions of a run: a block. Blocks do not need each other.
+"""Write the details of a block (some consecutive questions of a run). A block can be written without the
+other blocks.
 
 A chunk is a file that has a gzip member for each question, so that a page can unpack a single question. Documents
 are in files of their own, because several questions of a block can show the same document.
@@ -26,9 +27,10 @@ from pyfast.reports.summary import Series
 CHUNK = 256
 """The number of questions whose details are in one file"""
 LISTED = 4096
-"""The maximum number of questions in a block. Each block has one file of the list"""
+"""The maximum number of questions in a block. For each block, there is one file with its part of the list of
+questions"""
 SHOWN = 160
-"""The maximum number of characters of each text in the list"""
+"""The maximum number of characters of each text in the list of questions"""
 DOCUMENTS = 4_000_000
 """If a file of parts of documents has more bytes than this number, the next part goes into a new file"""
 _LEVEL = 2  # of igzip: level 3 takes a third more time and gives a thirtieth
@@ -36,7 +38,7 @@ _LEVEL = 2  # of igzip: level 3 takes a third more time and gives a thirtieth
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Questions to write, one after another in the run."""
+    """A block: consecutive questions of a run, which are written together."""
 
     number: int
     """The number of the block, from 0. It is in the names of the files"""
@@ -50,7 +52,7 @@ class Block:
 
     @property
     def file(self) -> str:
-        """The file of the list."""
+        """The name of the file with this block's part of the list of questions."""
         return f"list-{self.number:05}.json.gz"
 
 
@@ -64,7 +66,7 @@ class BlockWriter:
         self._finder = PassageFinder(index_of(run))
 
     def write(self, block: Block) -> Series:
-        """Write a block: its chunks, its documents and its part of the list.
+        """Write a block: its chunks, its documents and its part of the list of questions.
 
         Returns the numbers about its questions. Raises `InputError` if the run is damaged.
         """
@@ -102,7 +104,8 @@ class _Documents:
         self._files = self._size = 0
 
     def place(self, part: Part) -> tuple[str, int, int]:
-        """Return where a part of a document is: (the name of its chunk, its first byte, its size in bytes)."""
+        """Return where a part of a document is: (the name of its file, without `documents-` and `.bin`; its
+        first byte in the file; its size in bytes)."""
         if part not in self._places:
             assert self._finder.index is not None
             content = _packed(orjson.dumps(content_of(self._finder.index.corpus, part)))
@@ -125,7 +128,7 @@ class _Documents:
 
 
 def _packed(content: bytes) -> bytes:
-    """Compress, as gzip."""
+    """Compress `content` in the format of gzip."""
     return igzip.compress(content, _LEVEL, mtime=0)
 
 

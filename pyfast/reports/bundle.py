@@ -60,7 +60,7 @@ class RunData:
         """Write the questions that have ended since the last call. Returns the entry of the run in the report's
         manifest.
 
-        `processes` is how many processes may work at once. The files do not depend on it.
+        `processes` is how many processes may work at the same time. The files do not depend on this number.
 
         Raises `InputError` if the run is damaged, or if the gold file has none of its questions.
         """
@@ -82,7 +82,7 @@ class RunData:
         }
 
     def _blocks(self, scores: Scores) -> list[Block]:
-        """Divide the questions that have ended since the last call."""
+        """Divide the questions that have ended since the last call into blocks."""
         answers = len(self.reader.run.records)
         ids = ended_ids(self.reader.path / JOURNAL, self._done)[: answers - self._done]
         parts = [ids[start : start + LISTED] for start in range(0, len(ids), LISTED)]

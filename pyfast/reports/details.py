@@ -176,7 +176,7 @@ def _gold_documents(finder: PassageFinder, supporting: Sequence[str]) -> dict[st
 
 
 def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:
-    """Return for each thought the share of it that the thought below sees, by row and column. None if the
+    """Return for each thought which share of it the thought below sees, by row and column. None if the
     settings are from another release of pyfast and not valid.
     """
     with contextlib.suppress(ValueError, InputError):  # of a release with other settings

@@ -24,7 +24,7 @@ from pyfast.retrieval import Index
 EXCERPT = 160
 """The maximum number of characters shown of a passage that no step kept"""
 HELD = 1 << 15
-"""The number of passages that are kept in memory, because many questions show them"""
+"""The maximum number of passages in the cache. Many questions show the same passages"""
 Passage = dict[str, Any]
 """A passage in JSON types: `uri`, `text`, `title` if it is not the uri, `cut` if `text` is only its beginning.
 

@@ -20,7 +20,7 @@ class Listed:
     chosen: bool = False
     """Whether this list has the segments that the step kept.
 
-    If a segment is in the list before but not in this one, this list lost it
+    If a segment is in the previous list but not in this list, this list lost it
     """
     scores: tuple[float | None, ...] = ()
     """The score of each segment. Empty if the trace has no scores for the list"""
@@ -62,7 +62,8 @@ def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | No
     """Return the steps of a question, in order. The last step is the evidence of the answer: segments and their
     scores.
 
-    The lists of the trace that belong to no step become the first step, `trace` (`turn` in a conversation).
+    If the trace has lists that belong to no step, they become the lists of an additional first step. The name
+    of this step is `trace`, or `turn` in a conversation.
     """
     first = "turn" if system == "graph_convqa" else "trace"
     if system in _STEPS:
@@ -132,8 +133,8 @@ def _are_segments(value: Any) -> bool:
 
 
 def _listed(fields: Trace, names: Mapping[str, str], kept: str = "") -> tuple[Listed, ...]:
-    """Return the lists in a part of a trace. `names` has the name of the list under each key. `kept` is the
-    key of the list with the segments that the step kept.
+    """Return the lists in a part of a trace. `names` has the keys of these lists in the trace, each with the
+    name of the list in the report. `kept` is the key of the list with the segments that the step kept.
     """
     return tuple(
         Listed(name, _ids(fields[key]), key == kept, _scores(fields[key]))
@@ -143,8 +144,8 @@ def _listed(fields: Trace, names: Mapping[str, str], kept: str = "") -> tuple[Li
 
 
 def _step(name: str, fields: Trace, names: Mapping[str, str] | None = None, kept: str = "") -> Step:
-    """Make a step from a part of a trace. `names` and `kept` are as in `_listed`. Without `names`, every list
-    of segments becomes a list of the step.
+    """Make a step from a part of a trace. `names` and `kept` are as in `_listed`. If `names` is None, every
+    list of segments becomes a list of the step.
     """
     if names is None:
         names = {key: key for key, value in fields.items() if _are_segments(value)}

@@ -1,7 +1,8 @@
 """Write the blocks of a run in several processes.
 
-Each other process runs `main`. It reads its blocks from a file, as JSON lines, and writes a line about each
-of them into another file. It imports no script of the user, as multiprocessing would.
+Each additional process runs `main`. This function reads the process's blocks from a file, as JSON lines, and
+writes a line about each block into another file. Processes of multiprocessing would import the user's script;
+these processes do not.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ from pyfast.reports.blocks import Block, BlockWriter
 from pyfast.reports.summary import Series
 
 CODE = f"from {__name__} import main; main()"
-"""What another process carries out. Its arguments: the run, the folder to write, the id of this process"""
+"""The Python code that an additional process runs. Its arguments are the folder of the run, the folder to
+write, and the id of the process that starts it"""
 _BLOCK = TypeAdapter(Block)
 _WRITTEN = TypeAdapter[Series | tuple[str, str]](Series | tuple[str, str])  # or the class and the text of an error
 
 
 def write_blocks(writer: BlockWriter, blocks: Sequence[Block], processes: int) -> list[Series]:
-    """Write blocks: a share of them in this process, the others at the same time in other processes.
+    """Write blocks. This process writes a share of them, and additional processes write all others at the
+    same time.
 
-    Returns the numbers about each block, in order. Raises `InputError` if the run is damaged, and `RunError` if
-    another process was killed. No process goes on after this call.
+    Returns the numbers about each block, in order. Raises `InputError` if the run is damaged, and `RunError`
+    if another process was killed. At the end of the call, even if it raises an error, all additional
+    processes have ended.
     """
     count = max(min(processes, len(blocks)), 1)
     mine, *others = (blocks[first::count] for first in range(count))
@@ -46,7 +50,8 @@ def write_blocks(writer: BlockWriter, blocks: Sequence[Block], processes: int) -
 
 @contextmanager
 def _process(writer: BlockWriter, blocks: Sequence[Block]) -> Iterator[tuple[Popen[bytes], IO[bytes]]]:
-    """A process that writes blocks, and the file with its lines. Leaving the context ends it at once."""
+    """Start a process that writes blocks. Yields the process, and the file into which the process writes its
+    lines. At the end of the `with` block, the process is killed if it is still running."""
     command = [sys.executable, "-c", CODE, str(writer.reader.path), str(writer.out), str(os.getpid())]
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # as this process imports
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYFAST_THREADS": "1"}
@@ -62,7 +67,8 @@ def _process(writer: BlockWriter, blocks: Sequence[Block]) -> Iterator[tuple[Pop
 
 
 def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
-    """Wait until a process has written its blocks."""
+    """Wait until a process has written its blocks. Returns the numbers about each block, or raises the error
+    that ended the process."""
     if code := process.wait():
         raise RunError(f"a process that wrote a part of the report ended ({code}); does it need more memory?")
     sink.seek(0)
@@ -77,7 +83,7 @@ def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
 
 
 def main() -> None:
-    """Write the blocks that come from the standard input."""
+    """Write the blocks that come from the standard input, as JSON lines."""
     logging.disable()  # The process that started this one warns.
     run, out, parent = sys.argv[1:]
     try:

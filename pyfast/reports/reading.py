@@ -49,7 +49,8 @@ class RunReader:
         self._turns = _by_conversation(self.questions.values())
 
     def turns(self, question: Question | None) -> list[Question]:
-        """Return the turns of a question's conversation, in order. Empty for a single question."""
+        """Return the turns of a question's conversation, in order. The list is empty if the question belongs
+        to no conversation."""
         if question is None or question.conversation is None:
             return []
         return self._turns[question.conversation]

@@ -37,8 +37,8 @@ class Scores:
 
 
 def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None) -> Scores:
-    """Score a run. Without `gold`, the gold answers come from the run's questions, or from gold.jsonl in the
-    questions' folder.
+    """Score a run. If `gold` is None, the gold answers come from gold.jsonl in the folder of the run's
+    questions. If there is no such file, they come from the questions themselves.
 
     If there are no gold answers, the function logs a warning. Raises `InputError` if the given `gold` has none
     of the run's questions.

@@ -86,8 +86,8 @@ def view(
 
 
 class _Pages:
-    """The folder with the pages and data of runs. `refresh` updates the data; a request for the manifest
-    calls it.
+    """The folder with the pages and data of runs. `refresh` updates the data. Each request for the manifest
+    calls `refresh`.
     """
 
     def __init__(
@@ -171,7 +171,8 @@ class _Handler(SimpleHTTPRequestHandler):
         return self.send_error(HTTPStatus.NOT_FOUND)
 
     def end_headers(self) -> None:
-        """Forbid browsers to guess types, to show the page in a frame, and to store copies."""
+        """Forbid browsers to guess the types of files, to show a page inside another page, and to store
+        copies."""
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("X-Frame-Options", "DENY")
         self.send_header("Cache-Control", "no-store")

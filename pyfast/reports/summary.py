@@ -77,7 +77,8 @@ class Series:
 
     def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
         """Return the slowest, the most expensive and the most wrong questions, each as (id, number, text).
-        The number is the seconds, the money (or tokens, without prices), or how wrong the answer is.
+        The number is the time in seconds, the cost in money (without prices, the number of tokens), or how
+        wrong the answer is, from 0 to 1.
         """
         ranked: dict[str, Sequence[float]] = {"wrong": self.wrong, "slowest": self.seconds}
         ranked |= {"money": self.paid} if any(self.paid) else {"tokens": self.tokens}

@@ -34,7 +34,7 @@ def report(
     single: str | None = None,
     processes: int | None = None,
 ) -> Path:
-    """Write runs as web pages into a static folder. The pages need no network.
+    """Write runs as web pages into a static folder. The pages load nothing from the Internet.
 
     The folder has the page (`index.html`, `app.js`, `style.css`, `vendor/`), a manifest, and the data in
     compressed chunks. The page loads a chunk when it needs it. Any web server can serve the folder. A browser
@@ -44,14 +44,17 @@ def report(
         runs: A run, or several runs over the same questions, which the report compares. You can also give
             folders of runs.
         out: The folder to write. An existing report in this folder is replaced.
-        gold: As in `pyfast.evaluate`. None: the gold in the questions, or in gold.jsonl in their folder, if there
-            is any.
+        gold: As in `pyfast.evaluate`. None: the gold answers in gold.jsonl in the folder of the run's
+            questions. If there is no such file: the gold answers in the questions themselves, if they have
+            any.
         metrics: As in `pyfast.evaluate`.
-        prices: A price list, or its file (see `pyfast.evaluation.read_prices`), for the money of each stage.
+        prices: A price list, or its file (see `pyfast.evaluation.read_prices`). The report then has the cost
+            of each stage in money.
         single: The id of a question. `out` is then one HTML file with only this question, which you can open
             from the disk. Give only one run.
-        processes: How many processes may work at once. None: one for each core. Each process writes blocks of
-            4,096 questions, so a small run needs only one. The files do not depend on this number.
+        processes: How many processes may work at the same time. None: one for each core. Each process writes
+            blocks of 4,096 questions, so a small run needs only one process. The files do not depend on this
+            number.
 
     Returns:
         The folder, or the file.

@@ -66,7 +66,7 @@ class Analysis:
         """Return the terms of these stop words: their stems, if the analysis has a stemmer, otherwise the
         words.
 
-        The result is empty if the analysis has no stop words.
+        The result is empty if the setting `stop_words` is `none`.
         """
         if self.stop_words == "none":
             return frozenset()

@@ -1,5 +1,5 @@
-"""Run embedding models that are BERT models, as most are, in plain torch. A model loads several seconds
-faster than with sentence-transformers.
+"""Run BERT models in plain torch. Most embedding models are BERT models. A model loads several seconds faster
+than with sentence-transformers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _are_float32(path: Path) -> bool:
 
 
 def _pooling(folder: Path) -> str | None:
-    """How the vectors of tokens become the vector of a text; None if `Bert` does not support the method."""
+    """Return how the model in a folder makes the vector of a text from the vectors of its tokens. None: in a
+    way that `Bert` does not support."""
     given = _json(folder / "1_Pooling" / "config.json")
     chosen = [name for name, value in given.items() if name.startswith("pooling_mode") and value]
     return _POOLED.get(chosen[0]) if len(chosen) == 1 else None
@@ -85,7 +86,7 @@ class Bert:
 
     def _joined(self, layer: str) -> tuple[str, Tensor, Tensor]:
         """Join the weights of query, key and value in a layer, so that one product computes all three.
-        Returns (the prefix of the layer's weights, the joined weight, the joined bias).
+        Returns (the beginning of the names of the layer's weights, the joined weight, the joined bias).
         """
         import torch
 

@@ -219,7 +219,8 @@ class _Build:
     def _resumed(self) -> list[dict[str, Any]]:
         """Return the parts that a stopped build finished, up to the first part whose sources have changed.
 
-        If the parameters of the build have changed, there are no such parts. All other parts are removed.
+        If the parameters of the build have changed, the result is empty. All parts that are not in the result
+        are removed from the disk.
         """
         state: dict[str, Any] = {}
         if (self._folder / _STATE).exists():
@@ -328,7 +329,8 @@ def _check_usable(terms: int, length: int) -> None:
 
 
 def _facts(name: str, part: Part) -> dict[str, Any]:
-    """Return the entry for a finished part in building.json, without the position in the sources."""
+    """Return the entry that building.json gets for a finished part. The position in the sources is not in
+    this entry yet."""
     return {
         "name": name,
         "documents": part.corpus.documents,
@@ -340,7 +342,8 @@ def _facts(name: str, part: Part) -> dict[str, Any]:
 
 
 def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:
-    """Yield documents until a part of them would take about `room` bytes of memory while it is made."""
+    """Yield documents until a part of an index with these documents would take about `room` bytes of memory
+    while it is made."""
     for document in documents:
         yield document
         room -= _footprint(document)
@@ -365,7 +368,7 @@ def _footprint(document: Document) -> int:
 
 
 class _Reading(Iterator[Document]):
-    """The documents of sources, one after the other."""
+    """Iterates over the documents of all sources, one source after the other."""
 
     def __init__(self, sources: Iterable[Document | DocumentSource]) -> None:
         self.total: int | None = None
@@ -379,8 +382,8 @@ class _Reading(Iterator[Document]):
 
     @property
     def position(self) -> dict[str, Any]:
-        """How many sources were started, their digest, and how many documents of the last started source were
-        taken.
+        """How far the sources were read: the number of started sources, a digest of these sources, and the
+        number of documents that were taken from the last of them.
         """
         return {"started": self._started, "digest": self._digest.hexdigest(), "taken": self._taken}
 
@@ -406,8 +409,8 @@ class _Reading(Iterator[Document]):
         return source
 
     def skip(self, part: Mapping[str, Any]) -> bool:
-        """Move to the position after a finished part. If the sources before this position have changed, do
-        not move, and return False.
+        """Move to the position after a finished part. Return True. But if the sources before this position
+        have changed, do not move, and return False.
         """
         before = copy(self)
         before._digest = self._digest.copy()

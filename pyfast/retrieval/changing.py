@@ -44,8 +44,9 @@ from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
-"""Parts of a similar size form a tier. If more parts than this number at the end of an index belong to one
-tier, they are merged. The maximum number of documents in a part is this many times as large in the next tier
+"""Parts of a similar size form a tier. If more parts than this number, at the end of an index, belong to one
+tier or to lower tiers, they are merged. From tier to tier, the maximum number of documents in a part is
+multiplied by this number
 """
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier"""
@@ -65,7 +66,7 @@ class Change:
     deleted: int = 0
     """The number of deleted documents"""
     unchanged: int = 0
-    """The number of given documents that the index already had, unchanged"""
+    """The number of given documents that are equal to a document of the index. They change nothing"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ _Place = tuple[int, int]
 
 @dataclass(slots=True)
 class _Entry:
-    """A part of the next commit."""
+    """A part of the index, as the next commit has it."""
 
     documents: int
     live: Mask

@@ -66,8 +66,8 @@ class ColBERT:
 
 
 def _is_late(folder: Path) -> bool:
-    """Whether the folder has a late-interaction model of sentence-transformers, PyLate (two versions) or
-    ColBERT.
+    """Whether the folder has a late-interaction model of sentence-transformers, PyLate (in the formats of two
+    of its versions) or ColBERT.
     """
 
     def settings(name: str) -> dict[str, Any]:

@@ -152,8 +152,8 @@ class Embedder:
 
     @cached_property
     def _batches(self) -> Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]:
-        """The function that divides texts into batches. It gets the number of tokens of each text (see
-        `cut`).
+        """The function that divides texts into batches. Its argument is the number of tokens of each text.
+        Its results are as in `cut`.
         """
         if self._model.device.type != "cpu":
             return partial(cut, sizes=lambda length: (_ON_GPU, _ON_GPU), mixed=False)

@@ -27,7 +27,8 @@ class EvidencePackage:
 
     def json(self) -> bytes:
         """Return the items as a JSON array. In each object, the key `segment` replaces `id`, and the key
-        `score` is added. Other evidence has a score; here it is null.
+        `score` is added, with the value null. HSEQ computes no scores, but the evidence of other systems has
+        this key.
         """
         renamed = ({"segment" if name == "id" else name: it for name, it in item.items()} for item in self.items)
         return orjson.dumps([{**item, "score": None} for item in renamed])

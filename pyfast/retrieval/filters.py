@@ -87,7 +87,8 @@ def _compared(operator: str, one: str, other: str) -> bool:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Compile a value of a condition. In the value, `*` stands for any text, and `?` for any character."""
+    """Compile a value of a condition to a regular expression. In the value, `*` stands for any text, and `?`
+    for any character."""
     return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
@@ -114,7 +115,8 @@ def with_fitting_triples(document: Document, conditions: Sequence[Condition]) ->
 
 
 def _values(corpus: Corpus, source: int, key: str) -> list[str]:
-    """Return the values that a document has for the key of a condition."""
+    """Return the values that a document has for `key`, the key of a condition. `source` is the number of the
+    document."""
     if key == "source":
         return [corpus.uri(source)]
     if key == "title":

@@ -26,10 +26,10 @@ WORDS = Analysis()
 _X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
 _TRANSPOSED = "transposed_weights"
 _AT_ONCE = 1 << 20
-"""How many values are read at once"""
+"""About how many values are read in one step"""
 _LEAST = 1 << 17
 _RANGES = 8
-"""For how many ranges of passages `_entries` finds the entries in one pass over all counts"""
+"""The number of ranges of passages whose entries `_entries` finds in one pass over all counts"""
 _SHARES = 64
 """Into how many ranges of passages `weighted` divides a small index. A range takes about ten times the memory
 of its values
@@ -134,8 +134,8 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
 
 
 def pieces(offsets: Int64, size: int = _AT_ONCE) -> Iterator[tuple[int, int]]:
-    """Divide many lists into ranges of lists with about `size` values each. `offsets` has the start of each
-    list, and the end of the last one.
+    """Divide many lists into ranges of consecutive lists. The lists of a range have about `size` values in
+    total. `offsets` has the start of each list, and the end of the last one.
 
     Yields (the first list, the list after the last) of each range.
     """

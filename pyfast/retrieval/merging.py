@@ -33,9 +33,9 @@ from pyfast.retrieval.uris import save_uris
 
 _LARGEST = np.iinfo(np.int32).max
 _AT_ONCE = 1 << 16
-"""How many passages are copied at once"""
+"""How many passages are copied in one step"""
 _VALUES = 1 << 18
-"""How many counts are copied at once"""
+"""How many counts are copied in one step"""
 
 
 def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone: bool) -> None:
@@ -96,7 +96,7 @@ def merged(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
 
 
 def _frequencies(counts: TermCounts, keep: Mask) -> Int64:
-    """Return for each term in how many of the kept passages it is."""
+    """Return for each term the number of kept passages that contain it."""
     frequencies: Int64 = np.diff(counts.indptr)
     if not keep.all():
         for first, last in pieces(counts.indptr, _VALUES):
@@ -107,7 +107,8 @@ def _frequencies(counts: TermCounts, keep: Mask) -> Int64:
 
 
 def _merge_terms(terms: Sequence[Terms], used: Sequence[Mask], stop: Sequence[str]) -> tuple[Terms, list[Int32]]:
-    """Join the terms of several parts. Keep the terms that are in a kept passage (`used`), and stop words.
+    """Join the terms of several parts. Keep the stop words, and the terms that are in a kept passage. `used`
+    says for each part which terms these are.
 
     Also returns, for each part, the new column of each of its terms, or -1 if the term is not kept.
     """
@@ -130,8 +131,8 @@ def _merge_counts(
     columns: Sequence[Int32],
     terms: int,
 ) -> TermCounts:
-    """Write the term counts of the kept passages. The passages of a term are in the order of the parts, and
-    so sorted.
+    """Write the term counts of the kept passages. The passages of each term are in ascending order, because
+    the parts are written in order.
     """
     folder.mkdir()
     total = np.zeros(terms, np.int64)
@@ -164,7 +165,8 @@ def _merge_counts(
 
 
 def _largest(counts: TermCounts, keep: Mask) -> int:
-    """Return the largest count of the kept passages. If the counts are stored in one byte each, return 0."""
+    """Return the largest count of the kept passages. If each count is stored in one byte, no caller needs
+    this number, and the result is 0."""
     if counts.counts.dtype == np.uint8:
         return 0
     largest = 0

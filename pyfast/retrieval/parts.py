@@ -51,7 +51,7 @@ from pyfast.retrieval.uris import save_uris
 CELLS, WEIGHTS, PASSAGES = "cells", "forward", "passages.npy"
 """The names of folders and files in a part"""
 _BLOCK = 1 << 21
-"""How many values are checked at once"""
+"""How many values are checked in one step"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +76,8 @@ class Part:
     analysis: Analysis = WORDS
     """The analysis with which the terms of this part were made"""
     codes: Path | None = None
-    """The file with faiss's codes of the part's dense vectors, if there are many vectors"""
+    """The file with faiss's codes (compressed vectors) of the part's dense vectors. None: the part has too
+    few vectors for codes"""
     files: MappedFolder | None = None
     """The files of the part's arrays, if the arrays are memory-mapped. Data is checked before it is read.
     None: the arrays are in memory
@@ -124,7 +125,8 @@ class Part:
             )
 
     def frequency(self, term: int) -> int:
-        """Return the number of passages with a term. For stop words of the forward index it is 0."""
+        """Return the number of passages with a term. For a stop word, return 0, because the weights of stop
+        words are 0."""
         assert self.weights is not None
         transposed = self.weights[1]
         if self.files is not None:
@@ -271,7 +273,7 @@ def _fault_of_lists(offsets: npt.NDArray[Any], ids: npt.NDArray[Any], limit: int
 
 
 def _blocks(array: npt.NDArray[Any], beyond: int = 0) -> Iterator[npt.NDArray[Any]]:
-    """Yield the array piece by piece, so that checks take little memory. A piece ends with up to `beyond`
-    items of the next piece.
+    """Yield the array piece by piece, so that checks take little memory. At its end, each piece also has up
+    to `beyond` items of the next piece.
     """
     return (array[first : first + _BLOCK + beyond] for first in range(0, len(array), _BLOCK))

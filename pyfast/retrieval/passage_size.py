@@ -38,7 +38,8 @@ class PassageSize:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> PassageSize:
-        """Read the size from the parameters of an index. Older indexes have the default size."""
+        """Read the size from the parameters of an index. If an older index has no size in its parameters, the
+        result is the default size."""
         return cls(**parameters.get("passages", {}))
 
 

@@ -232,8 +232,8 @@ def dense_codes(files: MappedFolder) -> Path | None:
 
 
 def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors]:
-    """Memory-map the vectors that `save_vectors` wrote. Sparse vectors are checked at once, other
-    vectors when they are read.
+    """Memory-map the vectors that `save_vectors` wrote. Sparse vectors are checked immediately, other vectors
+    when they are read.
     """
     vectors: dict[str, PassageVectors] = {}
     for kind in KINDS:

@@ -285,8 +285,8 @@ def order_pools(
     """Rank each pool, without pruning. An item is (pool, its query). The ranking `list` keeps the retriever's
     order.
 
-    With `bridge_rank`, `expanded` says which passages to add to a pool first, as `RerankConfig.expand` does.
-    At the end, the rerankers of the index score the best passages of each pool again.
+    If `rank` is `bridge_rank`, `expanded` says which passages to add to a pool first. Its values are those of
+    `RerankConfig.expand`. At the end, the rerankers of the index score the best passages of each pool again.
     """
     if rank == "list" and not index.rerankers:
         return [pool for pool, _ in items]

@@ -24,8 +24,8 @@ def fitting_parts(
     """Return the parts, and for each part a mask of the documents that are not deleted and meet all conditions.
 
     If a condition is about `time`, the chosen documents of each part become a new part, which follows the old
-    part. In the new part, a knowledge graph has only the triples that meet the condition. No document of the
-    old part is then chosen.
+    part. In the new part, a knowledge graph has only the triples that meet the condition. The mask of the old
+    part then chooses no document.
     """
     fitting: list[Part] = []
     masks: list[Mask] = []

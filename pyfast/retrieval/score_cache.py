@@ -42,7 +42,7 @@ class ScoreCache:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """`path` is the file. None: the scores are only in memory.
+        """`path` is the file with the scores. None: the scores are only in memory.
 
         The cache opens the file when it is first used. The folder of the file must then exist.
         """

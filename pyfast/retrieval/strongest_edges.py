@@ -1,7 +1,7 @@
 """Describe evidence graphs for the trace of a question: passages with scores, the strongest edges, and their
 terms.
 
-The functions work on the graphs of many questions at once, to save time.
+To save time, one call of a function works on the graphs of many questions.
 """
 
 from __future__ import annotations

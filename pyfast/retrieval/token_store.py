@@ -22,7 +22,7 @@ from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
 from pyfast.retrieval.forward_index import fit_together
 
 _AT_ONCE = 256
-"""How many passages are encoded or copied at once"""
+"""How many passages are encoded or copied in one step"""
 _LARGEST = 127
 
 Coded: TypeAlias = tuple[npt.NDArray[np.int8], Float32, Int32]
@@ -52,8 +52,8 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenStore:
-    """The vectors of the tokens of an index's passages. Choosing or joining passages does not copy the
-    vectors.
+    """The vectors of the tokens of an index's passages, in one or several pieces (`Tokens` objects). Choosing
+    or joining passages does not copy the vectors.
     """
 
     pieces: tuple[Tokens, ...]

@@ -55,8 +55,8 @@ class DenseRetriever:
         return self._around(max(coded, key=lambda number: len(parts[number].passages)), matrix)
 
     def _around(self, largest: int, matrix: Float32) -> vectors.Vectors:
-        """Make vectors whose search uses the codes of the largest part. A query is compared with all vectors
-        of the other parts.
+        """Make the `Vectors` of all passages (`matrix`). A search in them uses faiss's codes for the part
+        with the number `largest`. For the other parts, it compares the query with all vectors.
         """
         part = self._index.parts[largest]
         base: Float32 = np.asarray(part.vectors["dense"])
@@ -79,8 +79,8 @@ class DenseRetriever:
         return vectors.Vectors(base, codes, matrix[is_late], rows)
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """Find the `k` nearest passages to each query, best first. Passages with equal cosines keep their
-        order.
+        """Find the `k` nearest passages to each query, best first. Passages with equal cosines are in the
+        order of the index.
         """
         return self._nearest(self._encoder.encode(queries), k)
 
@@ -121,7 +121,7 @@ class SparseRetriever:
         """Find the `k` best passages for each query, best first. A found passage shares at least one term with the
         query.
 
-        Passages with equal scores keep their order.
+        Passages with equal scores are in the order of the index.
         """
         return self._best(self._encoder.encode(queries), k)
 
@@ -164,7 +164,8 @@ class LateRetriever:
         self.fingerprint = f"late({self._first.fingerprint}):{self._encoder.fingerprint}"
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """Find the `k` best passages for each query, best first. Passages with equal scores keep their order."""
+        """Find the `k` best passages for each query, best first. Passages with equal scores are in the order
+        of the index."""
         from pyfast.retrieval.rerank import expand  # which imports the index
 
         pools = self._first.search(queries, max(k, FUSED))

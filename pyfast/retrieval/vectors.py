@@ -23,7 +23,7 @@ _ROUNDING = 1e-5  # where all are compared: how far a product of matrices is fro
 _NUMBERS = 1 << 24  # of the candidates' vectors that are in memory together
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
-"""If more than one in this many vectors has changed, all files are written again"""
+"""If the share of changed vectors is more than 1 divided by this number, all files are written again"""
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
@@ -67,14 +67,14 @@ class Vectors:
         return vectors
 
     def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
-        """Find the `k` nearest texts for each query: (places int64[queries, k], cosines float32[queries, k]), best
-        first.
+        """Find the `k` nearest texts for each query: (places int64[queries, k], cosines float32[queries, k]),
+        best first. A place is the number of a text.
 
-        Texts with equal cosines are in order of their places. If there are fewer than `k` texts, the arrays
-        have one column for each text. If the vectors have codes (compressed vectors), a search by the codes
-        finds candidates, and the cosines of the candidates are then computed from the vectors. A place is -1
-        if there are not enough candidates. The order of addition is fixed, so that a cosine does not depend
-        on the number of queries.
+        Texts with equal cosines are in the order of their numbers. If there are fewer than `k` texts, the
+        arrays have one column for each text. If the vectors have codes (compressed vectors), a search by the
+        codes finds candidates, and the cosines of the candidates are then computed from the vectors. A place
+        is -1 if there are not enough candidates. The order of addition is fixed, so that a cosine does not
+        depend on the number of queries.
         """
         k = min(k, len(self))
         if not k or not len(queries):
@@ -88,8 +88,8 @@ class Vectors:
         return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
     def _candidates(self, queries: Float32, k: int) -> Int64:
-        """Return the places that may be the nearest to each query: int64[queries, at least k]. A place of -1
-        is no text.
+        """Return the numbers of the texts that may be the nearest to each query: int64[queries, at least k].
+        The number -1 stands for no text.
         """
         if self.codes is None:
             return _nearest(self.matrix, queries, k)
@@ -107,16 +107,17 @@ class Vectors:
         return rows
 
     def cosines(self, places: npt.NDArray[np.integer[Any]], query: Float32) -> Float32:
-        """Compute the cosines (float32) of the vectors at `places` with a query's vector. The numbers are
-        added in a fixed order, so that the result is always the same, bit for bit.
+        """Compute the cosines (float32) of some texts' vectors with a query's vector. `places` are the
+        numbers of the texts. The products of a cosine are added in a fixed order, so that the result is
+        always the same, bit for bit.
         """
         cosines: Float32 = np.einsum("...d,...d->...", self.of(places), query)
         return cosines
 
 
 def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
-    """Return the rows that are nearest to each query: int64[queries, at least k]. Rows that are as near as
-    the `k`-th row, up to rounding, are also in the result.
+    """Return the rows of `matrix` that are nearest to each query: int64[queries, at least k]. Rows that are
+    as near as the `k`-th row, up to rounding, are also in the result.
     """
     k = min(k, len(matrix))
     if not k:

@@ -58,7 +58,8 @@ class Move:
     done: tuple[int, ...]
     """The segments that are not shown again, because they were picked or skipped"""
     expand: Neighbors | None = None
-    """The kind of expansion: which neighbours of the segments `of` come next. None: no expansion"""
+    """The kind of expansion: which neighbours come next. They are neighbours of the segments in the field
+    `of`. None: no expansion"""
     of: tuple[int, ...] = ()
 
 
@@ -66,8 +67,9 @@ class Move:
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
     """Make the first window of each question (Window in HSEQ's paper).
 
-    A question sees first the `prior` best passages of a search, then the other segments of their documents, then
-    all other segments. The last two groups are in the order `priority`.
+    A question sees first the `prior` best passages of a search, then the other segments of their documents,
+    then all other segments. Within each of the last two groups, the segments are ordered by their levels, as
+    in `priority`.
 
     Args:
         index: The index.
@@ -194,10 +196,13 @@ def _neighbours(
 def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i: int) -> Iterable[int]:
     """Return the neighbours of a segment on its own level.
 
-    For a cell: the other cells of its row or column. For a table row: the rows before and after it, nearest
-    first. If `kind` is `column`, only rows with a cell that equals a cell of this row. For a paragraph: the
-    paragraphs before and after it, nearest first. For a sentence: the paragraphs before and after its own
-    paragraph.
+    The neighbours of a cell are the other cells of its row or column.
+
+    The neighbours of a table row are the rows before and after it, the nearest first. If `kind` is `column`,
+    only rows that share a cell value with this row are neighbours.
+
+    The neighbours of a paragraph are the paragraphs before and after it, the nearest first. The neighbours of
+    a sentence are the neighbours of its paragraph.
     """
     corpus = index.corpus
     if corpus.level[i] == Level.TABLE_CELL:
@@ -215,7 +220,8 @@ def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i:
 
 
 def _before(index: Index, i: int) -> Iterator[int]:
-    """Yield the segments of the same level before a segment, below the same parent, nearest first."""
+    """Yield the segments before a segment, the nearest first. All of them have the level and the parent of
+    this segment."""
     corpus = index.corpus
     parent, at = corpus.parent[i], i - 1
     while at > parent:
@@ -227,7 +233,8 @@ def _before(index: Index, i: int) -> Iterator[int]:
 
 
 def _after(index: Index, i: int) -> Iterator[int]:
-    """Yield the segments of the same level after a segment, below the same parent, nearest first."""
+    """Yield the segments after a segment, the nearest first. All of them have the level and the parent of
+    this segment."""
     corpus = index.corpus
     stop, at = int(corpus.subtree_end[corpus.parent[i]]), int(corpus.subtree_end[i])
     while at < stop:

@@ -69,7 +69,7 @@ def create_app(
         llm: The models.
         llm_options: Options of the models.
         systems: Names of systems, or a mapping from names to settings.
-        concurrency: How many questions are in progress at once.
+        concurrency: How many questions on each index are in progress at the same time.
         budget: Limits of each question.
         outage: How many minutes to wait if a model answers no call.
         prompts: Prompts that replace the systems' own.
@@ -127,7 +127,7 @@ def create_app(
 
 
 def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
-    """Add the pages about the server itself."""
+    """Add the HTTP paths that give information about the server itself."""
 
     @app.get("/v1/models", response_model=ModelList, tags=["server"])
     async def models() -> Response:
@@ -213,7 +213,7 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema and its definitions, each by its name."""
+    """Return a JSON schema and the schemas in its definitions, each by its name."""
     return {**schema.pop("$defs", {}), schema["title"]: schema}
 
 

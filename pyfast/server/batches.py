@@ -219,7 +219,8 @@ class Batches:
         self._keep(self._known[id].moved(ended, **outputs))
 
     def _heard(self, id: str, event: Event) -> None:
-        """Update the counts for clients. The run itself is already on the disk."""
+        """Count an event of a batch's run, so that clients see the progress. The run itself is already on the
+        disk."""
         batch = self._known[id]
         counts = dict(batch.request_counts)
         if event.kind == "answered" and event.record is not None:
@@ -240,7 +241,7 @@ class Batches:
     def _read_in(self, batch: Batch, questions: Path) -> tuple[str, int, list[dict[str, Any]]]:
         """Check a batch's input and write its questions.
 
-        Returns (the model, the number of questions, the faults).
+        Returns (the model, the number of questions, the errors in the input).
         """
         faults: list[dict[str, Any]] = []
         models: set[str] = set()
@@ -281,7 +282,8 @@ class Batches:
         return models.pop(), len(seen), []
 
     def _line(self, line: bytes, endpoint: str) -> tuple[str, str, str]:
-        """The custom_id, model and question of a line. Raises `ApiError`."""
+        """Return (custom_id, model, question) of a line of the uploaded file. Raises `ApiError` if the line
+        is not valid."""
         try:
             fields = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -305,9 +307,10 @@ class Batches:
         return custom_id, asked.model, read.question
 
     def _write_out(self, batch: Batch, folder: Path) -> dict[str, str | None]:
-        """Write the results.
+        """Write the two result files of a batch.
 
-        Returns the ids of the two result files, by the names of their fields in the batch. A repeated call
+        One result file has the answers, and the other has the failed questions. Returns the ids of the two
+        files, by the names of their fields in the batch: None for a file that would be empty. A repeated call
         writes the same files.
         """
         ids: dict[str, str | None] = {}

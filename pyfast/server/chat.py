@@ -77,7 +77,7 @@ class _Stream(Response):
     """The answer as server-sent events: first each step of the system as it happens, then the answer, and
     then its evidence.
 
-    A slow client delays only its own stream: events wait here.
+    A slow client delays only its own stream: the events of the stream wait in this object.
     """
 
     def __init__(

@@ -48,13 +48,13 @@ class ClientLeft(ApiError):
 
 
 def _unicode(text: str) -> str:
-    """The text without lone surrogates, which a request may contain and a reply may not."""
+    """Return the text without lone surrogates. A request may contain them, but a reply must not."""
     return text.encode(errors="replace").decode()
 
 
 def api_error(error: Exception) -> ApiError:
-    """Convert any error to an `ApiError`. If an error is not expected, the client does not see its details.
-    They are only in the log."""
+    """Convert any error to an `ApiError`. The client does not see the details of an unexpected error. These
+    details are only in the log."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InputError):

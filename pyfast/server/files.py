@@ -31,8 +31,8 @@ class File:
 
 
 class Files:
-    """The files of clients, in a folder. For each file, `ID` has its content and `ID.json` has its
-    metadata."""
+    """The files of clients, in a folder. The content of a file is in the folder under the name `ID`, and its
+    metadata under the name `ID.json`."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit

@@ -72,7 +72,8 @@ class Guard:
             raise ApiError(401, "give an API key of this server: Authorization: Bearer KEY", "invalid_api_key")
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        """The whole body. Raises `ApiError` if the body is too large or arrives too slowly."""
+        """Return the whole body of a request. Raises `ApiError` if the body is too large or arrives too
+        slowly."""
         most = self._limits.body_bytes
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > most:

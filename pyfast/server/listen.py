@@ -61,9 +61,9 @@ def serve(
             that need no settings from you.
         host: The address at which the server listens.
         port: The port. 0: the server takes a free port and logs it.
-        concurrency: How many questions on each index are in progress at once.
+        concurrency: How many questions on each index are in progress at the same time.
         budget: Limits of each question, by name, as in `pyfast.Engine`.
-        outage: How many minutes to wait if a model answers no call. 0: requests get status 503 at once.
+        outage: How many minutes to wait if a model answers no call. 0: requests get status 503 immediately.
         prompts: A TOML file with prompts that replace the systems' own prompts.
         follow_ups: What to do with later questions of a conversation, if the system can answer only single
             questions. The values are as in `pyfast.answer`.
@@ -135,7 +135,8 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that shuts down gracefully at the first signal, and at once at the second."""
+    """A uvicorn server that shuts down gracefully at the first signal, and immediately at the second
+    signal."""
 
     should_exit: bool
     force_exit: bool

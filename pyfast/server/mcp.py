@@ -202,7 +202,8 @@ def _is_local(host: str) -> bool:
 
 
 def _text(index: Index, uri: str) -> str:
-    """The text of a document: a table with its header, triples as sentences. Raises `InputError`."""
+    """Return the text of a document. The text of a table begins with the header. Raises `InputError` if the
+    index does not have the document."""
     source = index.corpus.find(uri)
     if source is None:
         raise InputError(f"no document {uri!r}")

@@ -37,8 +37,9 @@ class Metrics:
         waiting.set_function(lambda: queue.waiting)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
-        """A function that returns the counter for values of the labels. It stores the counters, because
-        prometheus's own `labels` is slow."""
+        """Make a counter. Returns a function that takes a value for each of the `labels` and returns the
+        counter for these values. The function caches the counters, because prometheus's own method `labels`
+        is slow."""
         return cache(Counter(name, meaning, labels, registry=self._registry).labels)
 
     def text(self) -> bytes:

@@ -16,8 +16,9 @@ PRESET = "preset"
 
 @dataclass(frozen=True, slots=True)
 class Inert:
-    """The settings `names`, which have no effect if another setting, `where`, has one of `values`. A user who
-    gives one of them then gets an error.
+    """Settings that have no effect if another setting has a certain value. The settings `names` have no
+    effect if the setting `where` has one of the `values`. If a user gives one of `names` in this case, pyfast
+    raises an error.
 
     Example:
         >>> from pyfast.systems import Inert

@@ -78,7 +78,7 @@ async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups:
 
     Unless `follow_ups` is "off", a later turn is first rewritten as a question that can be understood alone.
     The trace stores this question as `asked`. The trace also gets `entities`, the entities of the evidence.
-    They are left out if the budget does not allow another step.
+    The entities are left out if the budget does not allow another step.
     """
     asked = question
     if follow_ups != "off" and ctx.past:

@@ -227,8 +227,8 @@ def _described(name: str, field: FieldInfo, table: Sequence[Inert]) -> SettingDe
 
 
 def _refused(name: str, table: Sequence[Inert]) -> str:
-    """Write a sentence with the settings that refuse this setting, such as " Not with `graph=off`." The text
-    is empty if no setting refuses it."""
+    """Write a sentence about the values of other settings with which this setting has no effect, such as "Not
+    with `graph=off`." Without such values, the text is empty."""
     beside = [f"`{row.where}={as_text(value)}`" for row in table if name in row.names for value in row.values]
     return f" Not with {', '.join(beside)}." if beside else ""
 

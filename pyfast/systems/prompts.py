@@ -286,7 +286,7 @@ _MAY_ABSTAIN = re.compile(rf"\bIf [^.]*, the answer is '{INSUFFICIENT}'\.")
 
 
 def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
-    """Adapt a prompt for the case that the evidence has no answer. With `abstain`, the prompt stays
+    """Adapt a prompt for the case that the evidence has no answer. If `abstain` is True, the prompt stays
     unchanged: the LLM may say that there is no answer. Otherwise the prompt asks for the most likely
     answer."""
     return prompt if abstain else _guessing(prompt)

@@ -83,7 +83,8 @@ def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
 
 
 def _peak(device: torch.device) -> int:
-    """The largest number of bytes in use so far."""
+    """Return the largest number of bytes that this process has used at one time so far. On a GPU, only memory
+    of the GPU counts, otherwise main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

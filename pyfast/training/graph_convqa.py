@@ -67,7 +67,7 @@ class Recipe:
     lora_alpha: int = 32
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a value that has no effect."""
+        """Raise `InputError` if an option has no effect because of the value of another option."""
         for one in fields(self):
             where, value = _INERT.get(one.name, ("", None))
             if where and getattr(self, where) == value and getattr(self, one.name) != one.default:
@@ -154,7 +154,7 @@ def _tell_of_dropped(examples: Sequence[Example], recipe: Recipe) -> None:
 
 
 def _digest(examples: Sequence[Example]) -> str:
-    """A digest of all numbers of the examples, and of the ends of their arrays."""
+    """Return a digest of all examples: of the numbers in their arrays, and of the lengths of the arrays."""
     made = blake2b(digest_size=16)
     for example in examples:
         prompt = example.prompt
@@ -216,7 +216,8 @@ def _prepared(turns: Sequence[Question]) -> Iterator[tuple[Question, History]]:
 def _with_memory(
     index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
-    """The evidence of each turn.
+    """Return the evidence of each turn. `apply_memory` has replaced some of it by evidence of earlier turns.
+
 
     `apply_memory` runs once for all first turns, once for all second turns, and so on.
     """

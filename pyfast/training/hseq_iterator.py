@@ -46,11 +46,11 @@ class Recipe:
     max_positives: int = 4
     """The maximum number of positives for a question (u in the paper)"""
     lexical_weight: float = 0.3
-    """The weight in the loss of a positive that only shares words with the question. 0: such positives are
-    not used"""
+    """The weight that a positive has in the loss if it only shares words with the question. 0: such positives
+    are not used"""
     verdict_weight: float = 1.0
-    """The weight in the loss of the tokens that say whether the evidence is sufficient (lambda in the paper).
-    All other tokens of an action have the weight 1"""
+    """How much the tokens that say whether the evidence is sufficient count in the loss (lambda in the
+    paper). All other tokens of an action have the weight 1"""
     size: int = 512
     """The number of examples from all sources together. An example is one step of the iterator. A source is
     an index with its questions"""
@@ -89,8 +89,8 @@ PLAIN = Compute()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One training example: the tokens of the prompt of a step, and the tokens of the correct action, each
-    with its weight in the loss."""
+    """One training example: the tokens of a step's prompt, and the tokens of the correct action. Each token
+    of the action has a weight in the loss."""
 
     prompt: torch.Tensor
     answer: torch.Tensor

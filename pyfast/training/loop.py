@@ -131,7 +131,7 @@ def fit(
       training resumes only if `schedule`, `described` and the number of examples are the same as before.
     - `stop` is called before each step. If it returns true, the training stops. You can resume it later.
     - `on_step` is called after each step, with its point of the curve and the number of all steps.
-    - Without `batches`, each example is a batch.
+    - If `batches` is None, each example is a batch.
     - If several processes train together (`devices`), each process computes its share of a step's batches.
       The first process writes the files and calls `on_step` and `on_estimate`.
     - `on_estimate` is called before the first step, with an estimate for the remaining steps. It is not
@@ -233,7 +233,8 @@ def steps_of(
 def _tensors(
     parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """All tensors that a step changes, by name. A parameter that never had a gradient has no state."""
+    """Yield all tensors that a step changes, by name: the parameters, and what Adam stores for each
+    parameter. Adam stores nothing for a parameter that never had a gradient."""
     for name, parameter in parameters.items():
         yield name, parameter.detach()
         for part in _STATE:
@@ -248,7 +249,7 @@ def _save(
     digest: str,
     step: int,
 ) -> None:
-    """Write the checkpoint aside and rename it."""
+    """Write the checkpoint into a temporary file, and then rename this file."""
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(parameters, optimizer)}
     with written_aside(path) as aside:
         save_file(tensors, aside, {"training": digest, "step": str(step)})
@@ -278,7 +279,8 @@ def _restore(
 
 
 def _curve(path: Path, done: int) -> list[Point]:
-    """The points of the steps in the checkpoint. Later points are cut off, because these steps run again.
+    """Read the learning curve up to the step of the checkpoint. Later points are cut off, because these steps
+    run again.
 
     A torn line and all points after it are cut off too, but their steps do not run again.
     """

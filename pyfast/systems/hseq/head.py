@@ -83,7 +83,7 @@ VERIFY = Prompt(
 async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstain: bool) -> HeadFields | None:
     """Ask the head for the answer. Returns None if the budget is too small for a call with evidence.
 
-    With `abstain`, the head may say that the evidence has no answer. If a reply has the wrong form, the
+    If `abstain` is True, the head may say that the evidence has no answer. If a reply has the wrong form, the
     function asks again, but only if the budget certainly allows another call. Raises `CallError` if the call
     fails, and `AnswerError` if no reply has the right form.
     """

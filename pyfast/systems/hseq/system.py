@@ -230,7 +230,7 @@ async def conclude(
 ) -> tuple[EvidencePackage, HeadFields | None]:
     """Return (the evidence package, the head's answer).
 
-    In place of the answer, there is None if there is no evidence, or if the budget does not allow an answer.
+    The answer is None if there is no evidence, or if the budget does not allow an answer.
     """
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
     return package, await ask_head(question, package, ctx, abstain) if package.segments else None

@@ -56,7 +56,7 @@ async def fill(
     """Fill the thought nodes of a column (equations 7 and 8 of MTQA).
 
     If a node sees a part of the node above, it waits for that node. Nodes that see nothing of the node above
-    start at once, in parallel.
+    do not wait: they start together, in parallel.
 
     `passed` has a number for each node: how much it sees of the node above, from 0 (nothing) to 1 (all).
     """

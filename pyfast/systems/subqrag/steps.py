@@ -67,8 +67,8 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
 
 
 async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context, prompt: Prompt[Any]) -> None:
-    """Ask the LLM for answers in the facts. If the LLM finds no usable answer, the step stays without
-    answers."""
+    """Ask the LLM to find answers to the sub-question of a step in the facts. If the LLM finds no usable
+    answer, the step stays without answers."""
     lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat(prompt) - _NUMBER * len(facts))
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     try:
