@@ -59,8 +59,9 @@ def apply_memory(
     Raises:
         ModelNotFoundError: There is no such embedding model.
     """
-    places = [replaceable(len(item.evidence), share) if memory != "off" else 0 for item in items]
-    earlier = [_earlier(item, most) for item, most in zip(items, places, strict=True)]
+    share = 0.0 if memory == "off" else share
+    found = [_earlier(item, replaceable(len(item.evidence), share)) for item in items]
+    places, earlier = [places for places, _ in found], [segments for _, segments in found]
     if memory == "on":
         scores = _nearness(index, [item.query for item in items], earlier, model)
     else:
@@ -73,14 +74,16 @@ def replaceable(items: int, share: float) -> int:
     return math.floor(items * share + 1e-9)  # A third of 9 must be 3.
 
 
-def _earlier(item: MemoryQuery, places: int) -> Int64:
-    """List the evidence of earlier turns, in the order of the turns, without duplicates. Items that are also
-    among the items of this turn that stay are left out. The last `places` items of this turn do not stay."""
-    if not places:
-        return np.empty(0, np.int64)
-    kept = item.evidence.segments[: len(item.evidence) - places]
+def _earlier(item: MemoryQuery, most: int) -> tuple[int, Int64]:
+    """Return how many items of this turn are replaced (at most `most`), and the items that may replace them: the
+    distinct evidence of earlier turns, in its order, without the items that this turn keeps."""
+    found = item.evidence.segments.tolist()
     seen = dict.fromkeys(chain.from_iterable(evidence.segments.tolist() for evidence in item.past))
-    return np.array([i for i in seen if i not in set(kept.tolist())], np.int64)
+    for places in range(most, 0, -1):
+        kept = set(found[: len(found) - places])
+        if len(earlier := [i for i in seen if i not in kept]) >= places:
+            return places, np.array(earlier, np.int64)
+    return 0, np.empty(0, np.int64)
 
 
 def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], model: str) -> list[Float32]:
@@ -118,8 +121,7 @@ def _at_random(turn: str, items: int) -> Float32:
     return np.random.default_rng(crc32(turn.encode())).random(items, dtype=np.float32)
 
 
-def _replaced(item: MemoryQuery, earlier: Int64, scores: Float32, most: int) -> ScoredSegments:
-    places = min(most, len(earlier))
+def _replaced(item: MemoryQuery, earlier: Int64, scores: Float32, places: int) -> ScoredSegments:
     best = np.argsort(-scores, kind="stable")[:places]
     kept = len(item.evidence) - places
     return ScoredSegments(

@@ -49,6 +49,16 @@ def test_where_the_memory_is_short_the_rest_stays(small: Index) -> None:
     assert after(small, "random", items(*range(9)), items(20)) == [*range(8), 20]
 
 
+def test_no_item_comes_twice(small: Index) -> None:
+    """The memory has fewer items than may be replaced, and one of them would stay."""
+    assert after(small, "random", items(*range(1, 10)), items(7)) == [*range(1, 10)]
+    assert after(small, "random", items(*range(1, 10)), items(8, 20)) in (
+        [*range(1, 8), 8, 20],
+        [*range(1, 8), 20, 8],
+    )
+    assert after(small, "random", items(*range(1, 10)), items(7, 20)) == [*range(1, 9), 20]
+
+
 @pytest.mark.parametrize(("share", "replaced"), [(0, 0), (0.1, 0), (0.15, 1), (0.5, 3), (6 / 7, 6), (1, 7)])
 def test_the_share_is_of_the_found_rounded_down(small: Index, share: float, replaced: int) -> None:
     query = MemoryQuery("?", FOUND, (items(*range(20, 40)),), "t")
