@@ -271,7 +271,7 @@ class Journal:
             return dict(self._database.execute(counted, (first,)).fetchall())
 
     def digests(self) -> dict[int, str]:
-        """Return the checksum of the line in answers.jsonl of each question, by the number of the question.
+        """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
         Questions for which the journal has no checksum are left out."""
         with self._explained():
             return digests(self._database)
@@ -440,7 +440,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def digests(database: sqlite3.Connection) -> dict[int, str]:
-    """Return the checksum of the line in answers.jsonl of each question, by the number of the question.
+    """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
     Questions for which the journal has no checksum are left out. Raises `sqlite3.Error`."""
     return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
 

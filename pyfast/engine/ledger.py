@@ -160,8 +160,8 @@ class Ledger(UsageTotals):
         """Write the ledger as JSON for the journal.
 
         Each stage has its number of calls, the microseconds of waiting and of work, and the sum of its batch
-        sizes. A prompt also has its role and its tokens (of prompts and of replies). `spans` has three times in
-        microseconds for each call: from the start of the question to the call, waiting, and work.
+        sizes. A prompt also has its role and its tokens (of prompts and of replies). For each call, `spans`
+        has three numbers of microseconds: from the start of the question to the call, waiting, and work.
         """
         seldom = {
             "reasoning_tokens": self.reasoning_tokens,
