@@ -11,10 +11,11 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from pyfast.engine import Question, questions_from, write_questions
+from pyfast.engine import Question, Questions, write_questions
 from pyfast.engine.journal import Journal
 from pyfast.engine.run_folder import BLOCKS, JOURNAL
 from pyfast.files import built_aside, free_name
@@ -115,7 +116,8 @@ def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: boo
     block.folder.parent.mkdir(mode=0o700, exist_ok=True)
     with built_aside(block.folder) as aside:
         aside.chmod(0o700)
-        write_questions(questions_from(questions), aside / QUESTIONS)
+        checked = Questions(partial(iter, questions), len(questions), digest="")
+        write_questions(checked, aside / QUESTIONS)
         if was_asked:
             journal = Journal(aside / JOURNAL)
             journal.take_in(run / JOURNAL, block.first, block.end - 1, -block.first)

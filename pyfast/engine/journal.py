@@ -177,6 +177,8 @@ class Journal:
         """
         self._path = path
         self._indexed = False
+        self._highest: int | None = None
+        """No question after this one has calls. None: not known"""
         self.salvaged: Path | None = None
         """The new path of the damaged file. None: the file was not damaged"""
         with self._explained():
@@ -203,6 +205,7 @@ class Journal:
         has the requests to the LLM, which are written too."""
         # A single statement is a transaction of its own.
         together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
+        self._highest = None
         with self._explained(), together:
             if asked:
                 add_prompts(self._database, asked)
@@ -320,12 +323,15 @@ class Journal:
             shift: The number of a question in this journal minus its number in the other journal.
         """
         here, there = (first + shift, last + shift), (shift, first, last)
+        if self._highest is None:
+            self._highest = self.last_question()
+        # Without an index, a search for calls reads all of them. So new questions need no search.
+        replaces = here[0] <= self._highest
 
         def take(database: sqlite3.Connection) -> None:
-            for table, column in (("completions", "question"), ("questions", "number")):
-                of_range = f"FROM main.{table} WHERE {column} BETWEEN ? AND ?"
-                if database.execute(f"SELECT 1 {of_range} LIMIT 1", here).fetchone():
-                    database.execute(f"DELETE {of_range}", here)
+            if replaces:
+                database.execute("DELETE FROM main.completions WHERE question BETWEEN ? AND ?", here)
+            database.execute("DELETE FROM main.questions WHERE number BETWEEN ? AND ?", here)
             database.execute(_TAKE_COMPLETIONS, there)
             database.execute(_TAKE_QUESTIONS, there)
             for statement in TAKE_PROMPTS:
@@ -339,6 +345,7 @@ class Journal:
                 self.change(take)
             finally:
                 self._database.execute("DETACH other")
+        self._highest = max(self._highest, here[1])
 
     def start_session(self) -> None:
         """Record that a process (a session) starts to work on the run."""

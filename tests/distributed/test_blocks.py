@@ -132,6 +132,26 @@ def test_merged_blocks_are_the_run_of_one_process(whole: Path, killed: int) -> N
     assert [ours.prompts(f"q{i}") for i in range(40)] == [theirs.prompts(f"q{i}") for i in range(40)]
 
 
+def test_a_later_block_costs_no_more_steps_of_sqlite_than_the_first(whole: Path) -> None:
+    run, blocks = divided(whole)
+    folder = RunFolder(run, read_configuration(whole / CONFIGURATION))
+    journal, steps, costs, size = folder.journal, 0, [], blocks[0].count
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    journal._database.set_progress_handler(step, 1)
+    for number in range(300):  # the journal is filled with the same block again and again
+        steps = 0
+        journal.take_in(blocks[0].folder / JOURNAL, 0, size - 1, number * size)
+        costs.append(steps)
+    counts = journal.counts()
+    folder.close()
+    assert counts == {"answered": 300 * size}
+    assert max(costs[1:]) < 1.2 * costs[1]
+
+
 def test_a_block_that_is_not_done_is_refused(whole: Path) -> None:
     run, blocks = divided(whole)
     lines = answers(blocks[0].folder).splitlines(keepends=True)
