@@ -4,8 +4,9 @@
 
 It needs the extra `ray`. It runs `pyfast answer` with `direct` once in one process and once with workers on this
 machine, compares the answers, and prints for both: questions a second, the processor time of all processes for
-1,000 questions (Ray's own among them; and without their start, the same of as few questions as there are workers),
-and the memory of each process, at a quarter of the run and at its end.
+1,000 questions (of the driver, of the workers and of Ray's own processes), and the memory of driver and workers,
+at half of the run and at its end. The start is not in these times: they are those of the run minus those of a run
+with as few questions as there are workers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tempfile import TemporaryDirectory
 TOKEN = "PYFAST_BENCHMARK"
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+LOOK_S = 0.25
 
 
 @dataclass
@@ -33,24 +35,29 @@ class Measured:
     seconds: float = 0.0
     cpu: dict[int, float] = field(default_factory=dict)
     """Seconds, by process"""
-    names: dict[int, str] = field(default_factory=dict)
+    parts: dict[int, str] = field(default_factory=dict)
+    """`driver` (the command itself), `worker` or `Ray`, by process"""
     memory: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Bytes of its own, once a second"""
+    """Bytes of its own, at each look"""
 
     def look(self, token: str) -> None:
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 if f"{TOKEN}={token}\0".encode() not in (path / "environ").read_bytes():
                     continue
-                name, _, rest = (path / "stat").read_text().partition(" (")[2].rpartition(") ")
-                fields = rest.split()
+                command = (path / "cmdline").read_bytes()
+                fields = (path / "stat").read_text().rpartition(") ")[2].split()
                 resident, shared = map(int, (path / "statm").read_text().split()[1:3])
             except OSError:
                 continue
             pid = int(path.name)
-            self.names[pid] = name
+            self.parts[pid] = "worker" if command.startswith(b"ray::") else "Ray"
             self.cpu[pid] = (int(fields[11]) + int(fields[12])) / TICK
             self.memory[pid].append((resident - shared) * PAGE)
+
+    def of(self, part: str) -> float:
+        """The seconds of all processes of a part."""
+        return sum(seconds for pid, seconds in self.cpu.items() if self.parts[pid] == part)
 
 
 def measured(folder: Path, questions: Path, *options: object) -> Measured:
@@ -62,7 +69,8 @@ def measured(folder: Path, questions: Path, *options: object) -> Measured:
     with subprocess.Popen([*map(str, command)], env={**os.environ, TOKEN: str(folder)}) as process:
         while process.poll() is None:
             seen.look(str(folder))
-            time.sleep(1)
+            time.sleep(LOOK_S)
+    seen.parts[process.pid] = "driver"
     assert process.returncode == 0
     seen.seconds = time.monotonic() - began
     return seen
@@ -95,9 +103,13 @@ def main() -> None:
             rate = given.questions / (seen.seconds - start.seconds)
             cpu_ms = 1e6 * cpu / given.questions
             print(f"{name}: {rate:,.0f} questions/s, {cpu_ms:,.0f} ms of CPU for 1,000 questions")
-            for pid, memory in sorted(seen.memory.items(), key=lambda entry: -seen.cpu[entry[0]])[:4]:
-                quarter, end = memory[len(memory) // 4] >> 20, memory[-1] >> 20
-                print(f"  {seen.names[pid]}: {seen.cpu[pid]:.0f} s of CPU; {quarter} MB, at the end {end} MB")
+            for part in dict.fromkeys(seen.parts.values()):
+                of_part = 1e6 * (seen.of(part) - start.of(part)) / given.questions
+                print(f"  {part}: {of_part:,.0f} ms of CPU for 1,000 questions")
+            for pid, memory in seen.memory.items():
+                if seen.parts[pid] != "Ray":
+                    half, end = memory[len(memory) // 2] >> 20, memory[-1] >> 20
+                    print(f"  {seen.parts[pid]} {pid}: {half} MB, at the end {end} MB")
         same = (folder / "one" / "answers.jsonl").read_bytes() == (
             folder / "workers" / "answers.jsonl"
         ).read_bytes()
