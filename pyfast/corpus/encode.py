@@ -4,7 +4,7 @@ This module works on batches of documents. NumPy operations handle all documents
 together, as one joined text. Then the segments of the batch are put into the order of its documents.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -80,11 +80,12 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     del described, triples
     pa.default_memory_pool().release_unused()  # Arrow keeps what the batches took.
     corpus = Corpus(*parts, memoryview(buffer).toreadonly())
-    if twice := _repeated(corpus.columns.hashes):
+    if twice := _repeated(corpus.columns.hashes.copy):
         raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")
-    ids = corpus.ids[:]
-    if twice := _repeated(ids):
-        raise InputError(f"two segments have the id {ids[twice]:016x}: change the uri of one of their documents")
+    if twice := _repeated(lambda: corpus.ids[:]):
+        raise InputError(
+            f"two segments have the id {corpus.ids[twice]:016x}: change the uri of one of their documents"
+        )
     return corpus
 
 
@@ -246,11 +247,15 @@ def _kind(document: Document) -> Kind:
             return Kind.GRAPH
 
 
-def _repeated(hashes: NDArray[np.uint64]) -> int | None:
-    """Return the position of the first value that repeats an earlier one. None if no value repeats."""
-    ascending = np.sort(hashes)
-    if not (ascending[1:] == ascending[:-1]).any():
+def _repeated(compute: Callable[[], NDArray[np.uint64]]) -> int | None:
+    """Return the position of the first value that repeats an earlier one. None if no value repeats. `compute`
+    returns the values in a new array.
+    """
+    hashes = compute()
+    hashes.sort()
+    if not (hashes[1:] == hashes[:-1]).any():
         return None
+    hashes = compute()
     order = np.argsort(hashes, kind="stable")
     same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     return int(order[same + 1].min())

@@ -41,7 +41,8 @@ class Packed(Sequence[T], Generic[T]):
         self._added.append(row)
         if len(self._added) == _ROWS:
             try:
-                self._blocks.append(orjson.dumps(self._added))
+                # The bytes that orjson returns keep the memory of its buffer: up to three times their length.
+                self._blocks.append(bytes(memoryview(orjson.dumps(self._added))))
             except TypeError:  # A lone surrogate is no JSON.
                 self._blocks.append(self._added)
             self._added = []

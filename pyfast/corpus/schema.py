@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyfast.blocks import in_temporary_file
 from pyfast.errors import InputError
 
 Columns = dict[str, NDArray[Any]]
 """The columns of one of the schemas in this module, by name. Some columns may be missing."""
 
 _LARGEST = (1 << 31) - 1
+_HELD = 1 << 24
+"""How many bytes of segments `GrowingSegments` has in memory"""
 
 
 class Kind(IntEnum):
@@ -138,13 +141,18 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 
 
 class GrowingSegments:
-    """Segments to which more segments can be appended. They are joined column by column, to take little
-    memory."""
+    """Segments to which more segments can be appended.
+
+    The columns of many segments are in temporary files (`TMPDIR`). They take 30 bytes for each segment, which is
+    several times the text of a table.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[Columns] = []
         self._firsts: list[int] = []
         self._size = self._bytes = 0
+        self._in_files = self._held = 0
+        """The number of pieces in files, and the bytes of all other pieces"""
 
     def append(self, values: Mapping[str, NDArray[Any]], size: int) -> None:
         """Add segments. `size` is the number of bytes that the text buffer has by now. Raises `InputError` as
@@ -153,7 +161,21 @@ class GrowingSegments:
         batch = segments(values, size)
         self._pieces.append({name: batch.column(name).to_numpy() for name in batch.schema.names})
         self._firsts.append(self._size)
-        self._size, self._bytes = self._size + len(batch), size
+        self._size, self._bytes, self._held = self._size + len(batch), size, self._held + batch.nbytes
+        if self._held > _HELD:
+            self._put_in_file()
+
+    def _put_in_file(self) -> None:
+        pieces = self._pieces[self._in_files :]
+        # The widest columns come first, so that each array is aligned.
+        names = sorted(SEGMENTS.names, key=lambda name: -self._kind(name)().itemsize)
+        data = in_temporary_file(piece[name] for name in names for piece in pieces)
+        end = 0
+        for name in names:
+            for piece in pieces:
+                begin, end = end, end + piece[name].nbytes
+                piece[name] = data[begin:end].view(piece[name].dtype)
+        self._in_files, self._held = len(self._pieces), 0
 
     def set(self, segment: int, **values: int) -> None:
         """Change columns of one segment."""
@@ -170,9 +192,12 @@ class GrowingSegments:
         """Return all segments as one record batch. The object then has no segments any more."""
         columns: Columns = {}
         for name in SEGMENTS.names:
-            columns[name] = np.concatenate(
-                [np.empty(0, self._kind(name)), *(one.pop(name) for one in self._pieces)]
-            )
+            kind = self._kind(name)
+            pieces = (one.pop(name).astype(kind, copy=False) for one in self._pieces)
+            if self._in_files:
+                columns[name] = in_temporary_file(pieces).view(kind)
+            else:
+                columns[name] = np.concatenate([np.empty(0, kind), *pieces])
         return of_arrays(columns)
 
 

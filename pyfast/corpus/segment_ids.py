@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from pyfast import ops
 
+_AT_ONCE = 1 << 18
+"""How many ids are computed at once"""
+
 
 def hash_uris(uris: Iterable[str]) -> NDArray[np.uint64]:
     """Compute a hash (uint64) for each uri. Raises UnicodeEncodeError for a lone surrogate."""
@@ -44,7 +47,12 @@ class SegmentIds:
         if isinstance(at, int | np.integer):
             return int(self._of(np.array([range(len(self))[at]]))[0])
         if isinstance(at, slice):
-            return self._of(np.arange(*at.indices(len(self))))
+            places = range(*at.indices(len(self)))
+            ids = np.empty(len(places), np.uint64)
+            for first in range(0, len(places), _AT_ONCE):
+                some = places[first : first + _AT_ONCE]
+                ids[first : first + _AT_ONCE] = self._of(np.arange(some.start, some.stop, some.step))
+            return ids
         at = np.asarray(at, None if len(at) else np.int64)
         return self._of(np.flatnonzero(at) if at.dtype == bool else at.astype(np.int64, copy=False))
 

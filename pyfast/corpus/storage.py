@@ -78,6 +78,7 @@ def write(folder: Path, parts: Parts) -> None:
     with written_aside(folder / CONTENT) as aside:
         aside.write_bytes(buffer)
         write_stored(folder, (*split(segments), documents, triples), len(buffer))
+    pa.default_memory_pool().release_unused()  # Otherwise Arrow keeps the memory of the divided columns.
 
 
 def write_stored(folder: Path, stored: Sequence[pa.RecordBatch], size: int) -> None:

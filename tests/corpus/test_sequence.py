@@ -90,6 +90,24 @@ def test_more_text_than_32_bits_can_number(tmp_path: Path) -> None:
         schema.segments({**values, "start": values["start"].astype(np.int64) + (1 << 31)}, 1)
 
 
+@pytest.mark.parametrize("held", [1 << 24, 1000, 0])
+def test_segments_grow_beyond_32_bits_in_memory_and_in_files(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    monkeypatch.setattr(schema, "_HELD", held)
+    numbers = np.random.default_rng(1)
+    pieces = [
+        {name: numbers.integers(0, 100, size) for name in schema.SEGMENTS.names} for size in (7, 0, 40, 3, 21)
+    ]
+    growing = schema.GrowingSegments()
+    for k, piece in enumerate(pieces):
+        piece["byte_end"] += k << 30
+        growing.append(piece, 100 + (k << 30))
+    growing.set(5, byte_end=5 << 30, subtree_end=71)
+    growing.set(50, parent=49)
+    joined = {name: np.concatenate([piece[name] for piece in pieces]) for name in schema.SEGMENTS.names}
+    joined["byte_end"][5], joined["subtree_end"][5], joined["parent"][50] = 5 << 30, 71, 49
+    assert growing.batch().equals(schema.segments(joined, 5 << 30))
+
+
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(documents)
 def test_invariants(given_documents: list[Document]) -> None:
@@ -139,9 +157,11 @@ def test_segments_do_not_depend_on_other_documents(given_documents: list[Documen
             assert np.array_equal(getattr(corpus, name)[corpus.source == source], getattr(own, name))
 
 
-def test_batches_join_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("held", [1 << 24, 500, 0])
+def test_batches_join_without_a_trace(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     given_documents = mixed()
     whole = encode(given_documents)
+    monkeypatch.setattr(schema, "_HELD", held)  # all segments are in memory, some of them, or none
     monkeypatch.setattr(import_module("pyfast.corpus.encode"), "_BATCH", 1)
     monkeypatch.setattr(import_module("pyfast.corpus.encode"), "_LARGE", 1)  # row by row
     parts = encode(given_documents)
