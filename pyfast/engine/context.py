@@ -57,6 +57,7 @@ Past = tuple[tuple[Question, Answer | None], ...]
 """The earlier turns of a conversation, in order, each with its answer. The answer is None if the turn failed"""
 
 _TOKENS_FOR_INSTRUCTIONS = 500
+_NOTHING_YET = partial(Answer, None)
 _KEPT = 256  # the number of indexes, each over the documents of one question, that stay in memory
 
 
@@ -234,7 +235,7 @@ class Context:
         self._own: Index | None = None
         self.past = past
         self.ledger = Ledger()
-        self.until_now: Callable[[], Answer] = partial(Answer, None)
+        self.until_now: Callable[[], Answer] = _NOTHING_YET
         """A function that returns the evidence and trace so far. The record has them if the question fails (see
         `so_far`)"""
         self.nothing_retrieved: set[str] = set()
@@ -341,7 +342,10 @@ class Context:
                     request = prompt.again(request, completion, error)
         assert refused is not None  # There is at least one attempt.
         refused.args = (f"{refused}{reply_begins(completion.text)}",)
-        raise refused
+        try:
+            raise refused
+        finally:
+            del refused  # as in `_complete`
 
     async def complete(self, request: Request, name: str, role: Role = DEFAULT_ROLE) -> Completion:
         """Make one LLM call. If the run was resumed and the journal has the reply to this call, the reply
@@ -407,7 +411,10 @@ class Context:
                 together = await folder.store_completion(self._number, key, outcome, name, request.messages)
                 ledger.stage(JOURNALLING).add(0.0, perf_counter() - began, together)
         if isinstance(outcome, CallError):
-            raise outcome
+            try:
+                raise outcome
+            finally:
+                del outcome  # The error holds this call, so the call must not hold the error.
         ledger.count(outcome, stage)
         return outcome
 
@@ -512,6 +519,14 @@ class Context:
                 of the answer is ignored. A later call of `so_far` replaces the function.
         """
         self.until_now = answer
+
+    def forget(self) -> None:
+        """Forget the function of `so_far`. The engine calls this method when the question has ended.
+
+        That function usually holds this context, and this context holds the function. Without this method,
+        their memory would be free only when Python's garbage collector finds them.
+        """
+        self.until_now = _NOTHING_YET
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
         """Return evidence as a JSON array. This call does not count as a step, so it works even if the

@@ -155,17 +155,17 @@ class Prompt(Generic[M]):
             raise CutOffError(f"{self.name}: answer cut off {doing}after {self.max_tokens} tokens")
         if completion.finish_reason != "stop":
             raise AnswerError(f"{self.name}: answer ended by {completion.finish_reason!r}")
-        first: ValidationError | None = None
+        first = None  # The first fault as text: an error holds this call, so this call must not hold the error.
         try:
             return self._read(completion.text)
         except ValidationError as error:
-            whole = error
+            whole = first_fault(error)
         for text in objects_in(completion.text):
             try:
                 return self._read(text)
             except ValidationError as error:
-                first = first or error
-        field_name, fault = first_fault(first or whole)
+                first = first or first_fault(error)
+        field_name, fault = first or whole
         raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}")
 
     def _read(self, text: str) -> M:

@@ -280,6 +280,7 @@ async def answer_question(
             ended(record)
         return record, answer
     finally:
+        context.forget()
         ledger.seconds = perf_counter() - began
 
 

@@ -334,19 +334,20 @@ class OpenAI:
                 raise error
             return await attempt()
 
-        policy = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Again),
-            stop=lambda state: failures >= self._attempts or late(state),
-            # Random waits, so that refused calls do not all return at the same moment.
-            wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=LONGEST_BACKOFF),
-            reraise=True,
-        )
         try:
-            # The first attempt is made without the policy, whose bookkeeping costs about 80 µs a call.
+            # The first attempt is made without the policy, whose bookkeeping costs about 80 µs a call. The policy
+            # also refers to itself, so only the garbage collector can free it.
             try:
                 return await attempt()
             except Again as error:
                 first = error
+            policy = tenacity.AsyncRetrying(
+                retry=tenacity.retry_if_exception_type(Again),
+                stop=lambda state: failures >= self._attempts or late(state),
+                # Random waits, so that refused calls do not all return at the same moment.
+                wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=LONGEST_BACKOFF),
+                reraise=True,
+            )
             return await policy(later_attempt)
         except (Again, TimeoutError):
             if last is not None and failures >= self._attempts:
