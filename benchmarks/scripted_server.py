@@ -4,6 +4,7 @@
 
 It prints its port. Each answer takes SECONDS, 0 by default. A request with a JSON schema gets an answer of that
 form, as `--llm instant` gives it; one for LightRAG's keywords gets such of its question; any other a few words.
+A request without a body gets the list of models, with the number of calls that were answered.
 """
 
 import asyncio
@@ -44,6 +45,8 @@ async def answer(asked: dict[str, Any]) -> bytes:
 class Server(asyncio.Protocol):
     """As little HTTP as well-behaved clients need."""
 
+    answered = 0
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.waiting = bytearray()
@@ -65,7 +68,11 @@ class Server(asyncio.Protocol):
     async def reply(self, body: bytes) -> None:
         if body and SECONDS:
             await asyncio.sleep(SECONDS)
-        told = await answer(orjson.loads(body)) if body else b'{"object": "list", "data": [{"id": "m"}]}'
+        if body:
+            told = await answer(orjson.loads(body))
+            Server.answered += 1
+        else:
+            told = orjson.dumps({"object": "list", "data": [{"id": "m"}], "calls": Server.answered})
         self.transport.write(HEAD % len(told) + told)
 
 

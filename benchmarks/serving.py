@@ -4,6 +4,7 @@
     python benchmarks/serving.py load --llm-seconds 0.05          # an LLM that takes 50 ms a call
     python benchmarks/serving.py load --seconds 600 --rounds 1    # memory over ten minutes
     python benchmarks/serving.py load --profile FILE              # where the server's time goes
+    python benchmarks/serving.py beside --peer ENV/bin/hayhooks   # beside Hayhooks; see peer_hayhooks.py
 
 Server, clients and LLM are processes of their own. What is measured has one core: the server, and the engine
 in a process without HTTP, which is the 100 %. Clients and LLM share the other core. A client asks its next
@@ -15,17 +16,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import count, cycle
 from pathlib import Path
+from shutil import copyfile
 from statistics import median
 from time import perf_counter, sleep
 from typing import Annotated, Any, cast
+from urllib.request import Request, urlopen
 
 import numpy as np
 import orjson
@@ -38,6 +42,8 @@ import pyfast
 from pyfast.corpus import read
 from pyfast.engine import dedicate_process
 from pyfast.retrieval import build_index
+from pyfast.systems import load_system
+from pyfast.systems.prompts import ANSWER
 
 HERE = Path(__file__).parent
 WARM_UP_S = 3.0
@@ -257,9 +263,100 @@ def engine(
     print(json.dumps(asdict(load)), flush=True)
 
 
-def show(loads: dict[str, list[Load]]) -> None:
+@contextmanager
+def hayhooks(core: int, program: Path, index: Path, url: str, passages: int, scratch: Path) -> Iterator[Any]:
+    """Hayhooks with the pipeline of peer_hayhooks.py: (its port, its process)."""
+    opened = pyfast.open_index(index)
+    texts = [opened.text(passage) for passage in range(len(opened.passages))]
+    (scratch / "passages.jsonl").write_bytes(b"".join(orjson.dumps(text) + b"\n" for text in texts))
+    settings = {
+        "passages": str(scratch / "passages.jsonl"),
+        "url": f"{url}/v1",
+        "instructions": ANSWER.system,
+        "k": passages,
+    }
+    (scratch / "settings.json").write_bytes(orjson.dumps(settings))
+    (scratch / "pipelines" / "rag").mkdir(parents=True)
+    copyfile(HERE / "peer_hayhooks.py", scratch / "pipelines" / "rag" / "pipeline_wrapper.py")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [program, "run", "--host", "127.0.0.1", "--port", port, "--pipelines-dir", scratch / "pipelines"]
+    quiet = {"HAYHOOKS_TRACING_ENABLED": "false", "HAYSTACK_TELEMETRY_ENABLED": "false", "LOG": "WARNING"}
+    environment = os.environ | quiet | {"PEER_SETTINGS": str(scratch / "settings.json")}
+    with (scratch / "log").open("w+") as log, process(core, *command, stderr=log, env=environment) as running:
+        status = b""
+        while not status and running.poll() is None:  # It answers when it has made the pipeline, or failed.
+            sleep(0.2)
+            with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/status") as reply:
+                status = reply.read()
+        if b'"rag"' not in status:
+            raise SystemExit(f"hayhooks did not start:\n{(scratch / 'log').read_text()}")
+        yield port, running
+
+
+def checked(port: int, url: str, bodies: Sequence[bytes]) -> None:
+    """Ask some questions one by one. Each must have an answer, and exactly one call of the LLM."""
+    for body in bodies:
+        before = calls_of(url)
+        request = Request(
+            f"http://127.0.0.1:{port}/v1/chat/completions", body, {"Content-Type": "application/json"}
+        )
+        with urlopen(request) as reply:
+            (choice,) = orjson.loads(reply.read())["choices"]
+        calls = calls_of(url) - before
+        if not choice["message"]["content"] or calls != 1:
+            raise SystemExit(f"{calls} calls of the LLM, and the answer {choice['message']['content']!r}")
+
+
+def calls_of(url: str) -> int:
+    """The number of calls that the scripted LLM has answered."""
+    with urlopen(f"{url}/calls") as reply:
+        return int(orjson.loads(reply.read())["calls"])
+
+
+@app.command()
+def beside(
+    peer: Annotated[Path, typer.Option(help="The program `hayhooks` of an environment of its own.")],
+    clients: int = 8,
+    llm_seconds: Annotated[float, typer.Option(help="That a call of the LLM takes.")] = 0.0,
+    seconds: Annotated[float, typer.Option(help="Of a round, after 3 seconds that do not count.")] = 20.0,
+    rounds: int = 3,
+    questions: Path = DATA / "hybridqa" / "questions.jsonl",
+    corpus: Path = DATA / "hybridqa" / "corpus.jsonl",
+) -> None:
+    """Measure `rag` beside Hayhooks."""
+    own, other = sorted(os.sched_getaffinity(0))[:2]
+    os.sched_setaffinity(0, {other})
+    texts = [json.loads(line)["question"] for line in questions.read_text().splitlines()]
+    chat = [orjson.dumps({"model": "rag", "messages": [{"role": "user", "content": text}]}) for text in texts]
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as running:
+        index = Path(scratch) / "index"
+        build_index(read([corpus]), index)
+        port = said(
+            running.enter_context(process(other, sys.executable, HERE / "scripted_server.py", llm_seconds))
+        )
+        url = f"http://127.0.0.1:{port}"
+        passages = int(load_system("rag").configure({}).model_dump()["k"])
+        sides = {
+            "Hayhooks": hayhooks(own, peer, index, url, passages, Path(scratch)),
+            "pyfast serve": served(own, index, f"openai:m@{url}", "rag", 64, None),
+        }
+        ready = {name: running.enter_context(side) for name, side in sides.items()}
+        for at, _ in ready.values():
+            checked(at, url, chat[:20])
+        loads: dict[str, list[Load]] = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, (at, serving) in ready.items():
+                loads[name].append(
+                    asyncio.run(loaded(at, "/v1/chat/completions", chat, clients, seconds, serving.pid))
+                )
+                sleep(2)
+    show(loads, "Hayhooks")
+
+
+def show(loads: dict[str, list[Load]], base: str = "the engine") -> None:
     """Medians of the rounds; ratios within each round."""
-    columns = ("", "answers/s", "of the engine", "ms of processor an answer", "by that, of the engine")
+    columns = ("", "answers/s", f"of {base}", "ms of processor an answer", f"by that, of {base}")
     table = Table(*columns, "p50, ms", "p99, ms", "p99 / p50", "MB, begin to end", "faults")
     engine = next(iter(loads.values()))
     for name, rounds in loads.items():
