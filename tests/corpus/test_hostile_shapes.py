@@ -132,6 +132,10 @@ def test_a_large_table_takes_less_than_ten_times_its_size(tmp_path: Path) -> Non
     taken = most_memory(many, tmp_path / "IDX") - most_memory(one, tmp_path / "ONE")
     times = taken / many.stat().st_size
     print(f"{many.stat().st_size:,} bytes, {taken:,} bytes of memory, {times:.1f} times")
+    sizes = {path.relative_to(tmp_path): path.stat().st_size for path in (tmp_path / "IDX").rglob("*.*")}
+    for path, size in sizes.items():
+        print(f"{size / 4_800_000:6.2f} bytes a cell in {path}")
+    print(f"{sum(sizes.values()) / 4_800_000:6.2f} bytes a cell")
     assert 1 < times < 10
 
 
