@@ -166,13 +166,17 @@ def _gold_passages(
 
 
 def _gold_documents(finder: PassageFinder, supporting: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the title of each gold document that the index has, and the key of the document's first part."""
-    sources = {uri: finder.source(uri) for uri in supporting}
-    return {
-        uri: {"title": finder.index.corpus.title(source), "part": Part(source, 0).key}
-        for uri, source in sources.items()
-        if finder.index is not None and source is not None
-    }
+    """Return the title of each gold document that the index has, and the key of the document's first part. If the
+    document has only one passage, `passage` is the id of this passage.
+    """
+    found = {}
+    for uri in supporting:
+        source = finder.source(uri)
+        if finder.index is not None and source is not None:
+            found[uri] = {"title": finder.index.corpus.title(source), "part": Part(source, 0).key}
+            if only := finder.only_passage(source):
+                found[uri]["passage"] = only
+    return found
 
 
 def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:

@@ -110,6 +110,14 @@ class PassageFinder:
         document."""
         return self._sources.get(uri)
 
+    def only_passage(self, source: int) -> str | None:
+        """Return the id of the passage of a document that has only one passage. None if it has more."""
+        assert self._index is not None
+        passages, corpus = self._index.passages, self._index.corpus
+        first = int(np.searchsorted(passages, corpus.roots[source]))
+        found = [int(one) for one in passages[first : first + 2] if corpus.source[one] == source]
+        return f"{int(corpus.ids[found[0]]):016x}" if len(found) == 1 else None
+
     def is_table(self, uri: str) -> bool:
         """Whether `look_for` has found this document, and it is a table."""
         source = self.source(uri)

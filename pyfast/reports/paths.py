@@ -53,6 +53,10 @@ class GoldPath:
     """The place in `ranks` of the list that lost the document. None if the document reached the answer, or if
     no step retrieved it
     """
+    found_again: tuple[tuple[int, str], ...] = ()
+    """(place in `ranks`, step) for each list that lost the document when a later step found it again. The step
+    is the next one that found it
+    """
 
 
 Trace = Mapping[str, Any]
@@ -98,15 +102,38 @@ def _gold_path(lists: Sequence[tuple[str, Listed, list[str | None]]], uri: str) 
     seen = [place for place, (_, _, rank, _) in enumerate(ranks) if rank is not None]
     if not seen:
         return GoldPath(uri, ranks, "no step retrieved it", False)
+    again = _found_again(lists, ranks, seen)
     step, name, rank, size = ranks[seen[-1]]
     if seen[-1] == len(ranks) - 1:
-        return GoldPath(uri, ranks, f"reached the answer, at rank {rank} of {size}", True)
+        return GoldPath(uri, ranks, f"reached the answer, at rank {rank} of {size}", True, found_again=again)
     lost = next(place for place in range(seen[-1] + 1, len(ranks)) if lists[place][1].chosen)
     where, kept, _, _ = ranks[lost]
     had = f"rank {rank} of {size} in {name}" + ("" if where == step else f" of {step}")
     first, _, best, _ = ranks[seen[0]]
     came = "" if first == step else f"first in {first}, at rank {best}; "
-    return GoldPath(uri, ranks, f"{came}lost in {where}: {had}, not in {kept}", False, lost)
+    if len(again) == 1:
+        came += f"lost in {ranks[again[0][0]][0]}, found again in {again[0][1]}; "
+    elif again:
+        came += f"lost and found again {len(again)} times; "
+    return GoldPath(uri, ranks, f"{came}lost in {where}: {had}, not in {kept}", False, lost, again)
+
+
+def _found_again(
+    lists: Sequence[tuple[str, Listed, list[str | None]]],
+    ranks: Sequence[tuple[str, str, int | None, int]],
+    seen: Sequence[int],
+) -> tuple[tuple[int, str], ...]:
+    """Return the lists that lost a document when a later step found it again, as in `GoldPath`. A list loses only
+    what another list of its own step has. After a step has kept the document, no later step loses it in this way.
+    """
+    found = []
+    for place in range(1, seen[-1]):
+        step, chosen = ranks[place][0], lists[place][1].chosen
+        if chosen and ranks[place][2] is not None:
+            break
+        if chosen and any(ranks[before][0] == step for before in seen if before < place):
+            found.append((place, next(ranks[after][0] for after in seen if after > place)))
+    return tuple(found)
 
 
 def _ids(items: Any, key: str = "segment") -> tuple[str, ...]:
@@ -191,7 +218,8 @@ def _subqrag(trace: Trace) -> list[Step]:
     for number, resolved in enumerate(trace.get("path", ()), start=1):
         for branch, one in enumerate(resolved, start=1):
             name = f"sub-question {number}" if len(resolved) == 1 else f"sub-question {number}.{branch}"
-            steps.append(_step(name, one, names, "used"))
+            searched = any(one.get(key) for key in ("facts", "documents"))
+            steps.append(_step(name, {**one, "used": one.get("used", [])} if searched else one, names, "used"))
     return steps
 
 

@@ -39,6 +39,8 @@ class Series:
     """The money of each stage. Empty without a price list"""
     paid: list[float] = field(default_factory=list)
     """The money of each question"""
+    gold: list[bool] = field(default_factory=list)
+    """For each question with gold passages: whether they all reached the answer"""
     reasons: list[tuple[str, str]] = field(default_factory=list)
     """(state, reason) of each question without an answer"""
 
@@ -59,6 +61,8 @@ class Series:
             some = [stage for stage in stages if len(stage) == length]
             calls = sum(stage[0] for stage in some)
             sizes.append(sum(stage[3] for stage in some) / calls if calls else 0.0)
+        reached, gold = row["gold"]
+        self.gold += [reached == gold] * bool(gold)
         self._pay(money)
         self.paid.append(sum(money.values()))
         if row["state"] != "answered":
@@ -162,6 +166,7 @@ def summary_of(
             }
             for stage in status.stages
         ],
+        "gold": {"questions": len(series.gold), "lost": series.gold.count(False)},
         "scores": scores.rows,
         "not_run": scores.not_run[:100],
         "extremes": series.extremes(),

@@ -262,6 +262,22 @@ def test_the_table_of_ranks_says_what_the_run_says(opened: Open, address: str, p
     uris = [one.uri for one in record.evidence]
     expected = [f"rank {uris.index(uri) + 1}" for uri in ("passages/cassini-huygens.md", "tables/moons.csv")]
     assert path.last.locator("td").all_inner_texts()[1:] == expected
+    gold = page.locator(".step").last.locator("details").first
+    expect(gold.locator("summary > .badge.gold").first).to_have_text("2 of 2 gold")
+    passages = uris.count("tables/moons.csv") + uris.count("passages/cassini-huygens.md")
+    assert passages > 2  # each document counts once, and none of its passages is more gold than the others
+    within = gold.locator("li.passage > details > summary > .badge.gold")
+    expect(within).to_have_text(["in a gold document"] * passages)
+
+
+def test_the_first_screen_leads_to_the_lost_gold_passages(opened: Open, address: str, place: Path) -> None:
+    page = opened(address)
+    card = page.locator(".run").first.locator("a.card", has_text="without all gold passages")
+    lost, of = map(int, re.findall(r"(\d+) of (\d+)", card.inner_text())[0])
+    card.click()
+    expect(page.locator("tbody tr")).to_have_count(lost)
+    counts = page.locator("tbody tr td:nth-last-child(3)").all_inner_texts()
+    assert all(int(reached) < int(gold) for reached, _, gold in map(str.split, counts)) and 0 < lost < of
 
 
 def test_evidence_in_its_document_and_a_row_in_its_table(opened: Open, address: str, place: Path) -> None:

@@ -25,7 +25,7 @@ from pyfast.errors import InputError, RunError
 from pyfast.reports import bundle, processes
 from pyfast.reports.blocks import Block, BlockWriter
 from pyfast.reports.documents import content_of, part_of
-from pyfast.reports.paths import Listed, Step, gold_paths
+from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
 from pyfast.reports.scores import Scores
 from pyfast.reports.summary import Series
 from pyfast.retrieval import Index, build_index
@@ -395,11 +395,41 @@ def test_what_lost_a_gold_passage() -> None:
     paths = gold_paths(steps, "abce", {letter: letter for letter in "abcd"})
     assert [path.outcome for path in paths] == [
         "reached the answer, at rank 1 of 1",
-        "first in hop 1, at rank 2; lost in hop 2: rank 2 of 2 in documents, not in used",
+        "first in hop 1, at rank 2; lost in hop 1, found again in hop 2; lost in hop 2: rank 2 of 2 in documents,"
+        " not in used",
         "lost in hop 2: rank 1 of 1 in facts, not in used",
         "no step retrieved it",
     ]
     assert [path.lost for path in paths] == [None, 4, 4, None]
+    assert [path.found_again for path in paths] == [(), ((1, "hop 2"),), (), ()]
+
+
+def test_a_gold_passage_that_was_lost_and_found_again() -> None:
+    """Each step that lost it says so, until a step has kept it."""
+    windows = [("abd", "d"), ("c", ""), ("ab", ""), ("abd", "b"), ("b", "")]
+    trace = {"steps": [{"window": list(seen), "picked": [{"id": id} for id in kept]} for seen, kept in windows]}
+    steps = steps_of("hseq", trace, [("b", None), ("d", None)])
+    paths = gold_paths(steps, "abcd", {letter: letter for letter in "abcd"})
+    assert [path.found_again for path in paths] == [
+        ((1, "step 3"), (5, "step 4")),
+        ((1, "step 3"), (5, "step 4")),
+        (),
+        (),
+    ]
+    assert [path.lost for path in paths] == [7, None, 3, None]
+    assert paths[0].outcome == (
+        "first in step 1, at rank 1; lost and found again 2 times;"
+        " lost in step 4: rank 1 of 3 in window, not in picked"
+    )
+    steps = steps_of("hseq", {"steps": trace["steps"][2:4]}, [])
+    assert gold_paths(steps, "a", {"a": "a"})[0].outcome.split("; ")[1] == "lost in step 1, found again in step 2"
+
+
+def test_a_sub_question_that_cites_nothing_lost_what_it_retrieved() -> None:
+    """The trace of subqrag has no empty lists."""
+    asked = {"question": "?", "source": "graph", "answers": ["x"], "triples": [], "facts": ["a" * 16]}
+    (path,) = gold_paths(steps_of("subqrag", {"path": [[asked]]}, []), "a", {"a" * 16: "a"})
+    assert path.outcome == "lost in sub-question 1: rank 1 of 1 in facts' sources, not in used"
 
 
 def test_the_money_of_the_stages_is_that_of_the_run(runs: list[Path], asked: Path, tmp_path: Path) -> None:

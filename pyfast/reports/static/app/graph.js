@@ -10,16 +10,17 @@ function colors() {
 
 const brief = (text) => (text.length > LABEL ? `${text.slice(0, LABEL - 1)}…` : text);
 
-// `nodes`: id, label, size, kind (kept, pruned, entity), gold, joined; `edges`: ends (ids), width, about. `tell` gets what is pointed at.
+// `nodes`: id, label, size, kind (kept, pruned, entity), gold (its mark or null), joined; `edges`: ends (ids), width, about. `tell` gets what is pointed at.
 async function drawGraph(place, nodes, edges, label, tell) {
   const cytoscape = await library("cytoscape.min.js", "cytoscape");
   const color = colors();
   place.setAttribute("role", "img");
   place.setAttribute("aria-label", label);
+  const around = (at) => ({ x: Math.cos((2 * Math.PI * at) / nodes.length) * 200, y: Math.sin((2 * Math.PI * at) / nodes.length) * 200 }); // so the layout is the same each time
   const drawn = cytoscape({
     container: place,
     elements: [
-      ...nodes.map((node) => ({ data: { ...node, label: shown(brief(node.label)) }, classes: [node.kind, node.gold ? "gold" : "", node.joined ? "joined" : ""].join(" ") })),
+      ...nodes.map((node, at) => ({ position: around(at), data: { ...node, label: shown(brief(node.label)) }, classes: [node.kind, node.gold === "gold" ? "gold" : node.gold ? "within" : "", node.joined ? "joined" : ""].join(" ") })),
       ...edges.map((edge, at) => ({ data: { id: `edge ${at}`, source: edge.ends[0], target: edge.ends[1], width: edge.width, about: edge.about } })),
     ],
     style: [
@@ -30,6 +31,7 @@ async function drawGraph(place, nodes, edges, label, tell) {
       { selector: ".joined", style: { shape: "diamond" } },
       { selector: ".entity", style: { shape: "round-rectangle", "background-color": color.work } },
       { selector: ".gold", style: { "border-width": 4, "border-style": "solid", "border-color": color.gold } },
+      { selector: ".within", style: { "border-width": 3, "border-style": "dotted", "border-color": color.gold } },
       { selector: "edge", style: { width: "data(width)", "line-color": color.line, "curve-style": "straight" } },
       { selector: ":selected", style: { "line-color": color.mark, "border-color": color.mark, "border-width": 4 } },
     ],
@@ -58,5 +60,5 @@ function graphView(nodes, edges, label, explain) {
       .catch((error) => place.replaceChildren(el("p", {}, error.message)));
   });
   watch.observe(place);
-  return el("div", { class: "graph-box" }, place, buttons, about);
+  return el("div", { class: "graph-box" }, buttons, place, about);
 }

@@ -16,6 +16,7 @@ function runView(run, at) {
     el("div", { class: "cards" },
       Object.entries(run.states).map(([state, count]) => card(number(count), state, address("questions", at) + `?state=${state}`)),
       mainScores(run).map(([name, figure]) => card(score(figure.value), `${name}, ${score(figure.low)} to ${score(figure.high)}`)),
+      run.gold.questions ? card(`${number(run.gold.lost)} of ${number(run.gold.questions)}`, "questions without all gold passages in the evidence", `${address("questions", at)}?gold=lost`) : null,
       Object.entries(run.percentiles).slice(0, 3).map(([name, value]) => card(seconds(value), `${name} of a question`)),
       card(number(run.usage.llm_calls), "LLM calls"),
       card(number(run.usage.prompt_tokens), `tokens in, ${number(run.usage.cached_tokens)} cached`),
@@ -46,7 +47,7 @@ function card(value, label, href) {
 }
 
 const EXTREMES = {
-  wrong: ["Most wrong", (value) => `${number(100 * value)} % wrong`],
+  wrong: ["Most wrong, by the first score", (value) => `score ${score(1 - value)}`],
   slowest: ["Slowest", seconds],
   tokens: ["Most expensive", (value) => `${number(value)} tokens`],
   money: ["Most expensive", (value, run) => `${money(value)} ${run.currency}`],

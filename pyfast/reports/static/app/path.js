@@ -3,7 +3,7 @@
 // A row for each list of the path, a column for each gold document. The cell that lost it is marked.
 function goldPath(question) {
   const golds = question.gold_paths;
-  if (!golds.length) return null;
+  if (!golds.length) return question.gold ? section("What became of the gold passages", el("p", {}, "The gold of this question names no passages.")) : null;
   const titleOf = (uri) => (question.gold_documents[uri] || {}).title || uri;
   const queries = new Map(question.path.map((step) => [step.name, step.query]));
   let last = "";
@@ -17,9 +17,12 @@ function goldPath(question) {
   });
   return section("What became of the gold passages",
     el("ul", { class: "golds" }, golds.map((gold) => el("li", {}, gold.reached ? badge("reached") : badge("lost", gold.lost === null ? "not found" : "lost"), " ",
-      el("strong", {}, foreign(titleOf(gold.uri))), ": ", foreign(gold.outcome),
+      el("strong", {}, foreign(titleOf(gold.uri))), titleOf(gold.uri) === gold.uri ? null : [" (", foreign(gold.uri), ")"], ": ", foreign(gold.outcome),
       question.gold_passages[gold.uri] ? el("small", {}, " (the passages with a gold sentence or row)") : null,
       goldDocument(question, gold.uri)))),
+    question.evidence.length ? null : el("p", {}, question.system === "subqrag"
+      ? "The answer has no evidence: the LLM named no fact and no passage as the source of an answer."
+      : "The answer has no evidence."),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Gold passages at each step" }, el("table", { class: "ranks" },
       el("caption", {}, "Rank of each gold passage in the lists of each step"),
       el("thead", {}, el("tr", {}, ["step", "list"].map((head) => el("th", { scope: "col" }, head)), golds.map((gold) => el("th", { scope: "col" }, foreign(titleOf(gold.uri)), titleOf(gold.uri) === gold.uri ? null : el("small", {}, foreign(gold.uri)))))),
@@ -29,7 +32,9 @@ function goldPath(question) {
 function rankView(gold, at) {
   const rank = gold.ranks[at][2];
   if (rank !== null) return el("span", { class: "badge reached" }, `rank ${rank}`);
-  return at === gold.lost ? el("span", { class: "badge lost" }, "lost here") : el("span", { class: "absent" }, "not in it");
+  const again = gold.found_again.find(([place]) => place === at);
+  if (at === gold.lost || again) return el("span", { class: "badge lost" }, again ? `lost here, found again in ${again[1]}` : "lost here");
+  return el("span", { class: "absent" }, "not in it");
 }
 
 function goldDocument(question, uri) {
@@ -37,12 +42,25 @@ function goldDocument(question, uri) {
   return known ? partView(question, known.part, null, "Its text") : el("p", { class: "note" }, "The index has no such document.");
 }
 
-// Where the gold names sentences or rows, only the passages with them are gold.
-const isGold = (question, id) => {
+// Of a gold document; where the gold names sentences or rows, only the passages with them.
+const ofGold = (question, id) => {
   const passage = question.passages[id];
   if (!passage || !question.gold || !question.gold.supporting.includes(passage.uri)) return false;
   return (question.gold_passages[passage.uri] || [id]).includes(id);
 };
+
+// The mark of such a passage. Where the gold names a document of several passages, nobody knows which of them it means.
+const goldMark = (question, id) => {
+  if (!ofGold(question, id)) return null;
+  const { uri } = question.passages[id];
+  return question.gold_passages[uri] || (question.gold_documents[uri] || {}).passage === id ? "gold" : "in a gold document";
+};
+
+// How many of the gold passages, or documents, a list has: each counts once, as in the table of ranks.
+function goldCount(question, ids) {
+  const found = new Set(ids.filter((id) => ofGold(question, id)).map((id) => question.passages[id].uri)).size;
+  return found ? [" ", badge("gold", `${found} of ${question.gold_paths.length} gold`)] : null;
+}
 
 const EXCERPT = 120; // characters
 const excerpt = (text) => foreign(text.length > EXCERPT ? `${text.slice(0, EXCERPT)}…` : text, { class: "excerpt" });
@@ -51,10 +69,10 @@ const excerpt = (text) => foreign(text.length > EXCERPT ? `${text.slice(0, EXCER
 function passageView(question, id, rank, value, props) {
   const passage = question.passages[id];
   if (!passage) return el("li", props, el("code", {}, id));
-  const gold = isGold(question, id);
-  return el("li", { ...props, class: ["passage", gold ? "gold" : "", (props || {}).class || ""].join(" "), value: rank },
+  const gold = goldMark(question, id);
+  return el("li", { ...props, class: ["passage", gold === "gold" ? "gold" : "", (props || {}).class || ""].join(" "), value: rank },
     el("details", {},
-      el("summary", {}, passage.title ? [foreign(passage.title), " "] : null, gold ? [badge("gold"), " "] : null,
+      el("summary", {}, passage.title ? [foreign(passage.title), " "] : null, gold ? [badge("gold", gold), " "] : null,
         value === null || value === undefined ? null : el("small", {}, `${score(value)} `), excerpt(passage.text.replaceAll("\t", " | "))),
       el("p", { class: "note" }, foreign(passage.uri), " ", el("code", {}, id)),
       passage.header ? rowView(passage, question) : el("blockquote", {}, marked(passage.text, question), passage.cut ? "…" : ""),
@@ -121,9 +139,8 @@ function pathView(question) {
 }
 
 function listView(question, step, list) {
-  const gold = list.segments.filter((id) => isGold(question, id)).length;
   const last = step.name === "answer";
   return el("details", { open: last },
-    el("summary", {}, `${list.name}: ${plural(list.segments.length, "passage")}`, gold ? badge("gold", `${gold} gold`) : null),
+    el("summary", {}, `${list.name}: ${plural(list.segments.length, "passage")}`, goldCount(question, list.segments)),
     el("ol", {}, list.segments.map((id, at) => passageView(question, id, at + 1, last ? question.scores[at] : null))));
 }

@@ -43,7 +43,7 @@ function evidenceGraph(question, folded) {
   const size = (rank) => Math.max(46 - 2 * rank, 14);
   const nodes = graph.nodes.map((node) => ({
     id: node.id, label: nameOf(question, node.id), size: size(node.kept || node.retrieved || 20),
-    kind: node.kept ? "kept" : "pruned", gold: isGold(question, node.id), joined: node.retrieved === null,
+    kind: node.kept ? "kept" : "pruned", gold: goldMark(question, node.id), joined: node.retrieved === null,
   }));
   const heaviest = Math.max(...graph.edges.map((edge) => edge.weight), 1e-9);
   const edges = graph.edges.map((edge) => ({
@@ -54,14 +54,14 @@ function evidenceGraph(question, folded) {
   const label = `Evidence graph of ${graph.step}: ${graph.nodes.length} nodes, ${kept} kept, ${graph.edges.length} edges. The table below has the same nodes.`;
   const explain = (data, isEdge) => isEdge
     ? [foreign(nameOf(question, data.source)), " – ", foreign(nameOf(question, data.target)), `: weight ${score(data.about.weight)}, shared terms: `, el("strong", {}, foreign(data.about.terms.join(", ") || "only those of the question"))]
-    : [foreign(nameOf(question, data.id)), `: ${fate(graph.nodes.find((node) => node.id === data.id))}`, data.gold ? badge("gold") : ""];
+    : [foreign(nameOf(question, data.id)), `: ${fate(graph.nodes.find((node) => node.id === data.id))}`, data.gold ? [" ", badge("gold", data.gold)] : ""];
   return [
     el("h3", {}, `Evidence graph: ${graph.step}`),
     el("p", { class: "note" }, `${plural(graph.nodes.length - joined, "node")} retrieved, ${joined} joined by expansion, ${kept} kept. Larger: ranked higher. `,
-      el("span", { class: "key kept" }), " kept ", el("span", { class: "key pruned" }), " pruned ", el("span", { class: "key goldring" }), " gold ", "◆ joined by expansion"),
+      el("span", { class: "key kept" }), " kept ", el("span", { class: "key pruned" }), " pruned ", el("span", { class: "key goldring" }), " gold ", el("span", { class: "key goldring within" }), " in a gold document ", "◆ joined by expansion"),
     graphView(nodes, edges, label, explain),
     el("details", {}, el("summary", {}, "Nodes and edges as tables"),
-      table(`Nodes of ${graph.step}`, ["passage", "fate", "gold"], graph.nodes.map((node) => [foreign(nameOf(question, node.id)), fate(node), isGold(question, node.id) ? badge("gold") : ""])),
+      table(`Nodes of ${graph.step}`, ["passage", "fate", "gold"], graph.nodes.map((node) => [foreign(nameOf(question, node.id)), fate(node), goldMark(question, node.id) ? badge("gold", goldMark(question, node.id)) : ""])),
       table(`Strongest edges of ${graph.step}`, ["passage", "passage", "weight", "shared terms"], graph.edges.map((edge) =>
         [...edge.ends.map((at) => foreign(nameOf(question, graph.nodes[at].id))), score(edge.weight), foreign(edge.terms.join(", "))]))),
   ];
@@ -70,15 +70,18 @@ function evidenceGraph(question, folded) {
 const fate = (node) =>
   `${node.retrieved ? `retrieved at rank ${node.retrieved}` : "joined by expansion"}, ${node.kept ? `kept at rank ${node.kept}` : "pruned"}`;
 
+const SOURCES = { graph: "answered from the knowledge graph", documents: "answered from passages", nothing: "no answer found" };
+
 // SubQRAG: the chain of sub-questions.
 function chain(question) {
   const { path = [], learned = [] } = question.trace;
   return [
-    el("ol", { class: "chain" }, path.map((branches) => el("li", {}, branches.map((step) => el("div", { class: "box" },
-      el("p", {}, el("strong", {}, foreign(step.question)), " ", badge(step.source === "nothing" ? "lost" : "reached", `from ${step.source}`)),
+    el("ol", { class: "chain" }, path.map((branches, at) => el("li", {}, branches.map((step, branch) => el("div", { class: "box" },
+      el("h3", {}, `sub-question ${at + 1}${branches.length > 1 ? `.${branch + 1}` : ""}`),
+      el("p", {}, el("strong", {}, foreign(step.question)), " ", badge(step.source === "nothing" ? "lost" : "reached", SOURCES[step.source] || step.source)),
       el("p", {}, "→ ", foreign(step.answers.join("; ") || "no answer")),
       step.triples.length ? table("Used triples", ["head", "relation", "tail"], step.triples.map((triple) => triple.map((part) => foreign(part)))) : null,
-      passagesOf(question, "Sources of the retrieved facts", step.facts), passagesOf(question, "Retrieved documents", step.documents), passagesOf(question, "Sources of the answer", step.used),
+      passagesOf(question, "facts' sources", step.facts), passagesOf(question, "documents", step.documents), passagesOf(question, "used", step.used),
       step.degraded ? el("p", { class: "note" }, foreign(step.degraded.join("; "))) : null))))),
     learned.length ? table("Triples learned on the way", ["head", "relation", "tail", "from"], learned.map((one) =>
       [foreign(one.head), foreign(one.relation), foreign(one.tail), foreign(nameOf(question, one.segment))])) : null,
@@ -87,8 +90,7 @@ function chain(question) {
 
 function passagesOf(question, title, ids) {
   if (!ids || !ids.length) return null;
-  const gold = ids.filter((id) => isGold(question, id)).length;
-  return el("details", {}, el("summary", {}, `${title}: ${number(ids.length)}`, gold ? badge("gold", `${gold} gold`) : null),
+  return el("details", {}, el("summary", {}, `${title}: ${plural(ids.length, "passage")}`, goldCount(question, ids)),
     el("ol", {}, ids.map((id, at) => passageView(question, id, at + 1))));
 }
 
@@ -112,7 +114,7 @@ function matrix(question) {
         Array.from({ length: rows }, (_, row) => el("tr", {}, el("th", { scope: "row" }, `thought ${row + 1}`), columns.map((column, at) => cell(column, row, at)))),
         el("tr", {}, el("th", { scope: "row" }, "summary"), columns.map((column) => el("td", {}, column.summary.map((paragraph) => el("p", {}, foreign(paragraph)))))),
         el("tr", {}, el("th", { scope: "row" }, "knowledge"), columns.map((column) => el("td", {},
-          passagesOf(question, "Units for the thoughts", column.units), passagesOf(question, "Units for the summary", column.correcting), passagesOf(question, "In prompts", column.shown),
+          passagesOf(question, "for the thoughts", column.units), passagesOf(question, "for the summary", column.correcting), passagesOf(question, "in prompts", column.shown),
           column.degraded ? el("p", { class: "note" }, foreign(column.degraded.join("; "))) : null)))))),
   ];
 }
@@ -122,10 +124,11 @@ function windows(question) {
   const { guidance = {}, steps = [], ended } = question.trace;
   return [
     guidance.text ? el("p", {}, el("strong", {}, `Guidance (${guidance.source}): `), foreign(guidance.text)) : null,
-    el("ol", { class: "chain" }, steps.map((step) => {
+    el("ol", { class: "chain" }, steps.map((step, at) => {
       const picked = new Map((step.picked || []).map((one) => [one.id, one.label]));
       return el("li", {}, el("div", { class: "box" },
-        el("p", {}, `Window of ${step.window.length}, ${plural(picked.size, "segment")} picked`, badge(step.score >= 1 ? "reached" : "open", `sufficiency ${number(step.score, 2)}`),
+        el("h3", {}, `step ${at + 1}`),
+        el("p", {}, `Window of ${plural(step.window.length, "segment")}, ${number(picked.size)} picked`, goldCount(question, step.window), " ", badge(step.score >= 1 ? "reached" : "open", `sufficiency ${number(step.score, 2)}`),
           step.expand ? ` then ${step.expand}` : "", step.note ? [" – ", foreign(step.note)] : null),
         el("ol", { class: "window" }, step.window.map((id, at) => passageView(question, id, at + 1, null, { class: picked.has(id) ? "picked" : "" })))));
     })),
@@ -143,7 +146,7 @@ function conversation(question) {
   const text = (id) => (question.passages[id] ? question.passages[id].text : id);
   const entities = (trace.entities || []).slice(0, 40);
   const nodes = [
-    ...evidence.map((id, at) => ({ id, label: text(id), size: Math.max(30 - at, 10), kind: retrieved.has(id) || !trace.retrieved ? "kept" : "pruned", gold: isGold(question, id), joined: remembered.includes(id) })),
+    ...evidence.map((id, at) => ({ id, label: text(id), size: Math.max(30 - at, 10), kind: retrieved.has(id) || !trace.retrieved ? "kept" : "pruned", gold: goldMark(question, id), joined: remembered.includes(id) })),
     ...entities.map((name, at) => ({ id: `entity ${at}`, label: name, size: 14, kind: "entity" })),
   ];
   const edges = entities.flatMap((name, at) => evidence.filter((id) => text(id).includes(name)).map((id) => ({ ends: [`entity ${at}`, id], width: 1.2, about: name })));
@@ -154,10 +157,13 @@ function conversation(question) {
     el("p", {}, "Query: ", foreign(trace.query || "")),
     el("p", { class: "note" }, `${plural(evidence.length, "evidence item")}, ${remembered.length} from memory`,
       trace.nodes ? `; token graph of ${number(trace.nodes)} nodes and ${number(trace.edges)} edges` : "", dropped.length ? `; ${dropped.join(", ")}` : ""),
+    entities.length ? el("p", { class: "note" }, el("span", { class: "key kept" }), " evidence, larger: ranked higher ", remembered.length ? "◇ evidence from memory " : null, el("span", { class: "key entity" }), " entity; an edge joins it to the evidence that names it ",
+      nodes.some((node) => node.gold === "gold") ? [el("span", { class: "key goldring" }), " gold "] : null,
+      nodes.some((node) => node.gold && node.gold !== "gold") ? [el("span", { class: "key goldring within" }), " in a gold document"] : null) : null,
     entities.length ? graphView(nodes, edges, `Evidence items and the ${entities.length} entities that they name`, (data, isEdge) =>
-      isEdge ? [foreign(data.about), " is named in: ", foreign(text(data.target))] : [foreign(data.kind === "entity" ? data.label : text(data.id)), data.joined ? badge("gold", "memory") : ""]) : null,
+      isEdge ? [foreign(data.about), " is named in: ", foreign(text(data.target))] : [foreign(data.kind === "entity" ? data.label : text(data.id)), data.gold ? [" ", badge("gold", data.gold)] : "", data.joined ? [" ", badge("open", "from memory")] : ""]) : null,
     trace.nodes ? el("details", {}, el("summary", {}, "Token graph"), tokenGraph(evidence.slice(0, evidence.length - (trace.items_dropped || 0)).map(text), trace)) : null,
-    passagesOf(question, "From memory", remembered),
+    passagesOf(question, "from memory", remembered),
   ];
 }
 

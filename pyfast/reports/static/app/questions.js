@@ -90,18 +90,18 @@ function controls(columns, chosen, change) {
     choice("type", "Type", values("type").length > 1 ? any(values("type")) : []),
     choice("reason", "Reason", values("reason").length ? any(values("reason")) : []),
     scored ? choice("right", "Answer", [["", "any"], ...Object.entries(RIGHT).map(([value, [text]]) => [value, text])]) : null,
-    (columns.gold || []).some(([, gold]) => gold) ? choice("gold", "Gold passages", [["", "any"], ["lost", "some lost"], ["reached", "all reached the answer"]]) : null,
+    (columns.gold || []).some(([, gold]) => gold) ? choice("gold", "Gold passages", [["", "any"], ["lost", "some lost or not found"], ["reached", "all reached the answer"]]) : null,
     choice("order", "Order", Object.entries(ORDERS).map(([name, [text]]) => [name, text])));
 }
 
 function rowsOf(run, columns, places) {
   const { figures } = store.manifest.runs[run];
-  return table("Questions", ["question", "answer", "state", ...figures.slice(0, 2), "gold", "time", "tokens"], places.map((at) => [
+  return table("Questions", ["question", "answer", "state", ...figures.slice(0, 2), "gold passages", "time", "tokens"], places.map((at) => [
     el("a", { href: address("question", run, columns.id[at]) }, foreign(columns.question[at] || columns.id[at])),
     foreign(columns.answer[at] ?? columns.reason[at] ?? ""),
     badge(columns.state[at]),
     ...figures.slice(0, 2).map((_, place) => score(columns.figures[at][place])),
-    columns.gold[at][1] ? `${columns.gold[at][0]} of ${columns.gold[at][1]}` : "–",
+    columns.gold[at][1] ? `${columns.gold[at][0]} of ${columns.gold[at][1]}` : "none named",
     seconds(columns.seconds[at]), number(columns.tokens[at])]), { class: "list" });
 }
 
