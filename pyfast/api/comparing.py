@@ -24,7 +24,7 @@ def compare(
     metrics: Sequence[str | Metric] | None = None,
     prices: str | Path | Prices | None = None,
 ) -> Comparison:
-    """Compare runs. Only the questions that all runs have finished count.
+    """Compare runs, by the questions that all runs have finished. Other questions do not count.
 
     Args:
         runs: Two runs or more, or their folders. Each run is compared with each later run.

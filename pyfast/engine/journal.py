@@ -287,7 +287,7 @@ class Journal:
             return int(rows.fetchone()[0])
 
     def last_question(self) -> int:
-        """Find the highest number of a question that has a call. Returns -1 if there are no calls."""
+        """Find the highest question number among all recorded LLM calls. Returns -1 if no call is recorded."""
         with self._explained():
             return int(self._database.execute("SELECT coalesce(max(question), -1) FROM completions").fetchone()[0])
 

@@ -55,7 +55,7 @@ class Prompt(Generic[M]):
 
     `system` and the beginning of `user` are the same for all questions, so that an LLM with a prefix cache
     reads them only once. `user` has placeholders, `$name` or `${name}`, for the text that differs between
-    questions. A `$name` inside this text is not a placeholder.
+    questions. If the text for a placeholder contains a `$name` of its own, that `$name` is not replaced.
 
     Example:
         >>> from pydantic import BaseModel

@@ -83,9 +83,11 @@ class Comparison:
 
 
 def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:
-    """Compute the differences and flips of each pair of runs. All runs must have the same questions.
+    """Compute, for each pair of runs, the differences of their figures, and the flips: the questions that only one
+    of the two runs answers correctly. All runs must have the same questions.
 
-    Flips come from the first figure that both runs have, if all its values are 0 or 1.
+    The function looks for flips only in the first figure that both runs have. If this figure has other values
+    than 0 and 1, the pair has no flips.
     """
     differences, flips = list[Difference](), list[Flips]()
     for a, b in combinations(scored, 2):

@@ -110,8 +110,8 @@ EXTRACT_TRIPLES = Prompt(
 
 
 async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) -> list[GraphFields]:
-    """Extract the graph of a text. The LLM reads a text that is too long for the context window in several
-    parts. The title is added to each part.
+    """Extract the graph of a text. If the text is too long for the context window, it is divided into parts, and
+    the LLM reads one part after the other. The title is added to each part.
 
     If the reply for a part is cut off, the LLM reads the two halves of the part separately. The LLM reads
     each part `passes` times. After the first time, the prompt asks for missing triples and entities. If a

@@ -128,8 +128,8 @@ class Series:
 def summary_of(
     status: Status, scores: Scores, series: Series, configuration: Mapping[str, Any], currency: str | None
 ) -> dict[str, Any]:
-    """Make the data of one run's first screen, in JSON types. `currency` is the currency of the prices, if
-    prices are given.
+    """Collect what the first screen of a report shows about one run, in JSON types. `currency` is the currency of
+    the prices, if prices are given.
     """
     return {
         "configuration": {name: table for name, table in configuration.items() if name not in HIDDEN},
