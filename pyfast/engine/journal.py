@@ -323,10 +323,10 @@ class Journal:
             shift: The number of a question in this journal minus its number in the other journal.
         """
         here, there = (first + shift, last + shift), (shift, first, last)
-        if self._highest is None:
-            self._highest = self.last_question()
+        highest = self.last_question() if self._highest is None else self._highest
+        self._highest = None  # until the change has succeeded
         # Without an index, a search for calls reads all of them. So new questions need no search.
-        replaces = here[0] <= self._highest
+        replaces = here[0] <= highest
 
         def take(database: sqlite3.Connection) -> None:
             if replaces:
@@ -345,7 +345,7 @@ class Journal:
                 self.change(take)
             finally:
                 self._database.execute("DETACH other")
-        self._highest = max(self._highest, here[1])
+        self._highest = max(highest, here[1])
 
     def start_session(self) -> None:
         """Record that a process (a session) starts to work on the run."""
