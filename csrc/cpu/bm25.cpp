@@ -106,8 +106,8 @@ struct Column {
 struct Workspace {
     std::array<float, window> scores{};  // 0 between windows
     std::vector<Column> columns;
-    std::vector<double> idf;  // of each term of the query
-    std::vector<Found> best;  // a heap; its top is the worst of the best
+    std::vector<double> idf;        // of each term of the query
+    std::vector<Found> best;        // a heap; its top is the worst of the best
     std::vector<Column*> rarest;    // if pruning can pay, the columns, the largest idf first
     std::vector<Found> candidates;  // of a window; their documents are counted from its first one
 };

@@ -548,7 +548,8 @@ void check_pruned_bm25() {
     const auto below = [&](std::int32_t limit) {
         return static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(limit));
     };
-    constexpr std::array<std::int32_t, 7> every{2000, 300, 2, 3, 50, 2, 4};  // a term is in one document of so many
+    constexpr std::array<std::int32_t, 7> every{2000, 300, 2, 3,
+                                                50,   2,   4};  // a term is in one document of so many
     for (int round = 0; round < 24; ++round) {
         struct Part {
             std::vector<std::int64_t> indptr{0};
@@ -581,8 +582,11 @@ void check_pruned_bm25() {
                 options.documents += is_live ? 1 : 0;
                 options.total_length += is_live ? part.lengths[d] : 0;
             }
-            parts.push_back({.indptr = part.indptr, .documents = part.documents, .counts = part.counts,
-                             .lengths = part.lengths, .deleted = part.deleted});
+            parts.push_back({.indptr = part.indptr,
+                             .documents = part.documents,
+                             .counts = part.counts,
+                             .lengths = part.lengths,
+                             .deleted = part.deleted});
         }
         Lists queries;
         queries.push({0, 2, 3});
