@@ -208,6 +208,22 @@ def served(core: int, index: Path, llm: str, system: str, concurrency: int, prof
                 break
 
 
+@contextmanager
+def set_up(
+    model: str, questions: Path, corpus: Path, llm_seconds: float
+) -> Iterator[tuple[int, Path, str, list[bytes]]]:
+    """The core of what is measured, an index, the URL of the scripted LLM, and the bodies of requests."""
+    own, other = sorted(os.sched_getaffinity(0))[:2]
+    os.sched_setaffinity(0, {other})
+    texts = [json.loads(line)["question"] for line in questions.read_text().splitlines()]
+    chat = [orjson.dumps({"model": model, "messages": [{"role": "user", "content": text}]}) for text in texts]
+    with tempfile.TemporaryDirectory() as scratch:
+        index = Path(scratch) / "index"
+        build_index(read([corpus]), index)
+        with process(other, sys.executable, HERE / "scripted_server.py", llm_seconds) as llm:
+            yield own, index, f"http://127.0.0.1:{said(llm)}", chat
+
+
 @app.command()
 def load(
     system: str = "n2n",
@@ -221,17 +237,8 @@ def load(
     corpus: Path = DATA / "hybridqa" / "corpus.jsonl",
 ) -> None:
     """Measure."""
-    own, other = sorted(os.sched_getaffinity(0))[:2]
-    os.sched_setaffinity(0, {other})
-    texts = [json.loads(line)["question"] for line in questions.read_text().splitlines()]
-    with tempfile.TemporaryDirectory() as scratch, ExitStack() as running:
-        index = Path(scratch) / "index"
-        build_index(read([corpus]), index)
-        port = said(
-            running.enter_context(process(other, sys.executable, HERE / "scripted_server.py", llm_seconds))
-        )
-        llm = f"openai:m@http://127.0.0.1:{port}"
-        chat = [orjson.dumps({"model": system, "messages": [{"role": "user", "content": text}]}) for text in texts]
+    with set_up(system, questions, corpus, llm_seconds) as (own, index, url, chat):
+        llm = f"openai:m@{url}"
 
         def server() -> Load:
             with served(own, index, llm, system, concurrency, profile) as (at, serving):
@@ -325,20 +332,10 @@ def beside(
     corpus: Path = DATA / "hybridqa" / "corpus.jsonl",
 ) -> None:
     """Measure `rag` beside Hayhooks."""
-    own, other = sorted(os.sched_getaffinity(0))[:2]
-    os.sched_setaffinity(0, {other})
-    texts = [json.loads(line)["question"] for line in questions.read_text().splitlines()]
-    chat = [orjson.dumps({"model": "rag", "messages": [{"role": "user", "content": text}]}) for text in texts]
-    with tempfile.TemporaryDirectory() as scratch, ExitStack() as running:
-        index = Path(scratch) / "index"
-        build_index(read([corpus]), index)
-        port = said(
-            running.enter_context(process(other, sys.executable, HERE / "scripted_server.py", llm_seconds))
-        )
-        url = f"http://127.0.0.1:{port}"
+    with set_up("rag", questions, corpus, llm_seconds) as (own, index, url, chat), ExitStack() as running:
         passages = int(load_system("rag").configure({}).model_dump()["k"])
         sides = {
-            "Hayhooks": hayhooks(own, peer, index, url, passages, Path(scratch)),
+            "Hayhooks": hayhooks(own, peer, index, url, passages, index.parent),
             "pyfast serve": served(own, index, f"openai:m@{url}", "rag", 64, None),
         }
         ready = {name: running.enter_context(side) for name, side in sides.items()}

@@ -131,6 +131,18 @@ class DeviceError(PyfastError):
     """An op cannot use the GPU: there is no driver or no device, or pyfast was built without GPU ops."""
 
 
+def told_of(error: PyfastError) -> tuple[str, str]:
+    """Return the class and the text of an error, to send them to another process. pickle cannot restore all
+    errors."""
+    return type(error).__name__, str(error)
+
+
+def error_of(name: str, text: str) -> PyfastError:
+    """Make the error that another process has reported, from the name of its class and its text."""
+    kind = globals().get(name, RunError)
+    return kind(text) if issubclass(kind, PyfastError) else RunError(text)
+
+
 def first_fault(error: ValidationError) -> tuple[str, str]:
     """Return (field, error) for the first error that pydantic reports. The field is empty if the error concerns
     the whole object."""

@@ -321,8 +321,7 @@ struct Search {
         for (std::size_t c = space.rarest.size(); c > count; --c) {
             Column& column = *space.rarest[c - 1];
             column.next = column.before(first);
-            column.begin = column.next;
-            column.next = column.before(first + size);
+            column.advance(first + size, false);
             rest += column.idf;
             largest = std::max(largest, column.largest_count());
         }

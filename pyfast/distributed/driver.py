@@ -17,12 +17,12 @@ from typing import Any
 from pyfast.distributed.blocks import Block, blocks_in, cut, remove
 from pyfast.distributed.cluster import AT_ONCE, Cluster, Pool, connected
 from pyfast.distributed.leases import LEASE_S, Lease, is_given_back, read_lease
-from pyfast.distributed.worker import Told, Work, error_of
+from pyfast.distributed.worker import Told, Work
 from pyfast.engine import Configuration, Event, Job, OnEvent, RunFolder, Summary, Waiting
 from pyfast.engine.configuration import CONFIGURATION, differences, read_configuration, write_configuration
 from pyfast.engine.run_folder import BLOCKS, is_running
 from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
-from pyfast.errors import InputError, RunError
+from pyfast.errors import InputError, RunError, error_of
 
 HUNG_S = 30.0
 """If a worker has renewed none of its leases for this many seconds, the driver ends the worker"""

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pyfast.distributed.cluster import Pool
-from pyfast.distributed.worker import error_of, told_of
 from pyfast.engine.configuration import code_digest
-from pyfast.errors import PyfastError, RunError
+from pyfast.errors import PyfastError, RunError, error_of, told_of
 
 T = TypeVar("T")
 _AHEAD = 3

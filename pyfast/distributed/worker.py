@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pyfast import errors
 from pyfast.distributed.leases import take
 from pyfast.engine import Configuration, Event, OnEvent, Summary, dedicate_process
 from pyfast.engine.status import totals_of
-from pyfast.errors import PyfastError, RunError
+from pyfast.errors import PyfastError, told_of
 
 
 class Work(Protocol):
@@ -136,17 +135,6 @@ class Worker:
     def stop(self) -> None:
         """Stop: no new question starts, and the questions in progress finish."""
         self._stop.set()
-
-
-def told_of(error: PyfastError) -> tuple[str, str]:
-    """Return the class and the text of an error."""
-    return type(error).__name__, str(error)
-
-
-def error_of(name: str, text: str) -> PyfastError:
-    """Make the error that a worker has reported, from the name of its class and its text."""
-    kind = getattr(errors, name, RunError)
-    return kind(text) if issubclass(kind, PyfastError) else RunError(text)
 
 
 def _failed(error: PyfastError) -> Told:

@@ -19,9 +19,8 @@ from typing import IO
 
 from pydantic import TypeAdapter
 
-from pyfast import errors
 from pyfast.engine import dedicate_process
-from pyfast.errors import PyfastError, RunError
+from pyfast.errors import PyfastError, RunError, error_of, told_of
 from pyfast.reports.blocks import Block, BlockWriter
 from pyfast.reports.summary import Series
 
@@ -76,8 +75,7 @@ def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
     for line in sink:
         told = _WRITTEN.validate_json(line)
         if not isinstance(told, Series):
-            name, text = told
-            raise getattr(errors, name)(text)
+            raise error_of(*told)
         written.append(told)
     return written
 
@@ -94,7 +92,7 @@ def main() -> None:
                 return
             _tell(writer.write(_BLOCK.validate_json(line)))
     except PyfastError as error:
-        _tell((type(error).__name__, str(error)))
+        _tell(told_of(error))
 
 
 def _tell(what: Series | tuple[str, str]) -> None:

@@ -40,9 +40,8 @@ def no_collector() -> Iterator[None]:
 
 def alive() -> Counter[str]:
     kinds = Context, Ledger, Request
-    return Counter(
-        type(found).__name__ for found in gc.get_objects() if type(found) in kinds
-    )  # an `isinstance` fails for dead proxies
+    # An `isinstance` fails for the dead proxies of other tests.
+    return Counter(type(found).__name__ for found in gc.get_objects() if type(found) in kinds)
 
 
 def left_after(name: str, known: Session, llm: Watched) -> tuple[set[str], Counter[str]]:
