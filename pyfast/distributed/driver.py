@@ -183,13 +183,13 @@ class _Driver:
         ended."""
         starts = {member.starting: member for member in self._members if member.starting is not None}
         for call in self._pool.ready([*starts, *self._calls], _LOOK_S):
+            if call not in starts and call not in self._calls:  # of a worker that was just replaced
+                continue
             told: Told | None = self._pool.result(call)
             if told is not None and told.error is not None:
                 raise error_of(*told.error)
             if call in starts:
                 self._started(starts[call], told)
-                continue
-            if call not in self._calls:  # of a worker that was just replaced
                 continue
             member, block = self._calls.pop(call)
             member.blocks.discard(block)
@@ -197,7 +197,9 @@ class _Driver:
                 self._watched[other].since = time.monotonic()
             if told is None:
                 self._unreachable(member, block)
-            elif told.session is not None and told.totals is not None:
+            elif told.session is None or told.totals is None:  # another worker has it
+                self._again.append(block)
+            else:
                 self._session.merge(told.session)
                 if told.session.left:  # it was stopped
                     self._again.append(block)
@@ -282,10 +284,9 @@ class _Driver:
 
     def _free(self, block: Block) -> bool:
         """Return whether a worker may get this block: no other worker is working on it any more."""
-        watched = self._watched.get(block)
-        if watched is None:
-            return is_given_back(block.folder, read_lease(block.folder))
-        return is_given_back(block.folder, watched.lease) or time.monotonic() - watched.since > LEASE_S
+        now = time.monotonic()
+        watched = self._watched.setdefault(block, _Watched(read_lease(block.folder), now))
+        return is_given_back(block.folder, watched.lease) or now - watched.since > LEASE_S
 
     def _hand_out(self) -> None:
         if self._stopping:
@@ -300,8 +301,9 @@ class _Driver:
                 if block is None:
                     return
                 member.blocks.add(block)
+                free = self._watched[block].lease
                 self._watched[block] = _Watched(None, time.monotonic())
-                self._calls[member.actor.answer.remote(str(block.folder))] = member, block
+                self._calls[member.actor.answer.remote(str(block.folder), free)] = member, block
 
     def _next(self) -> Block | None:
         for block in self._again:

@@ -82,14 +82,23 @@ def is_given_back(block: Path, lease: Lease | None) -> bool:
     return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
 
 
-def take(block: Path) -> Holding:
-    """Take a free block for this worker, and return its lease. A block is free if it has no lease, if its
-    worker has released it or has ended, or if its lease has not changed for `LEASE_S` seconds. In the last
-    case, the old worker may still exist. So the block's folder is renamed, and this worker gets a copy.
+def take(block: Path, free: Lease | None) -> Holding | None:
+    """Take a block for this worker, and return its lease. The driver has found that the block is free: it has
+    no lease, its worker has released it or has ended, or its lease has not changed for `LEASE_S` seconds. In
+    the last case, the old worker may still exist. So the block's folder is renamed, and this worker gets a
+    copy.
+
+    Args:
+        block: The folder of the block.
+        free: The lease with which the driver found the block free. If the block has another lease now, the
+            function returns None: this worker did not run for some time, and the block is another worker's.
 
     Raises `OSError`. Raises `InputError` if the block's journal cannot be read.
     """
-    if not is_given_back(block, read_lease(block)):
+    lease = read_lease(block)
+    if lease != free:
+        return None
+    if not is_given_back(block, lease):
         left = free_name(block, "left")
         block.rename(left)
         with built_aside(block) as new:

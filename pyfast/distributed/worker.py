@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pyfast.distributed.leases import take
+from pyfast.distributed.leases import Lease, take
 from pyfast.engine import Configuration, Event, OnEvent, Summary, dedicate_process
 from pyfast.engine.status import totals_of
 from pyfast.errors import PyfastError, told_of
@@ -51,7 +51,7 @@ class Told:
     totals: Summary | None = None
     """The calls, tokens and times of all ended questions of the block, in all sessions"""
     session: Summary | None = None
-    """The counts of this call"""
+    """The counts of this call. None in the result of `answer`: another worker has the block"""
     error: tuple[str, str] | None = None
     """The class and the text of the error"""
 
@@ -92,23 +92,25 @@ class Worker:
         dedicate_process()
         return Told(described)
 
-    def answer(self, name: str) -> Told:
-        """Answer the questions in the folder `name` of a block. Return the counts of the block, or an
-        error."""
+    def answer(self, name: str, free: Lease | None) -> Told:
+        """Answer the questions in the folder `name` of a block, if the lease of the block is still `free`.
+        Return the counts of the block, or an error."""
         assert self._work is not None
         with contextlib.ExitStack() as fills:
             fills.enter_context(self._full)
-            return self._answer(Path(name), self._work, fills)
+            return self._answer(Path(name), free, self._work, fills)
 
-    def _answer(self, block: Path, work: Work, fills: contextlib.ExitStack) -> Told:
+    def _answer(self, block: Path, free: Lease | None, work: Work, fills: contextlib.ExitStack) -> Told:
         """Answer a block. When few questions of the block are left, close `fills`. This releases the lock
         `_full`, so that the worker's next block can start."""
         try:
-            holding = take(block)
+            holding = take(block, free)
         except PyfastError as error:
             return _failed(error)
         except OSError as error:
             return Told(error=("RunError", f"{block}: {error.strerror}"))
+        if holding is None:
+            return Told()
         turns = [work.turn()]
 
         def is_alive() -> bool:

@@ -2,9 +2,12 @@
 
 import fcntl
 import json
+import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
@@ -19,8 +22,9 @@ from runs import answers, traces
 import pyfast
 from pyfast.distributed import leases
 from pyfast.distributed.blocks import QUESTIONS, Block, blocks_in, cut, remove
-from pyfast.distributed.leases import LEASE, Lease, is_given_back, read_lease, take
-from pyfast.engine import Question, RunFolder, read_questions
+from pyfast.distributed.leases import LEASE, Holding, Lease, is_given_back, read_lease, take
+from pyfast.distributed.worker import Told, Worker
+from pyfast.engine import Configuration, OnEvent, Question, RunFolder, Summary, read_questions
 from pyfast.engine.configuration import read_configuration
 from pyfast.engine.run_folder import ANSWERS, BLOCKS, CONFIGURATION, JOURNAL
 from pyfast.engine.status import totals_of
@@ -168,11 +172,18 @@ def block(whole: Path) -> Iterator[Path]:
     yield divided(whole)[1][0].folder
 
 
+def taken(block: Path) -> Holding:
+    """The lease of a worker to which the driver has just given the block."""
+    holding = take(block, read_lease(block))
+    assert holding is not None
+    return holding
+
+
 def test_a_block_of_a_process_that_is_gone_is_taken_as_it_is(block: Path) -> None:
-    take(block)
+    taken(block)
     before = (block / ANSWERS).stat().st_ino
     assert is_given_back(block, read_lease(block))  # its lock is free on this machine
-    holding = take(block)
+    holding = taken(block)
     assert (block / ANSWERS).stat().st_ino == before
     holding.give_back()
     assert read_lease(block).holder == ""  # type: ignore[union-attr]
@@ -185,7 +196,7 @@ def test_a_block_that_somebody_may_still_write_to_is_taken_as_a_copy(
     """The one who had it finds its files moved, and another's lease."""
     if elsewhere:
         monkeypatch.setattr(leases, "machine", lambda: "another")
-    first = take(block)
+    first = taken(block)
     monkeypatch.undo()
     with (block / ANSWERS).open("rb") as held:
         if not elsewhere:
@@ -194,7 +205,7 @@ def test_a_block_that_somebody_may_still_write_to_is_taken_as_a_copy(
         lost = []
         monkeypatch.setattr(leases, "BEAT_S", 0.02)
         first.keep(lambda: True, lambda: lost.append(True))
-        second = take(block)
+        second = taken(block)
         assert (block / ANSWERS).stat().st_ino != before and answers(block) == was
         first._renewing.join(10)  # type: ignore[union-attr]
     assert lost == [True]
@@ -204,13 +215,52 @@ def test_a_block_that_somebody_may_still_write_to_is_taken_as_a_copy(
     assert sorted(path.name for path in block.parent.iterdir())[:2] == [block.name, f"{block.name}.left-1"]
 
 
+class Instantly:
+    """The work of a worker, with the instant LLM."""
+
+    def __init__(self) -> None:
+        self.begun: list[Path] = []
+
+    def start(self) -> Configuration:
+        return {}
+
+    def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
+        self.begun.append(block)
+        pyfast.answer(block / QUESTIONS, llm="instant", system="cot", run=block)
+        return totals_of(block)
+
+    def concurrency(self) -> int:
+        return 4
+
+    def turn(self) -> Future[None]:
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+
+def test_a_worker_that_stood_still_leaves_its_next_block_to_the_worker_that_has_it(block: Path) -> None:
+    """It has got a block, but has not begun it, when it stands still. The driver gives the block to another."""
+    free = read_lease(block)
+    holding = taken(block)
+    work = Instantly()
+    slow = Worker(lambda: work, str(block.parents[1]), os.getcwd())
+    slow._work = work
+    with (block / ANSWERS).open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert slow.answer(str(block), free) == Told()
+    assert not work.begun and not list(block.parent.glob("*.left-*"))
+    holding.give_back()
+    told = slow.answer(str(block), read_lease(block))
+    assert work.begun == [block] and told.totals is not None and told.totals.states["answered"] == 10
+
+
 def test_a_block_whose_worker_was_killed_while_it_made_the_journal_is_new(whole: Path) -> None:
     run = whole.with_name("torn")
     run.mkdir()
     block = next(cut(run, read_questions(whole.parent / "q.jsonl"), 0, 40, [], 1, 0))
     with closing(sqlite3.connect(block.folder / JOURNAL)) as journal:
         journal.executescript("PRAGMA journal_mode = WAL; CREATE TABLE run (digest TEXT NOT NULL);")
-    holding = take(block.folder)
+    holding = taken(block.folder)
     assert holding.is_new
     pyfast.answer(block.folder / QUESTIONS, llm="instant", system="cot", run=block.folder)
     holding.give_back()
