@@ -124,7 +124,7 @@ class ConvergenceWarning(UserWarning):
     def __init__(self, message: str, pools: tuple[int, ...] = ()) -> None:
         super().__init__(message)
         self.pools = pools
-        """The positions in the batch of the pools whose graphs did not reach the tolerance, ascending"""
+        """The numbers of the pools whose graphs did not reach the tolerance, ascending. The first pool is 0"""
 
 
 class DeviceError(PyfastError):

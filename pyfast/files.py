@@ -1,6 +1,6 @@
 """Write files and folders so that they appear only when they are complete.
 
-Files are written under another name, synced to the disk, and renamed.
+Files are written under another name and then renamed. If `durable` is True, they are also synced to the disk.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     its content.
 
     At the end of the block, a first rename moves `folder` away, and a second rename gives its name to the new
-    folder. If the process is killed between these renames, both folders stay complete under other names, and
-    the next call starts again. Raises `InputError` if the folder cannot be made, or if another process is
-    making it.
+    folder. If the process is killed between these renames, both folders are still complete, under other
+    names. The next call empties the new folder and starts again. Raises `InputError` if the folder cannot be
+    made, or if another process is making it.
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]

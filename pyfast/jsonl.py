@@ -12,8 +12,8 @@ from pyfast.errors import InputError
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, object) for each line. The place is the name of the line in error messages. Blank lines and
-    a byte order mark are ignored.
+    """Yield (place, object) for each line. The place names the line in error messages, such as
+    `questions.jsonl, line 3`. Blank lines and a byte order mark are ignored.
 
     Raises `InputError` if the file cannot be read, or a line is not UTF-8, not JSON or not an object.
     """

@@ -59,8 +59,8 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
 
 
 def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
-    """Return as many texts as fit into `budget` characters. The longest texts are cut, all to the same
-    length.
+    """Cut the longest texts to one length, so that all texts fit into `budget` characters. The last texts are
+    left out if fewer than 40 characters would be left for each text.
 
     Args:
         texts: The texts, best first.

@@ -10,8 +10,8 @@ These rules hold for every op:
 
 - The op releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
   returns.
-- The result of a pool does not depend on the other pools of the batch or on `threads`. Each call returns the
-  same result, bit for bit.
+- The result of a pool does not depend on the other pools of the batch or on `threads`. A call with the same
+  arguments always returns the same result, bit for bit.
 - `threads` is the number of threads. If it is None, the op uses the first of these numbers that is set: the
   environment variable PYFAST_THREADS, the environment variable OMP_NUM_THREADS, or torch's number of threads
   (if torch is imported). If no such number is set, the op uses all cores that this process may use.

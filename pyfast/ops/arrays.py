@@ -27,7 +27,7 @@ Int64: TypeAlias = npt.NDArray[np.int64]
 Float32: TypeAlias = npt.NDArray[np.float32]
 Csr: TypeAlias = csr_array | csr_matrix
 Ragged: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
-"""A ragged list of lists: (offsets int64[n + 1], values)."""
+"""A ragged list of lists: (offsets int64[n + 1], values). List i is `values[offsets[i]:offsets[i + 1]]`."""
 ForwardArrays: TypeAlias = tuple[Int32 | Int64, Int32 | Int64, npt.NDArray[np.float32 | np.float64], int]
 MOST_THREADS = max(os.cpu_count() or 1, 16)
 P = ParamSpec("P")
@@ -100,8 +100,9 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
 def forward(x: Any, name: str = "X") -> ForwardArrays:
     """Return the arrays of a SciPy CSR array or matrix (documents x terms), mostly without a copy.
 
-    The core sorts and converts the rows while it reads them. An array whose dtype or strides the core cannot
-    read is copied. Raises `ArrayError` if `X` is not a SciPy CSR array or matrix.
+    The core reads term ids in int32 or int64, and weights in float32 or float64. It sorts each row while it
+    reads the row. An array with another dtype, or with gaps between its elements, is copied. Raises
+    `ArrayError` if `X` is not a SciPy CSR array or matrix.
     """
     if getattr(x, "format", None) != "csr":
         raise ArrayError(f"{name}: expected a scipy.sparse csr_array, got {type(x).__name__}")
@@ -133,8 +134,11 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn that the array `name` has a dtype or strides for which each call of the op makes a copy. In one
-    process, the warning appears only once for the same three arguments."""
+    """Warn that each call of the op converts the array `name`, because of its dtype or strides.
+
+    `given` describes the array, such as `int64` or `float32, not contiguous`. `wanted` is the dtype that
+    needs no conversion. In one process, the warning appears only once for the same three arguments.
+    """
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,
@@ -166,8 +170,10 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
 
 
 def places_of(offsets: Int32 | Int64, lists: Int32 | Int64) -> tuple[Int64, Int64]:
-    """Find the values of some lists of a ragged array. Returns (offsets, places): `places` are the positions
-    of these values in the array, list after list, and the offsets divide them into lists.
+    """Find where the values of some lists of a ragged array are. `lists` are the numbers of these lists.
+
+    Returns (offsets, places). `places` are the positions of the values in the array, list after list. Those
+    of the k-th list are `places[offsets[k]:offsets[k + 1]]`.
     """
     starts = offsets[lists]
     sizes = offsets[lists + 1] - starts
@@ -240,8 +246,8 @@ def thread_count(threads: int | None) -> int:
     The function takes the first of these numbers that is set: `threads`, the environment variable
     PYFAST_THREADS, the first number in the environment variable OMP_NUM_THREADS, or torch's number of threads
     (if torch is imported). If no such number is set, it takes the number of cores that this process may use.
-    The maximum is the number of the machine's cores. On a machine with fewer than 16 cores, the maximum is
-    16. The native core has the same limit.
+    The maximum is 16, or the number of the machine's cores if that is larger. The native core has the same
+    limit.
 
     Raises:
         ArrayError: `threads` or PYFAST_THREADS is not an integer of at least 1. (A bad value of

@@ -32,9 +32,11 @@ GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "maxsim", "pa
 
 @dataclass(slots=True)
 class _Pending:
-    """The status words of a block of `errors_at_end`. A status word tells which errors an op found. At its
-    end, the block checks all its status words, and sets `words` to None. An op that finds None here checks
-    its own status word."""
+    """The status words of a block of `errors_at_end`. A status word tells which errors an op found.
+
+    At the end of the block, all these status words are checked, and `words` becomes None. An op that runs
+    after that checks its own status word.
+    """
 
     words: list[tuple[Gpu, Any]] | None = field(default_factory=list)
 
@@ -253,9 +255,10 @@ def errors_pending() -> _Pending | None:
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Collect the errors of GPU ops in this thread, while the `with` block runs, for an `errors_at_end` block
-    in another thread. `pending` is the object that `errors_pending` returned inside of the `errors_at_end`
-    block. The other thread raises the errors at the end of its block.
+    """Collect the errors of the GPU ops in this `with` block, for an `errors_at_end` block in another thread.
+
+    The other thread raises the errors at the end of its block. `pending` is the object that `errors_pending`
+    returned inside of that block.
 
     gatv2 needs this, because torch computes derivatives in a thread of its own.
     """

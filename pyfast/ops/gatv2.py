@@ -100,7 +100,7 @@ def gatv2(
 
         e_ij = att . LeakyReLU(x_src_j + x_dst_i)    a_ij = exp(e_ij) / Σ_k exp(e_ik)    y_i = Σ_j a_ij x_src_j
 
-    The features of a destination without sources are 0. The op accepts NaN and infinities in the features,
+    A destination without sources gets the new features 0. The op accepts NaN and infinities in the features,
     and computes the equations with them.
 
     The op accepts NumPy arrays (float32, float64) and torch tensors (float32, float64, bfloat16), and returns

@@ -271,7 +271,11 @@ def _places(gpu: Gpu, size: int, order: Any, mask: Any, live: Any, cursors: tupl
 
 
 def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], width: int) -> Lists:
-    """Compute the window of each cursor. Returns (offsets, segments)."""
+    """Compute the window of each cursor. Returns (offsets, segments).
+
+    `size` is the number of segments of the corpus. `order`, `mask` (the tombstones) and `live` are arrays of
+    the stream. `cursors` is (places, selected segments, priors).
+    """
     gpu = Gpu(order)
     with gpu.current():
         places = _places(gpu, size, order, mask, live, cursors)
@@ -298,7 +302,10 @@ def refresh(
     size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], chosen: Lists, past: int
 ) -> tuple[Any, Lists]:
     """Compute the cursors after a step. Returns (place, selected): the new places of the cursors, and the
-    segments that each question has selected so far, as (offsets, segments)."""
+    segments that each question has selected so far, as (offsets, segments).
+
+    `chosen` and `past` are as in `ops.Stream.refresh`, and all other arguments as in `window`.
+    """
     gpu = Gpu(order)
     with gpu.current():
         places = _places(gpu, size, order, mask, live, cursors)

@@ -216,7 +216,8 @@ class Stream:
 
         Returns:
             (offsets int64[n + 1], segments int64). The neighbours of a single segment are in ascending order.
-            The neighbours of a list are in the order of the list, without duplicates.
+            In a list, the neighbours of the first segment come first, then those of the second, and so on,
+            without duplicates.
 
         Raises:
             ArrayError: An argument is malformed, or the stream is on a GPU.
@@ -296,8 +297,8 @@ def hseq_stream(
 
     The stream has the segments whose level is in `priority`: first the segments of the first level, then the
     segments of the next level, and so on. Within a level, segments are in the order of the corpus. A cursor
-    can have a prior: its own first segments. A segment of another level is only in the windows of cursors
-    whose prior has it.
+    can have a prior: its own first segments. A prior can also have segments of other levels. Only its own
+    cursor shows them.
 
     `hseq_stream` itself takes O(segments) time. The time that a later call of `window` or `refresh` takes
     does not depend on the size of the corpus.
@@ -309,8 +310,9 @@ def hseq_stream(
             None: the op computes it from `parent`.
         priority: The levels of segments that questions see, the first level first.
         tombstones: [segments], 1 for deleted segments. None: nothing is deleted.
-        order: (order, starts) of an earlier stream of the same corpus, to save time. The columns can then be
-            memory-mapped files that are larger than memory, because the op checks only the parts that it reads.
+        order: (order, starts) of an earlier stream of the same corpus, to save time. `level`, `parent` and
+            `subtree_end` can then be memory-mapped files that are larger than memory, because the op checks
+            only the parts that it reads.
 
     Returns:
         The stream. It makes cursors and their windows.

@@ -86,7 +86,9 @@ class Bert:
 
     def _joined(self, layer: str) -> tuple[str, Tensor, Tensor]:
         """Join the weights of query, key and value in a layer, so that one product computes all three.
-        Returns (the beginning of the names of the layer's weights, the joined weight, the joined bias).
+
+        `layer` is the beginning of the names of these weights, such as `encoder.layer.0.`. Returns (`layer`,
+        the joined weight, the joined bias).
         """
         import torch
 
@@ -104,7 +106,7 @@ class Bert:
         """Compute the vectors of texts, each of length 1, from the token ids of each text: float32[texts,
         dimensions].
 
-        The tokens of all texts are the rows of one matrix. Only the attention separates the texts. It
+        The tokens of all texts are the rows of one matrix. Only the attention separates the texts, and
         computes consecutive texts with the same number of tokens together. So the method is fastest if the
         texts are sorted by their number of tokens.
         """

@@ -80,8 +80,8 @@ def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]
     """Compare the term counts of some terms with their checksums. `columns` are the numbers of the terms in
     the part.
 
-    The arrays `others` have an entry for each term count. Of these arrays, the entries of the same terms are
-    compared too. Raises `IndexFormatError` if some data is damaged.
+    The arrays `others` have an entry for each term count. The function also compares the entries of these
+    terms with their checksums. Raises `IndexFormatError` if some data is damaged.
     """
     indptr, documents, counts = (files.file(f"{FOLDER}/{name}.npy").checked(*_TYPES[name]) for name in _ARRAYS[:3])
     check_lists(indptr, columns, documents, counts, *others)

@@ -166,9 +166,9 @@ def write_index(
     `commit` is the number of the index's first commit.
 
     `vectors` describes the vectors of passages, as in the manifest. `computed` has these vectors, if they are
-    already known. Otherwise the function computes them. While it computes vectors of tokens, it stores the
-    finished vectors in the folder `tokens`, if one is given. `memory`, `unread`, `on_progress` and `spread`
-    are as in `build_index`.
+    already known. Otherwise the function computes them. If `tokens` is a folder, the function stores each
+    finished batch of vectors of tokens there. `memory`, `unread`, `on_progress` and `spread` are as in
+    `build_index`.
 
     Raises `InputError` if no document has a passage.
     """
@@ -310,8 +310,8 @@ class _Build:
             shutil.rmtree(folder / one["name"])
 
     def _finish(self, parts: list[dict[str, Any]], durable: bool) -> None:
-        """Record the finished parts. If `durable` is True, the record is on the disk, so the next build can
-        use the parts even if this process is killed.
+        """Record the finished parts. If `durable` is True, also write the record to the disk. The next build
+        can then use the parts, even if this process is killed.
         """
         self.finished = parts
         if durable:
@@ -329,8 +329,8 @@ def _check_usable(terms: int, length: int) -> None:
 
 
 def _facts(name: str, part: Part) -> dict[str, Any]:
-    """Return the entry that building.json gets for a finished part. The position in the sources is not in
-    this entry yet."""
+    """Return the entry that building.json gets for a finished part. The caller adds how far the sources were
+    read."""
     return {
         "name": name,
         "documents": part.corpus.documents,
@@ -354,7 +354,7 @@ def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:
 def _footprint(document: Document) -> int:
     """About how many bytes a document takes while its part is made and written.
 
-    The numbers are a little above what was measured on hotpotqa, hybridqa, metaqa and tatqa.
+    The factors in the function are a little larger than those measured on hotpotqa, hybridqa, metaqa and tatqa.
     """
     match document:
         case TextDocument():
@@ -409,8 +409,8 @@ class _Reading(Iterator[Document]):
         return source
 
     def skip(self, part: Mapping[str, Any]) -> bool:
-        """Move to the position after a finished part. Return True. But if the sources before this position
-        have changed, do not move, and return False.
+        """Move to the position after a finished part, and return True. If the sources before this position
+        have changed, stay at the old position, and return False.
         """
         before = copy(self)
         before._digest = self._digest.copy()

@@ -44,9 +44,9 @@ from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
-"""Parts of a similar size form a tier. If more parts than this number, at the end of an index, belong to one
-tier or to lower tiers, they are merged. From tier to tier, the maximum number of documents in a part is
-multiplied by this number
+"""Parts of a similar size form a tier. In each tier, a part can have this many times as many documents as in
+the tier below. For each tier, the last parts of an index that belong to this tier or to lower ones are merged
+if there are more of them than this number
 """
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier"""
@@ -266,7 +266,8 @@ class _Writer:
         return self._corpora[entry.name]
 
     def find(self, uris: Sequence[str]) -> dict[str, _Place]:
-        """Find the documents with these uris. Uris that the index does not have are left out."""
+        """Return the places of the documents with these uris, by uri. Uris that the index does not have are
+        left out."""
         places: dict[str, _Place] = {}
         for number, entry in enumerate(self._parts):
             found = find_documents(self._corpus(entry), self._mapped(entry), uris)

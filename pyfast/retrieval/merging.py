@@ -108,7 +108,7 @@ def _frequencies(counts: TermCounts, keep: Mask) -> Int64:
 
 def _merge_terms(terms: Sequence[Terms], used: Sequence[Mask], stop: Sequence[str]) -> tuple[Terms, list[Int32]]:
     """Join the terms of several parts. Keep the stop words, and the terms that are in a kept passage. `used`
-    says for each part which terms these are.
+    marks, for each part, the terms in kept passages.
 
     Also returns, for each part, the new column of each of its terms, or -1 if the term is not kept.
     """

@@ -19,7 +19,7 @@ class Pool:
     passages: Int32
     """[n] the passages, by their row numbers in the forward index"""
     scores: Float32
-    """[n] the retriever's scores"""
+    """[n] the score of each passage: from the retriever, or from a later fusion or ranking"""
 
     def __len__(self) -> int:
         return len(self.passages)

@@ -229,8 +229,10 @@ def reranked_scores(
 
 
 def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Int64:
-    """Return the nodes of a pool: the texts in the order of `better`, at the places where `order` has texts;
-    and the table rows in the order of `better`, at the other places.
+    """Order the nodes of a pool as in `better`, but keep the places of texts and table rows as in `order`.
+
+    Where `order` has a text, the result has a text too. The texts follow each other as in `better`, and so do
+    the table rows.
     """
     kinds = is_table[order]
     result = order.copy()

@@ -87,8 +87,8 @@ def pool_ids(index: Index, pool: Pool) -> list[str]:
 def traces(
     index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32], with_edges: bool
 ) -> list[Trace]:
-    """Describe the evidence graphs of these pools for traces. `scores` has several scores of each passage, by
-    their names.
+    """Describe the evidence graphs of these pools for traces. `scores` has, for each name of a score, this
+    score of each passage.
 
     If `with_edges` is True, a description also has the strongest edges.
     """

@@ -58,8 +58,8 @@ class TokenStore:
 
     pieces: tuple[Tokens, ...]
     places: Int64
-    """[passages] where each passage of the store is: its number among the passages of all pieces, counted
-    piece after piece
+    """[passages] the place of each passage of the store. Places count the passages of all pieces, piece after
+    piece
     """
 
     @classmethod

@@ -42,8 +42,8 @@ def shared_document(corpus: Corpus, files: MappedFolder) -> str:
 
 
 def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[str]) -> dict[str, int]:
-    """Find the documents of a part that have these uris. Unknown uris are ignored. The function reads only a few
-    blocks of the files.
+    """Find the documents of a part that have these uris. Returns their numbers in the part, by uri. Unknown
+    uris are left out. The function reads only a few blocks of the files.
     """
     if files is None:
         return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}

@@ -1,5 +1,5 @@
-"""Retrievers that use vectors: dense vectors, sparse vectors, or a vector for each token. And the hybrid
-retriever, which combines other retrievers.
+"""Retrievers that use vectors: dense vectors, sparse vectors, or a vector for each token. The hybrid
+retriever combines other retrievers.
 """
 
 from __future__ import annotations

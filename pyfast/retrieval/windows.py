@@ -67,9 +67,9 @@ class Move:
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
     """Make the first window of each question (Window in HSEQ's paper).
 
-    A question sees first the `prior` best passages of a search, then the other segments of their documents,
-    then all other segments. Within each of the last two groups, the segments are ordered by their levels, as
-    in `priority`.
+    A question sees first the `prior` best passages of a search, then other segments of their documents (at
+    most 1,024), then all other segments. Within each of the last two groups, the segments are ordered by
+    their levels, as in `priority`.
 
     Args:
         index: The index.
@@ -92,8 +92,10 @@ def open_window(index: Index, questions: Sequence[str], width: int, prior: int, 
 
 
 def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
-    """Return the other segments of the passages' documents. Their levels are in the order `priority`. Within
-    a level, they are in the order of the documents.
+    """Return at most `_BESIDE` other segments of the passages' documents. Their levels are in the order
+    `priority`. Within a level, they are in the order of the documents.
+
+    Of a large document, only the first `_BESIDE` segments are considered.
     """
     corpus = index.corpus
     documents = list(dict.fromkeys(corpus.source[passages].tolist()))
@@ -111,8 +113,8 @@ def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority)
 
     Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, the
     neighbours come first and fill at most half of the window. If there are too many neighbours, the window
-    gets the first of them. But of neighbours of the kind `relation`, it gets those that share the most words
-    with the question. Very large neighbours, such as whole documents, are left out.
+    gets the first of them. For the kind `relation`, the window gets those that share the most words with the
+    question instead. Very large neighbours, such as whole documents, are left out.
 
     Args:
         index: The index.

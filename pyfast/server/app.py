@@ -65,7 +65,7 @@ def create_app(
     """Make the application that `serve` runs, to run it in your own ASGI server.
 
     Args:
-        index: As in `serve`, like all arguments up to and including `grace`.
+        index: As in `serve`. The arguments before `grace` are also as in `serve`.
         llm: The models.
         llm_options: Options of the models.
         systems: Names of systems, or a mapping from names to settings.
@@ -77,7 +77,8 @@ def create_app(
             questions.
         limits: Limits of requests.
         jobs: A folder for files and batches.
-        grace: How many seconds the questions of a batch in progress may still take when the server ends.
+        grace: When the server ends, the questions in progress of a batch may still take this many seconds.
+            (Your ASGI server has its own limit for requests.)
         keys: API keys that requests may use. Empty: a request needs no key.
         hosts: The host names that requests may use for this server. None: any.
 

@@ -113,7 +113,8 @@ class Batches:
     def create(
         self, input_file_id: str, endpoint: str, window: str, metadata: dict[str, str] | None, key: str | None
     ) -> Batch:
-        """Start a batch. If a batch was already started with this `key`, return this earlier batch.
+        """Start a batch. If a batch was already started with this `key` (an `Idempotency-Key`), return the
+        earlier batch.
 
         Raises `ApiError` if no file has the id `input_file_id`, or if the earlier batch has other arguments.
         """
@@ -219,8 +220,8 @@ class Batches:
         self._keep(self._known[id].moved(ended, **outputs))
 
     def _heard(self, id: str, event: Event) -> None:
-        """Count an event of a batch's run, so that clients see the progress. The run itself is already on the
-        disk."""
+        """Count an event of a batch's run, so that clients see the progress. The counts stay in memory,
+        because the run's own files have them too."""
         batch = self._known[id]
         counts = dict(batch.request_counts)
         if event.kind == "answered" and event.record is not None:
@@ -310,8 +311,8 @@ class Batches:
         """Write the two result files of a batch.
 
         One result file has the answers, and the other has the failed questions. Returns the ids of the two
-        files, by the names of their fields in the batch: None for a file that would be empty. A repeated call
-        writes the same files.
+        files, as the batch's fields `output_file_id` and `error_file_id`. If a file would be empty, there is
+        no file, and its id is None. A repeated call writes the same files.
         """
         ids: dict[str, str | None] = {}
         run = Run(folder / "run")

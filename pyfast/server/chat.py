@@ -74,8 +74,8 @@ async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
 
 
 class _Stream(Response):
-    """The answer as server-sent events: first each step of the system as it happens, then the answer, and
-    then its evidence.
+    """The answer as server-sent events: first the answer, then its evidence. If the request asks for the
+    trace, each step of the system comes before the answer, as it happens.
 
     A slow client delays only its own stream: the events of the stream wait in this object.
     """

@@ -104,8 +104,8 @@ class _Gone(Exception):
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A function in place of `receive`. Its first call returns the whole body, and each later call calls
-    `receive`."""
+    """Return a function to use in place of `receive`. Its first call returns a message with the whole body,
+    and each later call returns the next message from `receive`."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

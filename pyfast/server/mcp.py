@@ -156,7 +156,8 @@ def serve_mcp(
 ) -> None:
     """Give agents an index and a system as tools, through the Model Context Protocol (MCP).
 
-    The function returns when the client or the process ends.
+    With `stdio`, the function returns when the client closes the standard input. With `http`, the server runs
+    until the process gets the signal SIGINT or SIGTERM.
 
     Args:
         index: An index, or its folder.

@@ -74,8 +74,11 @@ def as_text(value: Any) -> str:
 
 
 def _others(row: Inert, annotation: Any) -> list[str]:
-    """Return the values of the setting `row.where` with which the settings of `row` have an effect, in the
-    form of the command line."""
+    """Return when the settings of `row` have an effect, in the form of the command line, such as `graph=on`.
+
+    `annotation` is the type of the setting `row.where`. If its values cannot be listed, the result is a text
+    such as `another graph`.
+    """
     if annotation is bool:
         choices: Sequence[Any] = (True, False)
     elif get_origin(annotation) is Literal:

@@ -24,7 +24,7 @@ FollowUps = Literal["off", "rewrite", "resolve"]
 """How a later turn becomes a question.
 
 `off`: the turn stays unchanged. `rewrite`: the LLM rewrites the turn. `resolve`: the LLM finds terms of
-earlier turns that the turn leaves out, and they are added to the turn
+earlier turns that the turn leaves out, and pyfast adds these terms to the turn
 """
 _MOST_TERMS = 10
 

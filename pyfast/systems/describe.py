@@ -107,8 +107,10 @@ def describe_system(system: str | System) -> SystemDescription:
 
 
 def _in_json(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    """Return the form of a reply in JSON: a JSON object that fits the schema, with words in place of
-    values."""
+    """Return the form of a reply in JSON: a JSON object that fits the schema, with words in place of values.
+
+    `parts` has the schemas to which a `$ref` in the schema refers, by name.
+    """
     if "$ref" in schema:
         return _in_json(parts[schema["$ref"].rpartition("/")[2]], parts)
     if "enum" in schema or "const" in schema:

@@ -248,8 +248,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     """Let the LLM plan the hops (search steps) of a question ("Structured Query Planning" in N2N-GQA's paper).
 
-    If a hop of the plan is not usable, the plan ends before this hop. If no hop is usable, the plan is one
-    search for the question itself. The same is true if only the first of several hops is usable.
+    If a hop of the plan is not usable, the plan ends before this hop. If no hop is usable, or only the first
+    of several, the plan is one search for the question itself.
     """
     if not settings.decompose:
         return Plan((question,))

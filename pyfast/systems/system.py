@@ -121,8 +121,8 @@ class System:
     presets: Mapping[str, Preset] = field(default_factory=dict)
     """Presets by name. The setting `preset` chooses one, so no setting of the system can have this name"""
     requests: Mapping[str, Role] = field(default_factory=dict)
-    """The roles of the system's calls of `Context.complete`, by the names of their stages. `Context.complete`
-    calls an LLM without a `Prompt`"""
+    """The role of each stage in which the system calls `Context.complete`, by the name of the stage.
+    `Context.complete` calls an LLM without a `Prompt`"""
 
     @property
     def roles(self) -> Mapping[Role, tuple[str, ...]]:
@@ -211,8 +211,7 @@ async def _ask_with(
     question: Question,
     ctx: Context,
 ) -> Answer:
-    """Answer a question with the triples of the documents that the question may use. `session` has all
-    triples."""
+    """Answer a question with some triples of `session`: those from the documents that the question may use."""
     return await answer(question, ctx, settings=settings, session=session.within(ctx.index))
 
 

@@ -36,7 +36,7 @@ _INERT: Mapping[str, tuple[str, object]] = {
     **dict.fromkeys(("layers", "heads", "dropout", "residual"), ("graph", False)),
     "memory_share": ("memory", "off"),
 }
-"""For each setting, the value of another setting with which it has no effect"""
+"""For each option: another option, and the value of the other option with which this option has no effect"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +217,6 @@ def _with_memory(
     index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
     """Return the evidence of each turn. `apply_memory` has replaced some of it by evidence of earlier turns.
-
 
     `apply_memory` runs once for all first turns, once for all second turns, and so on.
     """

@@ -49,8 +49,8 @@ class Recipe:
     """The weight that a positive has in the loss if it only shares words with the question. 0: such positives
     are not used"""
     verdict_weight: float = 1.0
-    """How much the tokens that say whether the evidence is sufficient count in the loss (lambda in the
-    paper). All other tokens of an action have the weight 1"""
+    """The weight of the verdict's tokens in the loss (lambda in the paper). The verdict says whether the
+    evidence is sufficient. All other tokens of an action have the weight 1"""
     size: int = 512
     """The number of examples from all sources together. An example is one step of the iterator. A source is
     an index with its questions"""

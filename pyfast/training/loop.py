@@ -282,7 +282,8 @@ def _curve(path: Path, done: int) -> list[Point]:
     """Read the learning curve up to the step of the checkpoint. Later points are cut off, because these steps
     run again.
 
-    A torn line and all points after it are cut off too, but their steps do not run again.
+    If a line was only partly written, this line and all lines after it are cut off too. Their steps do not
+    run again.
     """
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     curve: list[Point] = []

@@ -1,5 +1,5 @@
-"""The action of the policy in one step of HSEQ: its JSON schema, which depends on the size of the window, and
-the prompt that asks the LLM for it."""
+"""The action of the policy in one step of HSEQ: its JSON schema, and the prompt that asks the LLM for an
+action. The schema depends on the size of the window."""
 
 from __future__ import annotations
 

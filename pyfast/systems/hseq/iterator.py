@@ -75,7 +75,7 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
     budget is spent.
 
     `reserve` is the number of the budget's steps that are reserved for the head's answer. If a policy picks
-    fewer than k segments, the window moves past all its segments. Otherwise the other segments stay, and new
+    fewer than k segments, all segments leave the window. Otherwise only the picked segments leave, and new
     segments fill the window. So each step picks or skips at least k segments. This gives lemma 1 of the
     paper: if all evidence is among the first L segments, a policy that picks all of it needs at most ceil(L /
     k) steps. By proposition 1 of the paper, the iterator then stops. Steps that pick neighbours of earlier

@@ -23,8 +23,8 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
     words. Each time, it picks the segment with the highest value.
 
     Each word of the question has a weight, which is higher for rare words. The value of a segment is the sum
-    of the weights of the question's words in it. Words that no picked segment has count twice. The score of a
-    decision is the share of the question's words, by weight, that the picked segments have.
+    of the weights of the question's words in it. A word counts twice if no picked segment has it. The score
+    of a decision is the share of the question's words, by weight, that the picked segments have.
     """
 
     async def policy(state: State) -> Decision:

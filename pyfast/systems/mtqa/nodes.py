@@ -59,6 +59,8 @@ async def fill(
     do not wait: they start together, in parallel.
 
     `passed` has a number for each node: how much it sees of the node above, from 0 (nothing) to 1 (all).
+    `number` is the number of the column, for the seeds of the nodes. `draft` is the summary of the column
+    before.
     """
 
     async def chain(rows: range) -> None:
@@ -83,6 +85,7 @@ async def think(
 ) -> list[str]:
     """Let the LLM write one thought node (equation 8 of MTQA).
 
+    The LLM sees `draft`, the summary of the column before, and `seen`, the last paragraphs of the node above.
     If the reply is not usable, the node stays empty, and the node below sees nothing of it.
     """
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE

@@ -60,8 +60,8 @@ async def on_its_own(
 
 async def _rewritten(text: str, chain: Sequence[str], known: Mapping[int, Sequence[str]], ctx: Context) -> str:
     """Let the LLM rewrite the sub-question `text` with answers to earlier sub-questions. `known` has the
-    answers to each earlier sub-question, by the number of the sub-question (from 0). If `text` refers to a
-    sub-question, `known` has exactly one answer to it. The entries of these sub-questions come last."""
+    answers to each earlier sub-question, by the number of the sub-question (from 0). The sub-questions to
+    which `text` refers come last in `known`, with one answer each."""
     if not known:
         return text
     budget = ctx.text_budget(REWRITE)

@@ -18,8 +18,7 @@ def memory(steps: Iterable[Step], budget: int) -> list[str]:
     """Write the facts that answered sub-questions, in about `budget` characters. Each line has one fact, with
     only the triples that were used.
 
-    Some answers come from documents, and no triple has them. Their line then has the sub-question and its
-    answers.
+    A sub-question whose answers are in no triple gets a line with the sub-question and its answers.
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:

@@ -73,8 +73,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:
-    """When a run resumes, add the triples that its finished questions learned to the session again. If the
-    setting `shared_updates` is off, the function does nothing."""
+    """When a run resumes, add the learned triples of its finished questions to `session`, the opened
+    knowledge graph. If the setting `shared_updates` is off, the function does nothing."""
     if settings.shared_updates:
         session.share_again(answers)
 
