@@ -26,7 +26,7 @@ def replies() -> str:
         for prompt, reply in system.replies.items():
             rows[f"| `{prompt}` | ", f" | `{reply}` |"].append(f"`{system.name}`")
     lines = (before + ", ".join(systems) + after for (before, after), systems in rows.items())
-    return "\n".join(["| prompt | of | reply |", "|---|---|---|", *lines])
+    return "\n".join(["| prompt | systems | reply |", "|---|---|---|", *lines])
 
 
 def with_tables(text: str) -> str:
