@@ -107,9 +107,10 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
-    """Yield (documents to encode together, how many rows of a large table earlier pieces have encoded).
+    """Yield (documents to encode together, the number of rows that are already encoded).
 
-    A large table comes in several pieces, because the arrays of all its cells would take several times its size.
+    Only a large table has such a number above 0. It comes in several pieces, each with some of its rows, because
+    the arrays of all cells at once would take several times the size of the table.
     """
     table = batch[0]
     size = _size(table) if len(batch) == 1 and isinstance(table, Table) else 0
@@ -123,11 +124,10 @@ def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
 
 def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
     """Add the columns `parent` and `subtree_end` to the columns of some segments, and return all columns.
-    `before` is the number of the corpus's segments that come before these segments.
+    `before` is how many segments the corpus already has.
 
-    If `row` is not 0, the segments continue a table whose first `row` rows were encoded before. The corpus
-    then already has the segment of the table itself, at the position `root`, so the result leaves this
-    segment out.
+    If `row` is not 0, the segments belong to a table whose first `row` rows are already in the corpus. The
+    segment of this table is then at the position `root` of the corpus, and the result does not repeat it.
     """
     parent = parents(columns["level"])
     before -= row > 0
@@ -248,8 +248,9 @@ def _kind(document: Document) -> Kind:
 
 
 def _repeated(compute: Callable[[], NDArray[np.uint64]]) -> int | None:
-    """Return the position of the first value that repeats an earlier one. None if no value repeats. `compute`
-    returns the values in a new array.
+    """Return the position of the first value that repeats an earlier one. None if no value repeats.
+
+    `compute` returns the values in a new array. The function calls it again after it has sorted the first array.
     """
     hashes = compute()
     hashes.sort()
@@ -262,8 +263,8 @@ def _repeated(compute: Callable[[], NDArray[np.uint64]]) -> int | None:
 
 
 def _surrogate(batch: Sequence[Document]) -> InputError:
-    """Return the error for a batch in which documents cannot be written as UTF-8. The error names the first
-    of these documents, and the character."""
+    """Return the error for a batch with a lone surrogate, which cannot be written as UTF-8. The error names the
+    surrogate, and the first document that has one."""
     for document in batch:
         try:
             hashes = hash_uris([document.uri])

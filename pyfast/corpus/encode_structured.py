@@ -36,8 +36,8 @@ class _Tree:
 
 
 def _tree(middles: Integers, leaves: Integers) -> _Tree:
-    """Lay out trees: `middles` is the number of children of each root, `leaves` the number of leaves of each
-    child.
+    """Compute the positions of all nodes. `middles` has the number of children of each root, and `leaves` has
+    the number of leaves of each child.
     """
     first_middle = np.concatenate([[0], np.cumsum(middles)])
     first_leaf = np.concatenate([[0], np.cumsum(leaves)])
@@ -130,8 +130,9 @@ def _visible(strings: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return the column `passage`: 1 for each node of the middle level with a leaf that is not blank,
-    otherwise 0.
+    """Return the column `passage`: 1 for each table row and each subgraph that is not blank, otherwise 0.
+
+    `visible` has one value for each leaf: False if the text of the leaf is blank.
     """
     seen = np.concatenate([[0], np.cumsum(visible)])[tree.first_leaf]
     passage = np.zeros(tree.size, dtype=np.uint8)

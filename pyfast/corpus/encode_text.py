@@ -59,8 +59,10 @@ def encode_texts(
 def _sections(
     documents: Sequence[TextDocument], first: Integers, length: Integers
 ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-    """Return (the starts and ends of the sections, the starts and ends of the text that is in no passage:
-    headings and asides). They are positions in the joined text of all documents.
+    """Find the sections, and the headings and asides, which are in no passage.
+
+    Returns (starts and ends of the sections, starts and ends of the headings and asides), as positions in the
+    joined text of all documents. `first` and `length` are the position and the length of each document there.
     """
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
@@ -77,8 +79,10 @@ def _sections(
 
 
 def headings_of(document: TextDocument) -> Sequence[Heading]:
-    """Find the headings of a text: those of its outline, if the outline has headings. Otherwise those of its
-    Markdown, if the text is Markdown.
+    """Return the headings of a text.
+
+    They come from the outline of the text. If the outline has None, they come from the Markdown. A text without
+    Markdown then has no headings.
     """
     if document.outline.headings is not None:
         return document.outline.headings

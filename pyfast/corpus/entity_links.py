@@ -43,19 +43,20 @@ class EntityLinks:
     entity_triplets: Int64
     """The triplets that name each entity, entity by entity, as ascending positions in `triplets`"""
     links: tuple[Int64, Int64]
-    """Two arrays [links]: the table row with each link, ascending, and the document to which the link leads"""
+    """(rows, documents), two arrays [links]: the position of the table row that has the link, and the number of
+    the document to which the link leads. Links are sorted by row"""
     linked: tuple[Int64, Int64]
-    """The same links, sorted by document: the document of each link, ascending, and the row"""
+    """(documents, rows): the same links, sorted by document"""
 
     def of(self, i: int) -> Iterator[int]:
         """Find the segments that name an entity of segment `i`.
 
-        The result can contain a segment twice. For one entity or one document, it has at most 16 segments.
+        The result can contain a segment twice. Each entity gives at most 16 segments, and so does each document.
 
-        For a triplet or subgraph, the result is the other triplets that name one of its tails or its head.
+        For a triplet or subgraph, the result is the other triplets that name the head or a tail of this segment.
         The triplets that name a tail come first, because a chain of facts continues from a tail. For a table
-        row or cell, the result is the paragraphs of the documents to which the row links. For a segment of a
-        text, the result is the table rows that link to the text.
+        row or cell, the result is the paragraphs of the documents to which the row links. For any other
+        segment, the result is the table rows that link to the segment's document.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:
@@ -80,7 +81,7 @@ class EntityLinks:
 
 
 def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:
-    """Return the distinct values of one key. `pairs` has keys and values, sorted by key."""
+    """Return the values that belong to `key`, without duplicates. `pairs` is (keys, values), sorted by key."""
     keys, values = pairs
     first, stop = np.searchsorted(keys, (key, key + 1)).tolist()
     return list(dict.fromkeys(values[first:stop].tolist()))

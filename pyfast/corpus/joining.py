@@ -92,7 +92,7 @@ class _Sizes:
 
 
 _Piece = tuple[int, int, int, int]
-"""The range of documents in a piece, and the range of segments: first (included) and last (excluded)"""
+"""(first document, document after the last, first segment, segment after the last) of a piece"""
 
 
 def _pieces(parts: Parts) -> Iterator[_Piece]:
@@ -108,7 +108,8 @@ def _pieces(parts: Parts) -> Iterator[_Piece]:
 
 
 def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop: int) -> tuple[Int64, Int64]:
-    """Return where the content of each kept document of a piece begins and ends, in the text buffer."""
+    """Return the positions in the text buffer at which the documents of a piece begin and end. Deleted documents
+    are left out. `first`, `last`, `begin` and `stop` are the parts of a `_Piece`."""
     parent, start, end = (
         parts[0].column(name).to_numpy()[begin:stop] for name in ("parent", "byte_start", "byte_end")
     )
@@ -119,8 +120,10 @@ def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop:
 def _piece(
     parts: Parts, keep: Mask, some: _Piece, facts_before: int, done: _Sizes
 ) -> tuple[schema.Columns, pa.RecordBatch, pa.RecordBatch, int]:
-    """Return (the segments of a piece as columns, its documents, its triples, how many triples the corpus has
-    up to the end of the piece). Deleted documents are left out.
+    """Prepare a piece for writing: leave out deleted documents, and compute the new positions.
+
+    Returns (columns of the segments, documents, triples, `facts_before` for the next piece). `facts_before` is
+    how many triples of the old corpus come before the piece. The function adds the sizes of the piece to `done`.
     """
     first, last, begin, stop = some
     column = {field.name: parts[0].column(field.name).to_numpy()[begin:stop] for field in schema.SEGMENTS}

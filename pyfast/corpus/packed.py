@@ -1,7 +1,7 @@
 """Keep many rows of strings in little memory.
 
 A string of a few letters takes 50 bytes as a Python object, and a cell of a table has only a few letters. So the
-rows of a table that was read from a file are kept as JSON, and a block of them becomes objects when it is read.
+rows of a table from a file are stored as JSON, in blocks. Reading a row turns its block into Python objects.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Packed(Sequence[T], Generic[T]):
             self._added = []
 
     def json(self) -> Iterator[bytes]:
-        """Yield the rows as JSON, block by block, without the brackets around a block. Raises `TypeError` for
-        a lone surrogate.
+        """Yield one JSON text for each block: its rows with commas between them, but no brackets around them.
+        Raises `TypeError` for a lone surrogate.
         """
         for block in [*self._blocks, *([self._added] if self._added else [])]:
             yield (block if isinstance(block, bytes) else orjson.dumps(block))[1:-1]

@@ -71,13 +71,13 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSource:
-    """A file, or a document that the caller gave as a value. A file is read only when its `documents` are used."""
+    """A file, or a document that the caller gave as a value. A file is read only when you call `documents`."""
 
     documents: Callable[[], Iterable[Document]]
-    """A function that returns the documents. It reads the file"""
+    """A function that reads the file and returns its documents, or returns the given document"""
     identity: Callable[[], str]
-    """A function that returns a text that identifies the documents. If the text differs from an earlier text,
-    the documents may have changed
+    """A function that returns a text, such as a checksum. If the text is the same as before, pyfast takes the
+    documents for unchanged
     """
     size: int = 0
     """The number of bytes of the file. 0 for a document that the caller gave as a value"""

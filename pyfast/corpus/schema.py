@@ -143,8 +143,8 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 class GrowingSegments:
     """Segments to which more segments can be appended.
 
-    The columns of many segments are in temporary files (`TMPDIR`). They take 30 bytes for each segment, which is
-    several times the text of a table.
+    A segment takes 30 bytes, so the segments of a table can be several times as large as its text. Most of them
+    are therefore in temporary files (in the folder `TMPDIR`).
     """
 
     def __init__(self) -> None:
@@ -152,7 +152,8 @@ class GrowingSegments:
         self._firsts: list[int] = []
         self._size = self._bytes = 0
         self._in_files = self._held = 0
-        """The number of pieces in files, and the bytes of all other pieces"""
+        """The number of pieces in files, and the number of bytes of all other pieces. A piece has the segments of
+        one `append`"""
 
     def append(self, values: Mapping[str, NDArray[Any]], size: int) -> None:
         """Add segments. `size` is the number of bytes that the text buffer has by now. Raises `InputError` as

@@ -167,7 +167,7 @@ class Corpus:
 
     @cached_property
     def columns(self) -> ops.Segments:
-        """The columns that `ops.cite` reads. Call `check` for the segments before you cite them."""
+        """The columns that `ops.cite` reads. `ops.cite` does not check them: call `check` first."""
         column, uris = self._column, self._uris
         return ops.Segments(
             **{name: column[name] for name in _CITED},
@@ -201,8 +201,8 @@ class Corpus:
         self._uris.check(np.unique(column["source"][segments]))
 
     def _check_places(self, segments: NDArray[np.int64]) -> None:
-        """Check only the data from which the ids of these segments are computed, as `check` does for all
-        data.
+        """Check the data from which the ids of these segments are computed: the columns, and the hashes of the
+        uris. Unlike `check`, the method does not check text.
         """
         if not self._files:
             return
@@ -212,7 +212,7 @@ class Corpus:
                 self._check_group(group)
 
     def _check(self, i: int) -> None:
-        """Check one segment and all segments inside it, as `check` does. Their content is not checked."""
+        """Check the columns of one segment and of all segments inside it. The text is not checked."""
         first = i >> _GROUP_SHIFT
         self._check_group(first)
         for group in range(first + 1, (self._subtree_end[i] - 1 >> _GROUP_SHIFT) + 1):
@@ -232,7 +232,10 @@ class Corpus:
         self._sound[group] = 1
 
     def _read_with_parents(self, segments: NDArray[np.int64]) -> None:
-        """Check or compute all columns of these segments, and of the segments above them."""
+        """Make all columns of these segments, and of the segments above them, ready to read.
+
+        Columns in files are checked. Columns that are not stored are computed.
+        """
         assert self._files
         while len(segments):
             for name, values in self._column.items():
@@ -265,7 +268,7 @@ class Corpus:
             self._documents_are_sound = True
 
     def _validate(self, batch: pa.RecordBatch) -> None:
-        """Check a batch before Arrow computes with it, because Arrow does not check it."""
+        """Raise `IndexFormatError` if a batch is not valid. Arrow itself would read it without a check."""
         try:
             batch.validate(full=True)
         except pa.ArrowException as error:

@@ -144,8 +144,8 @@ def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
 
 
 def _map_batch(file: MappedFile, expected: pa.Schema) -> pa.RecordBatch:
-    """Return the record batch in a file. Only the beginning and the end of the file are checked: they say
-    where the columns lie.
+    """Return the record batch in a file. Only the beginning and the end of the file are checked, because they
+    have the positions of the columns.
     """
     size = len(file.data)
     file.check(0, min(size, _EDGE))
@@ -154,7 +154,10 @@ def _map_batch(file: MappedFile, expected: pa.Schema) -> pa.RecordBatch:
 
 
 def _sizes(*parts: Sized) -> str:
-    """The sizes of all files. Each file records them, so that files of different corpora cannot be mixed."""
+    """Return the lengths of all parts as a text: rows of batches, bytes of the text buffer.
+
+    Each file has this text, so that files of different corpora cannot be mixed.
+    """
     return " ".join(str(len(part)) for part in parts)
 
 
@@ -169,7 +172,8 @@ def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = Non
     """Return the record batch in a file. If `mapped` is None, the function maps the file, and checks all
     values.
 
-    Otherwise `mapped` is the file, already memory-mapped. Its columns are checked, but not their values.
+    Otherwise `mapped` is the memory-mapped file. The function then checks the schema, and does not read the
+    values.
     """
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)) if mapped is None else mapped)

@@ -24,8 +24,8 @@ from pyfast.errors import IndexFormatError
 def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Divide segments into two groups. Returns (the segments that are not cells, the cells).
 
-    The segments that are not cells get a column with their positions in the corpus. Of a cell, only the
-    position where its content ends is returned. `first` is the position of the first segment in the corpus.
+    The segments that are not cells get one more column: their positions in the corpus. The cells have only one
+    column: where their content ends. `first` is the position of `segments[0]` in the corpus.
     """
     is_cell = segments.column("level").to_numpy() == Level.TABLE_CELL
     ends = segments.select(["byte_end"])
@@ -36,8 +36,8 @@ def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.
 
 
 def without_places(stored: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns to store for segments that are not cells. If there are no cells, the column of
-    positions is left out."""
+    """Return `stored`, the segments that are not cells. If there are no cells (`ends`), leave out the column of
+    positions, which is then not needed."""
     return stored if len(ends) else stored.select(stored.schema.names[:-1])
 
 

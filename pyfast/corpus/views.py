@@ -12,7 +12,8 @@ from pyfast.corpus.sequence import Corpus
 @dataclass(frozen=True, slots=True)
 class TextView:
     """A part of a text: the offset of its first character, the offset after its last character, and the
-    positions of its section and paragraph in the corpus (None if it is in none).
+    positions of its section and its paragraph in the corpus. A position is None if there is no section or
+    paragraph around the part.
     """
 
     start: int

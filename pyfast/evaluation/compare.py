@@ -142,9 +142,8 @@ def mcnemar(a: Float64, b: Float64) -> float:
 def bootstrap_p(apart: Float64) -> float:
     """Compute the two-sided bootstrap p-value of a difference. `apart` has the difference in each draw.
 
-    The p-value is twice the smaller of two shares: the share of the draws in which the difference is 0 or
-    less, and the share of the draws in which it is 0 or more. One is added to the number of draws in each
-    share and to the number of all draws, so that the p-value is never 0.
+    Count the draws in which the difference is 0 or less, and those in which it is 0 or more. Let n be the
+    smaller count. The p-value is 2 (n + 1) / (draws + 1), and at most 1. It is never 0.
     """
     apart = apart[~np.isnan(apart)]
     rarer = min((apart <= 0).sum(), (apart >= 0).sum())
@@ -152,11 +151,10 @@ def bootstrap_p(apart: Float64) -> float:
 
 
 def least_to_differ(differences: int) -> int:
-    """Return how many independent questions are needed so that one of several differences can be significant
-    (0.05).
+    """Return the smallest number of independent questions with which a difference can be significant (0.05).
 
     If n questions all change in the same direction, McNemar's exact test and the sign test give p = 2 / 2^n.
-    Holm's correction multiplies the smallest p by the number of differences.
+    Holm's correction multiplies the smallest p by `differences`, the number of differences in the comparison.
 
     Example:
         >>> from pyfast.evaluation.compare import least_to_differ

@@ -67,7 +67,7 @@ class Scored:
     groups: Mapping[str, str]
     conversation: str | None
     shares: Mapping[str, Share] = field(repr=False)
-    """For each figure, by name: (numerator, denominator)"""
+    """(numerator, denominator) of each figure, by the name of the figure"""
 
     @property
     def figures(self) -> dict[str, float | None]:
@@ -177,7 +177,7 @@ def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
 
 
 def _chosen(asked: Sequence[tuple[Record, Gold]]) -> list[str]:
-    """Return the names of the metrics that the gold file names, or of the default metrics if it names none.
+    """Return the metrics that the gold file names. If it names none, return the default metrics.
 
     Raises `InputError` for a name `MODULE:NAME`: a file must not name code to import.
     """
@@ -198,9 +198,10 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
 
 
 def _scored(metrics: Mapping[str, Metric], asked: list[tuple[Record, Gold]]) -> list[Scored]:
-    """Compute the scores of all questions. The function removes questions from the list `asked` when it has
-    scored them. Each record keeps the evidence that a metric has read from it, and all records together would
-    take much memory.
+    """Compute the scores of all questions. The function empties the list `asked`.
+
+    A metric reads the evidence of a record, which then stays in memory. So the function removes each record
+    from the list when its question is scored.
     """
     scored: list[Scored] = []
     owner: dict[str, str] = {}

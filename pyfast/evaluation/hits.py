@@ -59,7 +59,7 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
 
 
 def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
-    """Sort the entities by the distance of their names to the answer, ignoring case."""
+    """Sort the names of entities by their Levenshtein distance to the answer. Case is ignored."""
     from rapidfuzz import process
     from rapidfuzz.distance import Levenshtein
 

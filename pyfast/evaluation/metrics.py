@@ -223,9 +223,9 @@ def hotpotqa(record: Record, gold: Gold) -> Values:
     """Compute EM, F1, precision and recall of the answer, of the supporting facts (sentences), and of both
     together.
 
-    A piece of evidence counts as all sentences that it overlaps. A piece from another document than the
-    question's own counts as one wrong sentence. The figures of supporting facts need `supporting_facts` and
-    `sentence_starts` in the gold file, which `pyfast data convert` writes.
+    A piece of evidence counts as all sentences that it overlaps. A piece counts as one wrong sentence if it comes
+    from a document that is not in `sentence_starts`. The figures of supporting facts need `supporting_facts`
+    and `sentence_starts` in the gold file, which `pyfast data convert` writes.
     """
     values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False))
     if gold.supporting_facts is None or gold.sentence_starts is None:

@@ -67,8 +67,9 @@ def _spans(prediction: str, many: bool) -> list[str]:
 
 
 def _with_scale(spans: list[str]) -> tuple[list[str], str]:
-    """Return (the spans without the scale, the scale that their last words name). If the spans do not all
-    agree on one scale, return (the spans, "").
+    """Remove the scale from the end of each span. Returns (the spans without it, the scale).
+
+    If the last span has no scale, or two spans have different scales, the result is (the unchanged spans, "").
     """
     parts = [_without_scale(span) for span in spans]
     scales = {scale for _, scale in parts if scale}

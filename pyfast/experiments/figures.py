@@ -23,8 +23,8 @@ def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any
     """Compute the figures of one repetition of a load.
 
     Args:
-        samples: The measured questions of the repetition. The latency of a failed question is left out, but
-            its time counts in the duration.
+        samples: The measured questions of the repetition. A failed question has no part in the latencies, but
+            it can extend the duration of the repetition.
         objective: The goodput counts only questions whose latency is at most this many seconds. None: no goodput.
 
     Returns:
@@ -91,8 +91,8 @@ class Change:
     before: float
     after: float
     is_real: bool
-    """Whether the two results do not overlap: the values of all later repetitions are above those of all
-    earlier repetitions, or all are below. Otherwise the difference may be noise
+    """Whether the values of all later repetitions are above the values of all earlier repetitions, or all are
+    below. Otherwise the difference may be noise
     """
     is_better: bool
     """Whether the later value is better than the earlier value"""

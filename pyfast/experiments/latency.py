@@ -114,7 +114,7 @@ def bench(
     Args:
         questions: Texts, mappings with `id` and `question`, or a file of questions. Conversations are not
             allowed.
-        index: An index, or its folder. None: a system that needs no index.
+        index: An index, or its folder. None: the system needs no index.
         llm: As in `pyfast.answer`.
         llm_options: As in `pyfast.answer`.
         system: As in `pyfast.answer`.

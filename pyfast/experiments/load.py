@@ -77,9 +77,9 @@ def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sampl
 
 
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
-    """Make `count` questions, each with its own id.
+    """Make `count` questions from the texts of `questions`. Their ids are `NAME-0`, `NAME-1` and so on.
 
-    If there are fewer than `count` questions, the function repeats questions, with new ids.
+    If there are fewer than `count` questions, the texts are repeated.
     """
     for number, question in enumerate(islice(cycle(questions), count)):
         yield Question(f"{name}-{number}", question.text)

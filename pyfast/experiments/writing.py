@@ -49,8 +49,8 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
 
 
 def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
-    """Make the table of one model, as a header and rows. Next to a measured figure is the published figure,
-    if there is one."""
+    """Make the table of one model, as a header and rows. A published figure has its own column, after the column
+    of the measured figure."""
     head = ["row"]
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     for name in plan.sets:

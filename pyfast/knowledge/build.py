@@ -102,8 +102,8 @@ def build_knowledge(
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
         """Resume or start an extraction.
 
-        Returns a list with one element: (reason, count) if all chunks failed, otherwise None. The list is
-        empty if there is nothing to extract.
+        Returns an empty list if there was nothing to extract. Otherwise the list has one element: None, or, if
+        all chunks failed, (the most frequent reason, how many chunks had this reason).
         """
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
@@ -221,8 +221,8 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
 
 
 def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterator[Chunk]:
-    """Return the chunks of the index's texts that are not in the store. Unless `retry_failed` is True, chunks
-    whose extraction failed are left out."""
+    """Yield the chunks of the index's texts that still need an extraction: those that are not in the store. If
+    `retry_failed` is True, also yield the chunks whose extraction failed."""
     known: set[str] = set()
     if has_knowledge(index):
         store = open_knowledge(index)

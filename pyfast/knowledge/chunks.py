@@ -25,8 +25,8 @@ class Chunk:
 
     title: str
     passages: tuple[tuple[int, str], ...]
-    """(the segment id of a paragraph, the text) for each passage. A paragraph that is too long is divided
-    into several passages with the same id"""
+    """The passages, as (id of the paragraph's segment, text). A paragraph that is too long is divided into
+    several passages, which have the same id"""
 
     @property
     def text(self) -> str:

@@ -88,6 +88,9 @@ def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
 
 
 def _checked(row: bytes, model: bytes) -> bytes:
-    """Return a row of the cache, with the correct checksum in place of the checksum at its end."""
+    """Compute the checksum of a row, and return the row with this checksum at its end.
+
+    A row from the file is undamaged if the result equals the row.
+    """
     contents = row[:-_CHECK]
     return contents + blake2b(contents, digest_size=_CHECK, key=model).digest()

@@ -50,8 +50,8 @@ def _graphml(store: Knowledge, path: Path) -> None:
 
 
 def _ntriples(store: Knowledge, path: Path) -> None:
-    """Write N-Triples. The URNs of entities and relations contain their names, and the names are also their
-    labels. The times of triples are left out.
+    """Write N-Triples. An entity or a relation becomes a URN with its name, and the name is also its label
+    (`rdfs:label`). The times of triples are left out.
     """
     from rdflib import RDFS, Graph, Literal, URIRef
 

@@ -76,7 +76,7 @@ def extraction_folder(index: Path) -> Path:
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether `folder` has an unfinished extraction: its results are not all in the store."""
+    """Return whether `folder` has an unfinished extraction, whose results are not all in the store yet."""
     return (folder / CHUNKS).is_file() and recorded_value(folder, "questions", "digest") is not None
 
 
@@ -135,7 +135,8 @@ def extraction_job(
     failures: int | None = None,
 ) -> Job:
     """Make the job (the description of a run) that carries out an extraction. The run asks the LLM for the
-    graph of each chunk. More than `failures` failed questions stop the run. None: all may fail."""
+    graph of each chunk. It stops if more than `failures` questions fail. If `failures` is None, it never stops
+    for this reason."""
     return Job(
         folder=extraction.folder,
         questions=extraction.chunks,

@@ -24,8 +24,8 @@ class Statement:
     keys: tuple[str, ...] = ()
     """Phrases by which a search can find the relation, in addition to its name"""
     strength: int = 0
-    """How closely the text connects head and tail, from 1 (in passing) to 10 (the text is about it), as an
-    LLM says. 0: no LLM has given a number"""
+    """An LLM's estimate of how closely the text connects head and tail: from 1 (mentioned in passing) to 10 (the
+    topic of the text). 0: no LLM has given a number"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,6 @@ class Extract:
     themes: tuple[Theme, ...] = ()
     failed: str | None = None
     exact: bool = False
-    """Whether only names with the same spelling are one entity. True for triples from a knowledge graph.
-
-    False: names that differ only in case or spaces are also one entity
+    """When two names are the same entity. True: only if they are spelled the same. False: also if they differ
+    only in case or spaces. It is True for triples from a knowledge graph
     """

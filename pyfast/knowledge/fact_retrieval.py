@@ -83,10 +83,10 @@ def retrieve_facts(
     the store, the result contains only allowed ones. If the third element of an item is None, all triples are
     allowed.
 
-    The first `named` facts are about entities that the sub-question names. Vectors hardly distinguish names,
-    so facts about other entities can have a higher cosine. Of the facts about named entities, the facts whose
-    relation is also named in the sub-question come first. Their cosines would not always put them first,
-    because the vector of a fact with many values fits its relation less well.
+    Facts about entities that the sub-question names come first, but at most `named` of them. The cosine alone
+    is not enough here, because vectors hardly distinguish names. Of these facts, those come first whose
+    relation the sub-question also names. Here, too, the cosine is not enough: if a fact has many values, its
+    vector says less about the relation.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)
@@ -110,7 +110,7 @@ class _New:
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:
     """Find for each sub-question the `k` nearest learned statements, and all learned statements about
-    entities that it names. Sub-questions with the same `Learned` object share one search."""
+    entities that the sub-question names. Sub-questions with the same `Learned` object share one search."""
     new: list[list[_New]] = [[] for _ in items]
     for learned in {id(one): one for _, one in items}.values():
         rows = [row for row, (_, one) in enumerate(items) if one is learned]

@@ -84,8 +84,8 @@ def knowledge_units(
     the second hop, the score is also multiplied by `DECAY`.
 
     The texts that state these facts become knowledge units. Two other kinds of texts become knowledge units
-    too. If a matched entity has no triples, these are the texts that describe the entity. If a matched key is
-    also a theme (what a text is about), these are the texts with this theme.
+    too: texts that describe a matched entity, if this entity has no triples, and texts that have a matched key
+    as their theme (what a text is about).
 
     Args:
         items: The keywords of each search.
@@ -108,8 +108,11 @@ def knowledge_units(
 
 
 def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: int) -> list[dict[int, float]]:
-    """Find the entities or keys that match the keywords of each search. Returns, for each of them, its
-    highest cosine with a keyword. One vector search serves all keywords."""
+    """Find the `k` entities or keys that are nearest to each keyword. `what` is "entities" or "keys".
+
+    Returns a mapping for each search: from the number of an entity or key to the highest cosine with a keyword
+    of this search. One vector search serves all keywords.
+    """
     texts = list(dict.fromkeys(word for words in keywords for word in words))
     row = {text: i for i, text in enumerate(texts)}
     places, cosines = store.search(what, store.encode(texts), k)
@@ -126,7 +129,10 @@ def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: 
 
 def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
     """Find the facts of a search, best first. Of facts with equal scores, the fact with the lower number
-    comes first."""
+    comes first.
+
+    `names` are the matched entities and `keys` the matched keys, as `_matched` returns them.
+    """
     facts = store.facts
     of_key = {key: store.triples_of_key(key, query, MAX_TRIPLES) for key in keys}
     near = _neighbours(store, names, {key: (match, of_key[key]) for key, match in keys.items()})
@@ -167,10 +173,11 @@ def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 def _neighbours(
     store: Knowledge, names: dict[int, float], keys: dict[int, tuple[float, Int32]]
 ) -> dict[int, float]:
-    """Find the neighbours of matched entities, and the entities of triples with a matched key. Returns, for
-    each of these entities, the highest cosine of a match that leads to it.
+    """Find the neighbours of matched entities, and the heads and tails of triples with a matched key.
 
-    The facts about these entities are the second hop.
+    The facts about these entities are the second hop. Only the `MAX_NEIGHBOURS` entities with the fewest facts
+    are used. The result has the highest cosine of a match from which the entity is reached. `keys` has for each
+    matched key its cosine and the numbers of its triples.
     """
     best: dict[int, float] = {}
     lists = store.neighbours(np.array(list(names), np.int32), 1) if names else []

@@ -22,8 +22,9 @@ from pyfast.retrieval.embeddings import Embedder
 def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
     """Add all triples of another index to the knowledge of an index.
 
-    Two entities become one if their names differ only in case and spaces. The source of an added triple is a
-    segment of the other index. An answer can cite this segment only if this index has the same segment.
+    An entity of `other` and an entity of `index` become one if their names differ only in case or spaces
+    (`matching_entities` has the exceptions). The source of an added triple is a segment of the other index. An
+    answer can cite the source only if `index` has the same segment.
 
     Args:
         index: The index. If it has no knowledge yet, its graph will have only the added triples.
@@ -72,11 +73,11 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
-    """Find for each entity name of another store the name that the entity gets in this database.
+    """Map the names of entities to the names that these entities get in the database of another store.
 
-    A name stays unchanged if this database has exactly this name. Otherwise it becomes the first name in the
-    database that differs only in case or spaces. If there is no such name, it stays unchanged. Names of the
-    other store that differ only in case or spaces all stay unchanged, so that they stay different.
+    A name becomes the first name in the database that differs only in case or spaces. A name stays unchanged in
+    three cases: the database has exactly this name, it has no such name, or `names` has another name that
+    differs only in case or spaces. In the last case, the two entities stay different.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())

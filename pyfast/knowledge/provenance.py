@@ -42,7 +42,7 @@ def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, A
 
 
 def keep_extraction(folder: Path) -> None:
-    """Keep the folder of a finished extraction. Its new place is beside the snapshots: `extractions/1` for
+    """Move the folder of a finished extraction to its final place beside the snapshots: `extractions/1` for
     the first extraction, `extractions/2` for the second, and so on.
     """
     home = folder.parent / HOME

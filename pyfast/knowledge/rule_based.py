@@ -75,7 +75,8 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
 
 
 def _digest(corpus: Corpus, source: int, places: list[int]) -> str:
-    """Return a digest of a document: of its uri, and of the text and id of each passage."""
+    """Return a digest of a document: of its uri, and of the text and id of each passage. `places` are the
+    positions of the passages in the corpus."""
     made = blake2b(f"{_DIGEST_PREFIX}\n{corpus.uri(source)}".encode(errors="replace"), digest_size=16)
     for place in places:
         made.update(f"\n{corpus.ids[place]:016x} {corpus.render(place)}".encode(errors="replace"))
@@ -92,9 +93,12 @@ def _of_subgraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 def _of_table(
     corpus: Corpus, table: Table, places: list[int], title_of: Callable[[str], str | None]
 ) -> Iterator[Statement]:
-    """Extract the triples of a table. The first cell of a row that is a name, and not a number, is the head.
-    Each other cell of the row is a tail, and its column's header is the relation. Links and the table's title
-    give more triples.
+    """Extract the triples of a table. The head is the first cell of a row whose text is a name and not a number.
+    Each other cell of the row is a tail, and the header of the column is the relation.
+
+    A link gives the triple (cell, is described in, title of the target), and the title of the table gives
+    (head, is listed in, title). `places` are the rows in the corpus. `title_of` returns the title of the
+    document with a uri.
     """
     links = {(row, column): title_of(uri) for row, column, uri in table.links}
     for place in places:

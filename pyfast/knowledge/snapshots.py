@@ -118,11 +118,11 @@ def make_snapshot(
     notes: Mapping[str, Any] | None = None,
 ) -> Knowledge:
     """Make the next snapshot, make it the current one, and open it. `write` is a function that changes a copy
-    of the current snapshot's database. Then the missing vectors are computed.
+    of the current snapshot's database. `notes` are new values for entries of the manifest (see `_NOTES`).
 
-    If `write` and `notes` change nothing, no snapshot is made, and the current one is opened. Vectors that an
-    interrupted earlier call computed are used. Only one process at a time makes a snapshot: a second process
-    waits. `notes` are new values for entries of the manifest (see `_NOTES`).
+    If `write` and `notes` change nothing, no snapshot is made, and the current one is opened. Only the vectors
+    of new texts are computed. If an earlier call was interrupted, its vectors are used again. Only one process
+    at a time makes a snapshot: a second process waits.
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
@@ -195,8 +195,11 @@ def _write_rest(
     contents: str,
     notes: Mapping[str, Any],
 ) -> Knowledge:
-    """Write the vectors and the manifest of a new snapshot. Vectors that `base`, the previous snapshot, has
-    are not computed again. Returns the snapshot, opened without an embedding model."""
+    """Write the vectors and the manifest of a new snapshot, whose database is already in the folder `aside`.
+
+    The function takes known vectors from `base`, the previous snapshot, and computes the others with `encode`.
+    Returns the snapshot, opened without an embedding model.
+    """
     fresh = Knowledge(aside, {})
     before = base if base is not None and base.manifest["embedder"] == embedder.fingerprint else None
     for name in SEARCHED:
@@ -227,8 +230,8 @@ def set_current(home: Path, number: int) -> None:
 
 
 def _switch_to(home: Path, number: int) -> None:
-    """Make the snapshot with this number the current one. Remove all earlier snapshots except the last one
-    before it."""
+    """Make the snapshot with this number the current one. The snapshot just before it stays. All older snapshots
+    are removed."""
     set_current(home, number)
     for old in snapshot_numbers(home):
         if old < number - 1:

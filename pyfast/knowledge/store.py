@@ -104,8 +104,8 @@ class Knowledge:
 
     @cached_property
     def adjacency(self) -> csr_array:
-        """A sparse CSR matrix, entities x entities: how many triples join two entities. Both directions
-        count."""
+        """A symmetric sparse CSR matrix, entities x entities: how many triples join two entities, with either of
+        them as the head."""
         ones = np.ones(2 * len(self), np.int32)
         ends = (np.concatenate([self.head, self.tail]), np.concatenate([self.tail, self.head]))
         return csr_array((ones, ends), shape=(len(self.entities),) * 2)
@@ -266,7 +266,7 @@ class Knowledge:
 
     @cached_property
     def strength(self) -> Int32:
-        """[triples] how closely a text connects head and tail of each triple, as an LLM says: from 1 to 10.
+        """[triples] an LLM's estimate of how closely a text connects head and tail of each triple, from 1 to 10.
         If several texts state the triple, the highest number is taken. 0: no LLM has given a number."""
         rows = database.integer_rows(
             self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"

@@ -118,8 +118,8 @@ class Writer:
 
 
 def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
-    """Remove the chunks that were extracted by one of these `methods` and whose checksums are not in
-    `digests`. Triples, entities and relations that no other chunk has are removed too."""
+    """Remove chunks whose checksums are not in `digests`. Chunks that another method than `methods` extracted
+    stay. Triples, entities and relations that no other chunk has are removed too."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
     these = ",".join("?" * len(methods))
@@ -145,8 +145,11 @@ def contents_digest(database: sqlite3.Connection) -> str:
 
 
 def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
-    """Add triggers to the database, which add up how later changes of rows change its digest. Returns a
-    function that returns this sum so far, for `changed_digest`."""
+    """Add triggers to the database. They add the digest of each row that is inserted, and subtract the digest of
+    each row that is deleted.
+
+    Returns a function that returns the current sum, for `changed_digest`.
+    """
     changed = 0
 
     def count(sign: int, table: str, *row: object) -> None:

@@ -90,8 +90,8 @@ def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
 
     A token stands for at least one byte of text. So the limit for prompt tokens is `sent`, the number of
     bytes that were sent, plus some tokens for the chat template. The limit for completion tokens is the
-    number of bytes of the answer, or `max_tokens` if it is larger, because the server may not show all
-    reasoning.
+    larger of two numbers: the bytes of the answer, and `max_tokens`. The answer can have fewer bytes than
+    tokens, because the server may leave out the reasoning.
     """
     prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
     received = max(max_tokens, len(completion.text.encode(errors="replace")))

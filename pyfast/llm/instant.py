@@ -100,8 +100,8 @@ _UNSUPPORTED = ("pattern", "format", "multipleOf", "not", "uniqueItems", "minPro
 
 
 def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
-    """Make the function that writes values for one node of a schema. `inside` has the names of the
-    definitions around the node, to notice recursion."""
+    """Make the function that writes values for one node of a schema. `defs` are the definitions of the schema.
+    `inside` has the names of the definitions around the node. A definition that occurs again is recursive."""
     if not isinstance(node, dict):
         raise InputError(f"the instant LLM cannot honour the JSON schema {node!r}")
     if "const" in node:
@@ -223,8 +223,11 @@ def _string(node: Schema) -> Writer:
 
 
 def _bounds(node: Schema, step: float) -> tuple[float, float]:
-    """Return (lowest, highest) for the values of a number field. An exclusive bound is moved inwards by
-    `step`. If a bound is missing, the range has ten integers."""
+    """Return (lowest, highest) for the values of a number field. An exclusive bound is moved inwards by `step`.
+
+    Without an upper bound, the highest value is the lowest plus 9. Without a lower bound, the lowest value is 0,
+    or the highest minus 9 if the highest is not above 0.
+    """
     low, high = node.get("minimum", -math.inf), node.get("maximum", math.inf)
     low = max(low, node.get("exclusiveMinimum", -math.inf) + step)
     high = min(high, node.get("exclusiveMaximum", math.inf) - step)

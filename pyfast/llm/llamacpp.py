@@ -234,8 +234,8 @@ def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[An
 
 
 def _slot_context(address: str, key: str) -> int:
-    """Ask llama.cpp's server for the context window of one slot, in tokens. It can be smaller than requested,
-    because the model was trained with a smaller one. Returns 0 if the server does not say it."""
+    """Ask llama.cpp's server for the context window of one slot, in tokens. Returns 0 if the reply has no such
+    number. The window is smaller than requested if the model was trained with a smaller window."""
     request = urllib.request.Request(f"{address}/props", headers={"Authorization": f"Bearer {key}"})
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

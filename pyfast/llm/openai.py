@@ -284,8 +284,8 @@ class OpenAI:
     def _remember(self, fallbacks: Fallbacks) -> None:
         """Use these fallbacks (changes to a request that the server refuses) for all later requests.
 
-        The method is called only if the server answered a request with these fallbacks. If it did not answer,
-        it may have refused the request for a reason that does not concern other requests.
+        The method is called only after the server answered a request with these fallbacks. Fallbacks that did
+        not help are forgotten, because the fault may be in that one request.
         """
         for fallback in fallbacks - self._fallbacks:
             _log.warning("%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent)

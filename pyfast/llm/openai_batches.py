@@ -233,8 +233,8 @@ class OpenAIBatches(OpenAI):
                 raise fault
 
     def _fault(self, line: Line | None) -> Exception:
-        """Return the error for a call to which its batch has no answer. `line` is the result of the call in
-        the batch, if there is one."""
+        """Return the error for a call that got no answer in its batch. `line` is the call's result with the error.
+        None: the batch has no result for the call."""
         if line is None or not line.status:
             reason = "no result" if line is None else error_text(line.body)
             return Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))

@@ -254,8 +254,8 @@ class InFront:
 
 
 class _WithDefaults(InFront):
-    """A wrapper that adds to an LLM the optional members that this LLM does not have. Members that the LLM
-    has are read from it at each access, because its context window may change when it starts."""
+    """A wrapper that adds default values for the optional members that an LLM lacks. It reads all other members
+    from the LLM at each access, because `start` may change the context window of the LLM."""
 
     def __init__(self, llm: LLM) -> None:
         self._llm: Any = llm

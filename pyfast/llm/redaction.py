@@ -1,4 +1,4 @@
-"""Remove the API key and other secrets from texts that a server sends, also if the secrets are encoded."""
+"""Remove the API key and other secrets from texts that a server sends, even if the secrets are encoded."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ def hider(*secrets: str) -> Callable[[str], str]:
     """Make a function that replaces secrets in a text with `***`, also if they are encoded.
 
     The function finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in
-    nested encodings. It also finds secrets in hexadecimal digits and in base64, even if a longer text with
-    the secret was encoded. Differences of case do not matter, and neither do white space and invisible
-    characters inside a secret.
+    nested encodings. It also finds secrets in hexadecimal digits and in base64, even if the secret is only a part
+    of the encoded text. It ignores case, and white space and invisible characters inside a secret.
 
     Args:
         *secrets: The secrets. The function ignores secrets of fewer than 8 characters.
@@ -160,10 +159,10 @@ def proxy_passwords() -> list[str]:
 
 
 def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> None:
-    """Raise `InputError` if a field has a name such as `api_key`, or if it contains the key, because pyfast
-    stores all fields in the folder of the run.
+    """Raise `InputError` if a field has a name such as `api_key`, or if a field contains the API key.
 
-    `key` is the API key, and `variable` is the environment variable in which it belongs.
+    pyfast stores all fields in the folder of the run, so they must not contain a secret. `key` is the API key.
+    `variable` is the environment variable that the message names as the place for the key.
     """
     if isinstance(fields, Mapping):
         for name, value in fields.items():

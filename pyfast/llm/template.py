@@ -56,8 +56,8 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
 
 
 def _without_system(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages without a system message. Its text is put before the text of the first other
-    message."""
+    """Move the text of the system message to the beginning of the next message, and return the messages without
+    the system message."""
     contents = [each.content for each in messages if each.role == "system"]
     left = [each for each in messages if each.role != "system"]
     return [replace(left[0], content="\n\n".join([*contents, left[0].content])), *left[1:]] if left else []

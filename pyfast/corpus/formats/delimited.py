@@ -37,7 +37,7 @@ def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
 
 
 class PlainTabs(csv.excel_tab):
-    """The CSV dialect of knowledge graphs: tabs as delimiters, and quotes that belong to the names."""
+    """The CSV dialect of knowledge graphs: tabs are delimiters, and a quote is an ordinary character of a name."""
 
     quoting = csv.QUOTE_NONE
 
@@ -71,10 +71,10 @@ def _lines(text: str) -> Iterator[str]:
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """Find the dialect (delimiter and quotes) of a CSV or TSV file, from its name and its first lines.
 
-    The suffix of the name suggests a delimiter. If this delimiter divides each of the first lines into the
-    same number of cells, at least two, it is used. But another delimiter is used in its place if it also
-    divides all these lines alike, into more cells. If the suggested delimiter does not divide the lines
-    alike, clevercsv guesses the dialect.
+    The suffix of the name suggests a delimiter: a tab or a comma. A delimiter fits if it divides all first lines
+    into the same number of cells, and into at least two. If the suggested delimiter fits, the function uses the
+    delimiter that fits and gives the most cells. If the suggested delimiter does not fit, clevercsv guesses the
+    dialect.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]

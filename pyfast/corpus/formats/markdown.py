@@ -30,8 +30,10 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document]:
 def markdown_documents(
     uri: str, stem: str, text: str, *, start: int = 0, about: Mapping[str, Any] | None = None, named: str = ""
 ) -> Iterator[Document]:
-    """Make documents from the Markdown text after the character `start`. Each table in the text becomes a
-    separate document, with a uri such as `uri#table-1`.
+    """Make documents from a Markdown text, without its first `start` characters (front matter). Each table
+    becomes a separate document, with a uri such as `uri#table-1`.
+
+    `about` is the metadata. The title is `named`, or else the first heading of depth 1, or else `stem`.
     """
     headings, tables = layout(text, start)
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")

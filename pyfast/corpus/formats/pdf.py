@@ -46,8 +46,10 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document]:
 def _headings(
     pages: list[str], starts: list[int], marks: list[tuple[int, str, int | None]]
 ) -> tuple[Heading, ...]:
-    """Return the bookmarks as headings, at the places where their words occur on their pages. Bookmarks whose
-    words do not occur there are left out.
+    """Make headings from bookmarks. `marks` has (depth from 0, title, number of the page) for each bookmark.
+
+    The heading is at the place where the page has the title. If the page does not have the title after the
+    heading before, the bookmark is left out.
     """
     headings: list[Heading] = []
     for level, title, page in marks:

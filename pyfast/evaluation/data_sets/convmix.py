@@ -44,11 +44,11 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for dev_set.json or dev_ers.jsonl. Only dev_ers.jsonl has evidence, from which a
+    """Yield the converted lines of dev_set.json or dev_ers.jsonl. Only dev_ers.jsonl has evidence, from which a
     corpus is made.
 
-    The first answer of a turn was given by the crowd worker. Each piece of evidence becomes a document, with
-    the entity for which it was retrieved as the title.
+    The first accepted answer of a turn is the text that a crowd worker wrote. Each piece of evidence becomes a
+    document. Its title is the entity for which the evidence was retrieved.
     """
     documents = Documents()
     for record in _conversations(one_file(source, "*.json*", "conversations")):

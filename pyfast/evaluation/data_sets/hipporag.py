@@ -47,7 +47,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for `NAME_corpus.json`, and for `NAME.json` in the same folder. All questions
+    """Yield the converted lines of `NAME_corpus.json`, and of `NAME.json` in the same folder. All questions
     share the corpus.
     """
     corpus = one_file(source, f"*{_CORPUS}", "a corpus")

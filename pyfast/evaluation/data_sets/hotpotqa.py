@@ -24,7 +24,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for a file of HotpotQA or 2WikiMultihopQA. Titles become uris. For a test set
+    """Yield the converted lines of a file of HotpotQA or 2WikiMultihopQA. Titles become uris. For a test set
     without answers, there are no gold lines.
     """
     documents = Documents()

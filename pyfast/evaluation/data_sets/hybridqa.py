@@ -30,7 +30,7 @@ class _Question(BaseModel):
 
 
 def hybridqa(source: Path) -> Pieces:
-    """Yield the lines to write for released_data/*.json and the folder WikiTables-WithLinks next to
+    """Yield the converted lines of released_data/*.json, and of the folder WikiTables-WithLinks beside
     released_data.
 
     The documents of a question are its table, and the passages to which the table links.
@@ -44,7 +44,7 @@ def hybridqa(source: Path) -> Pieces:
 
 
 def ottqa(source: Path) -> Pieces:
-    """Yield the lines to write for OTT-QA.
+    """Yield the converted lines of OTT-QA.
 
     One file has all tables, and another has all passages. The questions are about the whole corpus.
     """
@@ -63,7 +63,11 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> Any:
-    """Yield the documents. Returns for each table its own uri and the uris of the passages to which it links."""
+    """Yield the documents. At the end, return a mapping from the uri of each table to its own uri and the uris of
+    the passages to which it links.
+
+    `tables` has (name, table, place for error messages), and `passages` has mappings from uris to texts.
+    """
     known: dict[str, list[str]] = {}
     linked: dict[str, None] = {}
     for name, record, place in tables:

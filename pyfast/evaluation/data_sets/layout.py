@@ -32,9 +32,9 @@ def load(path: Path) -> Any:
 
 
 def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
-    """Read the records of a JSON list.
+    """Read the records of a JSON list: of `content`, or of the file `path` if `content` is None.
 
-    If a record has another layout than `kind`, an `InputError` names the record.
+    If a record has another layout than `kind`, an `InputError` names the file and the record.
     """
     content = load(path) if content is None else content
     if not isinstance(content, list):
@@ -56,10 +56,10 @@ def checked(record: Any, kind: type[R], place: str) -> R:
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:
-    """Find the source file. If `source` is a file, it is the source file. Otherwise it is the only file in
-    the folder `source`, or below it, that matches the pattern.
+    """Return `source` if it is a file. If it is a folder, return the only file inside it, at any depth, that
+    matches the pattern.
 
-    Raises `InputError` if there is no such file, or more than one.
+    Raises `InputError` if there is no such file, or more than one. In the message, `what` describes the file.
     """
     if source.is_file():
         return source
@@ -84,7 +84,7 @@ def beside(path: Path, pattern: str, what: str) -> Path:
 
 
 def named(text: str, *more: str) -> str:
-    """Make a name for a text from its hash: 16 hexadecimal digits."""
+    """Return a hash of one or more texts, 16 hexadecimal digits, for use in a uri."""
     return blake2b("\0".join((text, *more)).encode(), digest_size=8).hexdigest()
 
 

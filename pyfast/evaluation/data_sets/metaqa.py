@@ -15,7 +15,7 @@ _HOPS = re.compile(r"([123])-?hop")
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for one file of questions (qa_test.txt), or for all such files in a folder.
+    """Yield the converted lines of one file of questions (qa_test.txt), or of all such files in a folder.
 
     kb.txt must be in the same folder or in a parent folder.
     """

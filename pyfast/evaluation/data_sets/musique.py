@@ -34,7 +34,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for a file of MuSiQue. The uri of a paragraph is its hash, because several
+    """Yield the converted lines of a file of MuSiQue. The uri of a paragraph is its hash, because several
     paragraphs can have the same title.
     """
     documents = Documents()

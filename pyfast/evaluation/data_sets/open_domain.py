@@ -19,7 +19,7 @@ class _NQ(BaseModel):
 
 
 def nq(source: Path) -> Pieces:
-    """Yield the lines to write for NQ-open.*.jsonl. The id of a question is its line number."""
+    """Yield the converted lines of NQ-open.*.jsonl. The id of a question is its line number."""
     path = one_file(source, "*.jsonl", "questions")
     for number, (place, line) in enumerate(read_lines(path), start=1):
         record = checked(line, _NQ, place)
@@ -38,7 +38,7 @@ class _Trivia(BaseModel):
 
 
 def triviaqa(source: Path) -> Pieces:
-    """Yield the lines to write for a TriviaQA file, such as unfiltered-web-dev.json."""
+    """Yield the converted lines of a TriviaQA file, such as unfiltered-web-dev.json."""
     path = one_file(source, "*.json", "questions")
     content = load(path)
     for record in records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
@@ -46,7 +46,7 @@ def triviaqa(source: Path) -> Pieces:
 
 
 def popqa(source: Path) -> Pieces:
-    """Yield the lines to write for PopQA's test.tsv."""
+    """Yield the converted lines of PopQA's test.tsv."""
     path = one_file(source, "*.tsv", "questions")
     try:
         with path.open(encoding="utf-8", newline="") as file:

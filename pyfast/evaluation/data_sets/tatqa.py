@@ -39,7 +39,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the lines to write for a file of TAT-QA. All questions of a report share the documents of the
+    """Yield the converted lines of a file of TAT-QA. All questions of a report share the documents of the
     report.
     """
     for record in records(one_file(source, "*.json", "questions"), _Record):
