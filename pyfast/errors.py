@@ -132,8 +132,8 @@ class DeviceError(PyfastError):
 
 
 def told_of(error: PyfastError) -> tuple[str, str]:
-    """Return the class and the text of an error, to send them to another process. pickle cannot restore all
-    errors."""
+    """Return (the name of the class, the text) of an error, to send them to another process. pickle cannot
+    restore all errors."""
     return type(error).__name__, str(error)
 
 

@@ -15,7 +15,7 @@ These rules hold for every op:
 - `threads` is the number of threads. If it is None, the op uses the first of these numbers that is set: the
   environment variable PYFAST_THREADS, the environment variable OMP_NUM_THREADS, or torch's number of threads
   (if torch is imported). If no such number is set, the op uses all cores that this process may use.
-- The file of an op `OP` also has `OP_reference`, a slow version in NumPy. Tests compare the results of the
+- The file of an op `OP` also has `OP_reference`, a slow version in Python. Tests compare the results of the
   two.
 
 Some ops do not work on pools. `maxsim` compares queries with documents token by token. `narrate` writes a

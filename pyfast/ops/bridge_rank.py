@@ -33,8 +33,9 @@ def bridge_rank(
     1. It weighs each edge between two documents by the square of the `dot` weight (see `evidence_graph`).
        Terms of the question do not count in this weight. Each document keeps its `edges` strongest edges. An
        edge stays if at least one of its two documents keeps it.
-    2. It computes personalised PageRank with `damping`. The random walk restarts at a document in proportion to
-       sem ** `sharpness`. sem is the document's score in `semantic`, min-max normalised over the pool.
+    2. It computes personalised PageRank with `damping`. The random walk restarts at a document with a
+       probability in proportion to sem ** `sharpness`. sem is the document's score in `semantic`, min-max
+       normalised over the pool.
     3. The score of a document is `mix` * (PageRank / the pool's maximum) + (1 - `mix`) * sem.
 
     Args:

@@ -29,8 +29,8 @@ def pagerank(
         rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u
                  + (1 - damping + damping * stuck) * restart_v
 
-    total_u is the sum of the weights of u's edges. stuck is the sum of the ranks of all nodes with a total of
-    0. At such a node, the walk restarts. An edge leads from the node of its row in `g` to the node in
+    total_u is the sum of the weights of u's edges. stuck is the sum of the ranks of all nodes u whose total_u
+    is 0. At such a node, the walk restarts. An edge leads from the node of its row in `g` to the node in
     `g.indices`. A self-loop counts as an edge.
 
     The op uses power iteration in float64. Ctrl-C stops the op between two steps.

@@ -48,8 +48,8 @@ def _are_float32(path: Path) -> bool:
 
 
 def _pooling(folder: Path) -> str | None:
-    """Return how the model in a folder makes the vector of a text from the vectors of its tokens. None: in a
-    way that `Bert` does not support."""
+    """Return how the model in a folder makes the vector of a text from the vectors of its tokens: `mean`
+    (their mean) or `first` (the first vector). None: in a way that `Bert` does not support."""
     given = _json(folder / "1_Pooling" / "config.json")
     chosen = [name for name, value in given.items() if name.startswith("pooling_mode") and value]
     return _POOLED.get(chosen[0]) if len(chosen) == 1 else None

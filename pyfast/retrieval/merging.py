@@ -165,8 +165,8 @@ def _merge_counts(
 
 
 def _largest(counts: TermCounts, keep: Mask) -> int:
-    """Return the largest count of the kept passages. If each count is stored in one byte, no caller needs
-    this number, and the result is 0."""
+    """Return the largest count of the kept passages. The result is 0 if each count is stored in one byte,
+    because no caller needs the number then."""
     if counts.counts.dtype == np.uint8:
         return 0
     largest = 0

@@ -273,7 +273,7 @@ def _fault_of_lists(offsets: npt.NDArray[Any], ids: npt.NDArray[Any], limit: int
 
 
 def _blocks(array: npt.NDArray[Any], beyond: int = 0) -> Iterator[npt.NDArray[Any]]:
-    """Yield the array piece by piece, so that checks take little memory. At its end, each piece also has up
-    to `beyond` items of the next piece.
+    """Yield the array piece by piece, so that checks take little memory. Each piece ends with the first
+    `beyond` items of the next piece, for checks that compare neighbours.
     """
     return (array[first : first + _BLOCK + beyond] for first in range(0, len(array), _BLOCK))

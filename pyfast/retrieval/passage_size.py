@@ -25,7 +25,8 @@ class PassageSize:
     length: int = LENGTH
     """The maximum length. A longer paragraph is cut into several passages, at sentence ends"""
     overlap: int = 0
-    """How many characters two neighbouring passages of a cut paragraph may share, in whole sentences"""
+    """How many characters two neighbouring passages of a cut paragraph may share: whole sentences if they
+    fit, otherwise the last words of a sentence"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for impossible sizes."""

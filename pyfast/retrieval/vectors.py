@@ -164,7 +164,7 @@ def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
 
 
 def places_among(marks: Int64, known: Int64) -> Int32:
-    """Find for each row of `marks` the position of an equal row in `known`, or -1 (int32)."""
+    """Return the position in `known` of each row of `marks`: int32[rows]. -1: `known` has no equal row."""
     if not len(known) or not len(marks):
         return np.full(len(marks), -1, np.int32)
     factors = np.random.default_rng(1).integers(1, 1 << 62, marks.shape[1]) * 2 + 1

@@ -204,7 +204,8 @@ def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i:
     only rows that share a cell value with this row are neighbours.
 
     The neighbours of a paragraph are the paragraphs before and after it, the nearest first. The neighbours of
-    a sentence are the neighbours of its paragraph.
+    a sentence are the neighbours of its paragraph. Of rows and paragraphs, only the `_HOPS` nearest are
+    considered.
     """
     corpus = index.corpus
     if corpus.level[i] == Level.TABLE_CELL:
@@ -248,7 +249,8 @@ def _after(index: Index, i: int) -> Iterator[int]:
 def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
     """Return the segments that name the same entities as the segments of a move.
 
-    If there are more than `limit`, return only the segments that share the most words with the question.
+    If there are more than `limit`, return only the segments that share the most words with the question. Only
+    the first `_HOPS` segments are considered.
     """
     hops = chain.from_iterable(index.entity_links.of(i) for i in move.of)
     related = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))

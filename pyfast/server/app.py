@@ -214,7 +214,7 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON schema and the schemas in its definitions, each by its name."""
+    """Return a mapping from names to schemas: a JSON schema by its title, and the schemas in its definitions."""
     return {**schema.pop("$defs", {}), schema["title"]: schema}
 
 

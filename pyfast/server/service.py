@@ -103,7 +103,7 @@ class Service:
         return name, self._engines[name]
 
     def resolve(self, model: str) -> tuple[str, str]:
-        """Return the names of the system and of the index in the name of a model, `SYSTEM` or `SYSTEM@INDEX`.
+        """Return (the name of the system, the name of the index) for a model `SYSTEM` or `SYSTEM@INDEX`.
         `SYSTEM` alone means the first index. Raises `ApiError` 404 if there is no such model.
         """
         if model not in self.models:

@@ -124,7 +124,8 @@ def earlier(past: Past) -> list[tuple[str, str]]:
 
 
 def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx: Context) -> str:
-    """Write earlier turns for a prompt: as many of the last turns as fit into the context window."""
+    """Write earlier turns: as many of the last turns as fit into the context window, together with `prompt`
+    and `text`, the question of the current turn."""
     budget = ctx.text_budget(prompt) - len(text)
 
     def text_of(some: Sequence[tuple[str, str]]) -> str:

@@ -282,7 +282,7 @@ async def reranked(
     pool: Pool, query: str, ctx: Context, settings: Settings, min_nodes: int, max_nodes: int, edges: bool = False
 ) -> Pool:
     """Rank a pool by its evidence graph, and prune it. With `graph=off`, keep the first `max_nodes` passages
-    of the pool."""
+    of the pool. If the index has rerankers, they rank the pool first."""
     if not settings.graph:
         return (await ctx.call(rerank_lists, (pool, query)) if ctx.index.rerankers else pool).head(max_nodes)
     how = RerankConfig(

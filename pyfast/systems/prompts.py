@@ -187,7 +187,7 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     """Make the prompt for an answer that can be a list of entities.
 
     If the pool has passages of a knowledge graph, the answer may be longer than usual, because such a
-    question may have dozens of answers.
+    question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.
     """
     index = ctx.index
     offsets, _ = index.rendered

@@ -28,8 +28,8 @@ from pyfast.training.estimate import Estimate, estimated
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
 _STATE = ("step", "exp_avg", "exp_avg_sq")
-"""The names of the values that Adam stores for a parameter. Adam counts only the steps in which the parameter had
-a gradient"""
+"""The names of the values that Adam stores for a parameter. `step` counts only the steps in which the
+parameter had a gradient"""
 
 E = TypeVar("E")
 

@@ -24,7 +24,7 @@ class Decision:
     """The decision of the policy in one step."""
 
     labels: tuple[int, ...]
-    """The labels of the picked segments, best first. Labels after the first `k` are ignored"""
+    """The labels of the picked segments, best first. Only the first `Limits.k` labels count"""
     score: float
     """How sufficient the evidence seems with the picked segments: from 0 (not at all) to 1 (fully)"""
     expand: Neighbors | None = None
@@ -67,7 +67,8 @@ class Progress:
     was reached. `exhausted`: the stream has no more segments. `budget`: the budget is spent. `off`: there was
     no iteration"""
     source: str = ""
-    """What wrote the guidance, for the trace: `head`, `template` or `off`"""
+    """What wrote the guidance, for the trace: `head`, `template` or `off`. If the head's reply was not
+    usable: `template: ` and the error message"""
 
 
 async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:

@@ -195,7 +195,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
     """Make the guidance, and return (its source, the guidance). The head writes the guidance only if the
     budget also allows the later calls: one for the policy and one for the answer. Otherwise the guidance is a
-    fixed text.
+    fixed text. The result is ("off", "") if the setting `guidance` is `off`, or the policy is lexical.
     """
     if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""

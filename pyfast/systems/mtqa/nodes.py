@@ -112,7 +112,8 @@ async def summarise(
     """Let the LLM write the summary of a column and check it with knowledge units (equation 11 of MTQA).
 
     If the LLM's reply is not usable, the last usable thought of the column replaces the summary, and the
-    column has no short answer.
+    column has no short answer. If no thought is usable, `draft` (the summary of the column before) replaces
+    it.
     """
     prompt = SUMMARY if settings.retrieval else SUMMARY_ALONE
     budget = ctx.text_budget(prompt)

@@ -2,7 +2,7 @@
 
 If the triples do not answer a sub-question, the LLM reads documents and extracts new triples from them. The
 triples that answered sub-questions are the graph memory. From this memory, the LLM gives the final answer.
-For each part of section 2 of SubQRAG's paper, there is a file.
+Each part of section 2 of SubQRAG's paper has its own file.
 """
 
 from pyfast.systems.subqrag.system import SYSTEM
