@@ -36,7 +36,10 @@ NO_OUTLINE = Outline()
 
 @dataclass(frozen=True, slots=True)
 class TextDocument:
-    """A text, stored character for character. If `markdown` is true, headings divide the text into sections.
+    """A text, stored character for character. Its headings divide it into sections.
+
+    The headings come from `outline`. If the headings there are None and `markdown` is true, they come from the
+    text.
 
     Example:
         >>> from pyfast.corpus import TextDocument

@@ -81,8 +81,8 @@ def _sections(
 def headings_of(document: TextDocument) -> Sequence[Heading]:
     """Return the headings of a text.
 
-    They come from the outline of the text. If the outline has None, they come from the Markdown. A text without
-    Markdown then has no headings.
+    They come from the outline of the text. If the headings there are None, they come from the Markdown. A text
+    that is not Markdown then has no headings.
     """
     if document.outline.headings is not None:
         return document.outline.headings

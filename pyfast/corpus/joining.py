@@ -45,7 +45,7 @@ def add_sums(a: int, b: int, sign: int = 1) -> int:
 def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int) -> tuple[Int64, pa.RecordBatch]:
     """Write the documents of several corpora into a new folder, in order. Deleted documents are left out.
 
-    Segments, bytes and triples get new positions. Only a few documents are in memory at once.
+    Segments, bytes and triples get new positions. Only about a million segments are in memory at once.
 
     Args:
         corpora: The corpora. Only one of them is open at a time.

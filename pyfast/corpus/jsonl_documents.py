@@ -33,8 +33,8 @@ def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]
 def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
     """Read the documents of a JSON file.
 
-    The file must have a list of records, an object with one such list, or a single record. Any other content
-    raises InputError.
+    The file must have a list of records, an object whose only value is such a list, or a single record. Any
+    other content raises InputError.
     """
     try:
         content = orjson.loads(read_text(path))

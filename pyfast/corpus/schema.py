@@ -17,7 +17,7 @@ Columns = dict[str, NDArray[Any]]
 
 _LARGEST = (1 << 31) - 1
 _HELD = 1 << 24
-"""How many bytes of segments `GrowingSegments` has in memory"""
+"""The maximum number of bytes of segments that `GrowingSegments` has in memory"""
 
 
 class Kind(IntEnum):
@@ -143,8 +143,8 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 class GrowingSegments:
     """Segments to which more segments can be appended.
 
-    A segment takes 30 bytes, so the segments of a table can be several times as large as its text. Most of them
-    are therefore in temporary files (in the folder `TMPDIR`).
+    A segment takes 30 bytes, so the segments of a table can be several times as large as its text. If they are
+    larger than 16 MB, they are in temporary files (in the folder `TMPDIR`).
     """
 
     def __init__(self) -> None:

@@ -72,8 +72,8 @@ class Corpus:
     - `byte_start`, `byte_end` int32 (int64 for more than 2 GB of text): where the segment's content begins
       and ends in the buffer of UTF-8 bytes.
 
-    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and
-    `start`. For a triple, the number of the triple in the document replaces `start`. For a subgraph (all
+    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level, `start` and
+    `end`. For a triple, the number of the triple in the document replaces `start`. For a subgraph (all
     triples of one head), the number of its first triple replaces `start`. `roots` (int64) has the position of
     each document's first segment. `documents` is the number of documents.
     """

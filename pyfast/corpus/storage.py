@@ -2,8 +2,8 @@
 
 This module checks that the files belong together and that every position lies inside its file, so that a damaged
 file cannot cause reads out of bounds. `read` checks all data before it returns. In an index, `map_parts`
-opens the files without reading them. `Corpus` later compares each block of a file with its checksum when it
-first reads the block.
+reads only the beginning and the end of each file. `Corpus` later compares each block of a file with its checksum
+when it first reads the block.
 """
 
 import contextlib
@@ -131,7 +131,7 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
 
 
 def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
-    """Memory-map the files of a corpus in a part of an index. Only the sizes of the files are checked.
+    """Memory-map the files of a corpus in a part of an index. Only their sizes, beginnings and ends are checked.
 
     Raises IndexFormatError if a file is cut off or of another kind.
     """

@@ -39,7 +39,7 @@ class KnowledgeUnit:
     """The number of the passage in the index"""
     triples: tuple[tuple[str, str, str], ...]
     score: float
-    """The score of the best fact that led to this source text"""
+    """The score of the best search result (a fact, an entity or a theme) that led to this source text"""
     descriptions: tuple[str, ...] = ()
     """For each triple, a sentence that describes it. The sentence is empty if no LLM has written one"""
     entities: tuple[tuple[str, str, str], ...] = ()

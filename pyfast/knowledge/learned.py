@@ -38,7 +38,8 @@ class Learned:
     """For the words of each name: the positions of the statements that have this name as head or tail"""
 
     def add(self, statement: Statement, vector: Float32) -> bool:
-        """Add a statement, unless an equal one was added before. Returns whether the statement was added."""
+        """Add a statement, unless the same triple was added before. Case and spaces do not matter. Returns whether
+        the statement was added."""
         keys = (name_key(statement.head), name_key(statement.relation), name_key(statement.tail))
         if keys in self._keys:
             return False

@@ -97,8 +97,8 @@ class Session:
         return ids[order], self.index.passages[order]
 
     def kept(self, run: Path) -> Session:
-        """Return a session that uses a copy of the store in the run's folder, so that the run can resume even if
-        the index changes.
+        """Return a session that uses hard links to the files of the store, in the run's folder. So the run can
+        resume even if the index changes.
         """
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
 

@@ -1,8 +1,8 @@
-"""Check which triples of an LLM are supported by a text. Head and tail of a triple must be names, and the
-text must contain both names.
+"""Check which triples of an LLM are supported by a text. The text must contain head and tail. The head must be a
+name. The tail may also be a value or a description, but no pronoun.
 
-All other triples are dropped, for example triples that an LLM invents. Triples with a pronoun are dropped
-too: in a graph, the entity "he" would stand for many people. pyfast counts the dropped triples by reason.
+All other triples are dropped, for example triples that an LLM invents. Pronouns are not allowed, because in a
+graph the entity "he" would stand for many people. pyfast counts the dropped triples by reason.
 """
 
 from __future__ import annotations

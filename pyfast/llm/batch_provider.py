@@ -61,7 +61,7 @@ class BatchProvider:
     batches. `exchange` is the function that makes one HTTP request.
 
     If the connection or the provider fails, a method repeats its request for `patience_s` seconds. After that
-    time it raises `LLMUnavailableError`.
+    time it raises `LLMUnavailableError`. Only `check_list` does not repeat its request.
     """
 
     def __init__(

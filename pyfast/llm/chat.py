@@ -20,10 +20,10 @@ from pyfast.llm.reasoning import share_of_reasoning
 
 
 def closed(schema: Any) -> Any:
-    """Return a copy of a JSON schema in which no object may have additional fields.
+    """Return a copy of a JSON schema in which objects with `properties` may have no additional fields.
 
     Schemas from pydantic allow additional fields. But OpenAI's strict mode refuses schemas that allow them,
-    and small models invent additional fields.
+    and small models invent additional fields. Objects inside `allOf` do not change.
     """
     if not isinstance(schema, Mapping):
         return schema

@@ -26,12 +26,11 @@ class _Server:
     failures: int = 0
     """How often the server has failed since its last answer. Calls that fail together count once"""
     rests_until: float = field(default=0.0)
-    """pyfast sends no call to this server before this time, on the event loop's clock"""
+    """Until this time, on the event loop's clock, a call goes to this server only if no other server is left"""
 
     def may_take_one(self, now: float) -> bool:
-        """Return whether the server may get a call at the time `now`. A server that has failed gets no call
-        until `rests_until`. Then it gets one call, and more calls only after it has answered this one
-        call."""
+        """Return whether the server is ready for a call at the time `now`. A server that has failed is not ready
+        before `rests_until`. Then it is ready for one call, and for more calls after it has answered."""
         return not self.failures or (now >= self.rests_until and not self.running)
 
 
@@ -41,11 +40,11 @@ class OpenAIServers:
 
     If a call fails on one server, it goes to another server.
 
-    A server that failed gets no calls for some time, which grows with each failure. Then pyfast tries the
-    server with one call. If no server answers a call, pyfast waits and tries all servers again, up to
-    `attempts` times in total. Then the call fails. Each server has the same options as an `OpenAI` model. In
-    addition, `weights` is a list with one number for each server: a server with twice the weight gets twice
-    as many calls.
+    After a failure, a server gets no calls for some time, unless no other server is left. The time grows with
+    each failure. Then pyfast tries the server with one call. If no server answers a call, pyfast waits and
+    tries all servers again, up to `attempts` times in total. Then the call fails. Each server has the same
+    options as an `OpenAI` model. In addition, `weights` is a list with one number for each server: a server
+    with twice the weight gets twice as many calls.
     """
 
     def __init__(
@@ -126,9 +125,9 @@ class OpenAIServers:
         raise last
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
-        """Choose the server for a call: of those that may get a call, the server with the fewest running
-        calls in relation to its weight. If none may get a call, choose the server whose `rests_until` comes
-        first."""
+        """Choose a server for a call: of the servers that are ready (`may_take_one`), the one with the fewest
+        running calls in relation to its weight. If no server is ready, the one with the earliest
+        `rests_until`."""
         now = asyncio.get_running_loop().time()
         ready = [server for server in untried if server.may_take_one(now)]
         if ready:

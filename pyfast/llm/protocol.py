@@ -254,8 +254,8 @@ class InFront:
 
 
 class _WithDefaults(InFront):
-    """A wrapper that adds default values for the optional members that an LLM lacks. It reads all other members
-    from the LLM at each access, because `start` may change the context window of the LLM."""
+    """A wrapper that adds default values for the optional members that an LLM lacks. It reads `context_window` and
+    `slots` from the LLM at each access, because `start` may change them."""
 
     def __init__(self, llm: LLM) -> None:
         self._llm: Any = llm

@@ -40,7 +40,7 @@ _SECRET_NAME = re.compile(
 
 
 def hider(*secrets: str) -> Callable[[str], str]:
-    """Make a function that replaces secrets in a text with `***`, also if they are encoded.
+    """Make a function that replaces secrets in a text with `***`, even if they are encoded.
 
     The function finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in
     nested encodings. It also finds secrets in hexadecimal digits and in base64, even if the secret is only a part

@@ -222,7 +222,7 @@ def settle_in() -> None:
 
 
 def settle_early() -> logging.Handler:
-    """Call `settle_in` when a process of vLLM configures Python's logging, its first step. Returns a log handler
-    that does nothing."""
+    """Call `settle_in` while a process imports vLLM, before vLLM loads plugins. vLLM calls this function to make a
+    log handler. Returns a log handler that does nothing."""
     settle_in()
     return logging.NullHandler()

@@ -1,5 +1,5 @@
-"""Read N-Triples and Turtle as a knowledge graph. An IRI is named by its label. Without a label, the last part of
-the IRI is its name.
+"""Read N-Triples and Turtle as a knowledge graph. The name of a node is its label. A node without a label gets the
+last part of its IRI as its name.
 """
 
 from __future__ import annotations

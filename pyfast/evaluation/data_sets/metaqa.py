@@ -17,7 +17,7 @@ _HOPS = re.compile(r"([123])-?hop")
 def read(source: Path) -> Pieces:
     """Yield the converted lines of one file of questions (qa_test.txt), or of all such files in a folder.
 
-    kb.txt must be in the same folder or in a parent folder.
+    kb.txt must be in the same folder, or in one of the two folders above it.
     """
     files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
     if not files:
