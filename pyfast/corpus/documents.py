@@ -20,7 +20,7 @@ class Outline:
     """
 
     headings: tuple[Heading, ...] | None = None
-    """The headings, in order. None: the headings of the Markdown, if the text is Markdown"""
+    """The headings, in order. None: a Markdown text has its own headings, and any other text has none"""
     pages: tuple[int, ...] = ()
     """The offset of the character with which each page begins"""
     aside: tuple[tuple[int, int], ...] = ()

@@ -43,8 +43,8 @@ class Reader:
     """
 
     patterns: tuple[str, ...]
-    """Patterns for file names in lower case, as in `fnmatch`. If patterns of several installed readers match
-    a name, the longest pattern decides
+    """Patterns for file names, such as `*.csv`, in the form of `fnmatch` and in lower case. If several installed
+    readers have a pattern that matches a name, the reader with the longest pattern is used
     """
     read: Callable[[str, Path], Iterable[Document]]
     """A function `read(uri, path)` that returns the documents of a file. It raises `InputError` if it cannot read

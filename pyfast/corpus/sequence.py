@@ -621,7 +621,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class _Strings:
-    """A column of strings. It opens without reading data."""
+    """A column of strings. A string is read and checked when it is used."""
 
     offsets: memoryview
     data: memoryview

@@ -92,7 +92,7 @@ def _compiled(schema: Schema) -> Writer:
 
 
 class _Endless(Exception):
-    """Raised for a definition in a schema that requires itself, so that its values would be infinite."""
+    """Raised if a definition in a schema requires itself: its values would be infinite."""
 
 
 # If a keyword were ignored, a wrong answer could look right. So these are refused.

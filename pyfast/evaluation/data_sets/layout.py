@@ -74,7 +74,7 @@ def beside(path: Path, pattern: str, what: str) -> Path:
     """Search the three nearest parent folders of a file for a file or folder that matches the pattern. The
     nearest folder comes first.
 
-    Raises `InputError` if nothing matches.
+    Raises `InputError` if nothing matches. In the message, `what` describes what is missing.
     """
     for folder in list(path.resolve().parents)[:3]:
         match = next(iter(sorted(folder.glob(pattern))), None)
