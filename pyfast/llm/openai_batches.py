@@ -60,8 +60,8 @@ class _Run:
 
 
 class OpenAIBatches(OpenAI):
-    """A model behind the Batch API of its provider. A run with this model can also be resumed without batches, with
-    `openai:MODEL@URL`.
+    """A model behind the Batch API of its provider. A run with this model can also be resumed without batches,
+    with `openai:MODEL@URL`.
 
     pyfast submits the waiting calls as one batch if one of these is true:
 
