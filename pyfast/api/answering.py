@@ -254,13 +254,14 @@ def job_of(
     by_workers: bool = False,
     joins: bool = False,
 ) -> tuple[Job, OpenedModels]:
-    """Make the `Job` that `answer` carries out, with its models. An argument that has the same name as an
-    argument of `answer` also has the same meaning.
+    """Make the `Job` that `answer` carries out, and open the models of this `Job`. An argument that has the
+    same name as an argument of `answer` also has the same meaning.
 
-    The function checks the run's folder and writes the questions into it. `joins`: another process has
-    started the run, so the function writes nothing into the folder. `by_workers`: accept the folder of a run
-    that workers of a cluster have started. Without `by_workers`, such a folder is an error. Raises
-    `InputError` if an argument is not valid, or if the folder has a run with other arguments.
+    If the run has a folder, the function checks the folder. It also writes the questions into the folder,
+    unless the run reads them from a file. `joins`: another process has started the run, so the function writes
+    nothing into the folder. `by_workers`: accept the folder of a run that workers of a cluster have started.
+    Without `by_workers`, such a folder is an error. Raises `InputError` if an argument is not valid, or if the
+    folder has a run with other arguments.
     """
     # Check all arguments before anything is created.
     configured = configure(
@@ -354,8 +355,8 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
 
 
 def begin(job: Job, restart: bool = False) -> None:
-    """Check that the folder of the run that `job` describes is new, or has this run. Raises `InputError` if
-    the folder has a run with other arguments.
+    """Check that the run's folder is new, or that the run in it has the same configuration as `job`. Raises
+    `InputError` if the folder has another run.
 
     With `restart`, the function first gives an existing folder another name, so that the run starts from its
     beginning. Call this function before you load a model.
@@ -390,8 +391,8 @@ async def _carry_out(
 
 @contextlib.asynccontextmanager
 async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
-    """Yield an asyncio event. The asyncio event is set soon after the threading event `stop` is set. If
-    `stop` is None, the asyncio event is never set."""
+    """Yield an asyncio event for code in the event loop, which cannot wait for a `threading.Event`. The asyncio
+    event is set soon after `stop` is set. If `stop` is None, it is never set."""
     stopping = asyncio.Event()
 
     async def look() -> None:
@@ -409,8 +410,8 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
-    """Return how many questions should be in progress at the same time: `concurrency`. If `concurrency` is
-    None, return the default for these models. Raises `InputError` if `concurrency` is below 1.
+    """Return how many questions may be in progress at once. This number is `concurrency`, or if `concurrency`
+    is None, the default for these models. Raises `InputError` if `concurrency` is below 1.
     """
     if concurrency is not None:
         return at_least_one("concurrency", concurrency)

@@ -65,8 +65,8 @@ def update_documents(
 ) -> Change:
     """Replace documents of an index by new versions, and add new documents. All changes make one commit.
 
-    A given document replaces the document of the index that has the same uri. The new version stands at the
-    end of the index. If the two documents are equal, nothing changes.
+    A given document replaces the document of the index that has the same uri. The new version comes after all
+    other documents of the index. If the two documents are equal, nothing changes.
 
     Args:
         index: The folder of the index.
@@ -97,9 +97,9 @@ def update_documents(
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
     """Delete documents of an index. All deletions make one commit.
 
-    Later searches do not return these documents, and compute the scores of other documents without them.
-    Their text stays in the index's files until `compact_index(..., erase=True)`, because earlier commits
-    still need it.
+    Later searches do not return these documents. The words in these documents no longer affect the scores of
+    other documents. Their text stays in the index's files until `compact_index(..., erase=True)`, because
+    earlier commits still need it.
 
     Args:
         index: The folder of the index.
@@ -127,9 +127,9 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
 
     Args:
         index: The folder of the index.
-        erase: Also remove the earlier commits. Then no part of the index has text of a deleted document any
-            more, and runs that started with an earlier commit cannot be resumed. Knowledge graphs and runs
-            can still contain text of a deleted document: see docs/changing.md.
+        erase: Also remove the earlier commits. Then no part of the index has text of a deleted document. Runs
+            that started with an earlier commit can no longer be resumed. Knowledge graphs and runs can still
+            contain text of a deleted document: see docs/changing.md.
 
     Returns:
         The number of the new commit.

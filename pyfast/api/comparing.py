@@ -37,8 +37,8 @@ def compare(
     Returns:
         For each pair of runs and each figure (such as F1): the difference between the runs, its 95 % interval
         (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from
-        McNemar's exact test if each question's value is 0 or 1 and no two questions are of the same
-        conversation. Otherwise it comes from the bootstrap. The field `least` says how many independent
+        McNemar's exact test if each question's value is 0 or 1. For other values, and if several questions
+        belong to one conversation, it comes from the bootstrap. The field `least` says how many independent
         questions are needed before a difference can be significant. With fewer questions, do not trust the
         p-values of the bootstrap: they are too small. For each pair, the result lists the questions that only
         one run answers correctly. For each run, it has the calls, tokens, seconds and money, per question and

@@ -51,7 +51,8 @@ class ConfiguredSystem:
         """Open what the system needs in addition to the index, such as a knowledge graph, and return it.
         Return None if the system needs nothing more.
 
-        `run` is the folder of a new or resumed run. None: the run stays in memory.
+        `run` is the folder of the run, new or resumed. A resumed run gets the knowledge graph with which it
+        started. None: the run stays in memory.
         """
         if self.index is None or self.system.opens is None:
             return None

@@ -92,8 +92,8 @@ def run_by_workers(job: Job, opens: Opens, cluster: Cluster, on_event: OnEvent, 
 
 
 def _joined(run: str, given: Mapping[str, Any]) -> tuple[Job, OpenedModels]:
-    """Make, in a worker, the `Job` of a run of `pyfast.answer`, with its models. `run` is the folder of the
-    whole run, and `given` has the arguments of `pyfast.answer`."""
+    """Return, in a worker, the `Job` of a run and the opened models. `run` is the folder of the whole run, and
+    `given` has the arguments of `pyfast.answer`."""
     index = None if given["index"] is None else open_index(*given["index"])
     return job_of(["-"], **{**given, "index": index}, run=run, joins=True)
 
@@ -105,7 +105,8 @@ def _with_llm(job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None) ->
 
 
 def _check_named(given: GivenLLM) -> None:
-    """Raise `InputError` for an LLM that another process cannot open."""
+    """Raise `InputError` if an LLM is given as an object, because a worker cannot open it, or if an LLM is
+    behind a Batch API, because only one process can collect the calls of a run."""
     for role, llm in by_role(given).items():  # type: ignore[arg-type]
         if not isinstance(llm, str):
             raise InputError(f"llm {role}: with ray, give the text that names it: each worker opens its own")
@@ -142,8 +143,7 @@ class Answering:
     models: OpenedModels | None = None
 
     def start(self) -> Configuration:
-        """Open the index and the system of the run, and load its models. Return the configuration of the
-        run."""
+        """Open the run's index and system, and load the run's models. Return the configuration of the run."""
         if self.job is None or self.models is None:
             self.job, used = self.opens()
             self.models = OpenedModels(used.by_role, frozenset(used.by_role))
@@ -151,7 +151,8 @@ class Answering:
         return self.job.describe()
 
     def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
-        """Answer the questions in the folder `block`, and return the counts of this session."""
+        """Answer the questions in the folder `block`. Return the counts of the questions that this call has
+        answered."""
         assert self.job is not None and self.models is not None
         index = None if self.job.index is None else self.job.index.keeping_scores(block / RERANK_SCORES)
         job = replace(self.job, folder=block, questions=questions_in(block / QUESTIONS), index=index)

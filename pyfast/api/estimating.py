@@ -53,8 +53,8 @@ class Estimate:
     currency: str | None = None
     """The currency of `money`"""
     hours: Expected | None = None
-    """The hours until all questions are answered. None: the estimate does not come from an earlier run. The
-    time to start models and workers is not included
+    """The hours until all questions are answered. None: the estimate does not come from an earlier run, or this
+    run has only one question. The time to start models and workers is not included
     """
     shares: Mapping[str, float] = field(default_factory=dict)
     """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for the llm`
@@ -86,12 +86,12 @@ def estimate(
 ) -> Estimate:
     """Estimate the LLM calls, tokens and price of a run, without a call to its LLM.
 
-    With `based_on`, pyfast takes what a question of an earlier run of the same system used on average, and
-    multiplies it by the number of questions. Without `based_on`, pyfast answers a uniform sample of the
+    `based_on` is an earlier run of the same system. pyfast computes the mean usage of one of its questions, and
+    multiplies the mean by the number of questions. Without `based_on`, pyfast answers a uniform sample of the
     questions with the LLM `instant`. This LLM replies immediately with text that fits the schema.
 
     In this second case, searches and prompts are real, but replies are not. So a plan can have more or fewer
-    hops than a plan of a real language model. pyfast then counts four bytes as one token. For a reliable
+    hops than a plan of a real language model. The LLM `instant` counts four bytes as one token. For a reliable
     estimate, make a small real run and give it as `based_on`.
 
     Args:
@@ -182,8 +182,9 @@ def _workers_of(run: Path) -> int:
 
 def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expected:
     """Return the hours until `count` questions are answered, by Little's law: the sum of the times of the
-    questions, divided by the number of questions in progress. This number is proportional to the number of
-    workers: `had` is the number of workers in the earlier run, and `workers` is the number in the new run."""
+    questions, divided by the number of questions in progress. Each worker of the new run is assumed to have as
+    many questions in progress as a worker of the earlier run. `had` is the number of workers in the earlier
+    run, and `workers` is their number in the new run."""
     at_once = service.in_progress / had * workers
     return _expected([seconds / at_once / 3600 for seconds in service.seconds], count)
 
@@ -217,8 +218,9 @@ def _priced(
 ) -> Expected:
     """Return the expected price of `count` questions.
 
-    If roles have models with different prices, pyfast divides the tokens of each question among the roles.
-    Each role gets the share that it has of the tokens of all questions (`roles`).
+    If the roles have different prices, the function divides the tokens of each question among the roles, in
+    proportion to `roles`. `roles` has the tokens of all questions together, (in prompts, in completions) for
+    each role. `of_role` has the price for each role.
     """
     default = of_role.get("default") or next(iter(of_role.values()))
     if len(set(of_role.values())) == 1:

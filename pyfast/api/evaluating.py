@@ -70,10 +70,9 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
 
 
 def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
-    """Return the gold answers: their file, or a list of mappings. If `gold` is None, they are in the file
-    gold.jsonl in the folder of the run's questions. If there is no such file, they are in the file of the
-    questions itself. Raises `InputError` if `gold` is None and the run's file of questions is not known or
-    does not exist.
+    """Return the path of the gold answers, or a list of mappings with them. If `gold` is None, the path is
+    gold.jsonl in the folder of the run's questions. If there is no such file, it is the file of the questions.
+    Raises `InputError` if `gold` is None and the run's file of questions is not known or does not exist.
     """
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)

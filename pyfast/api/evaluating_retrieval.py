@@ -36,9 +36,9 @@ class RetrievalSetting:
     """How the passages are ordered. `list`: by the retriever. `graph_rank` or `bridge_rank`: by the op with
     this name"""
     expand: bool | str = False
-    """Whether to add passages that share terms with the best passages. With the name of a retriever, such as
-    `dense`, pyfast adds the passages that this retriever finds nearest to the best passages. Only possible
-    with the ranking `bridge_rank`
+    """Whether to add passages that share terms with the best passages. You can also name a retriever, such as
+    `dense`: pyfast then adds the passages that are most similar to the best passages by this retriever. Only
+    possible with the ranking `bridge_rank`
     """
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""
@@ -123,8 +123,8 @@ def evaluate_retrieval(
 ) -> RetrievalReport:
     """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
 
-    Gold evidence is a set of documents. A document counts as found if the list of passages has one of its
-    passages. The documents are ranked by their best passages.
+    Gold evidence is a set of documents. The documents of the retrieved passages are ranked by their best
+    passages. `recall@k` is the share of the gold documents that are among the first k documents.
 
     Args:
         index: An index, or its folder. The call ignores the index's own retriever and rerankers.

@@ -61,7 +61,8 @@ def build_index(
         readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. If an
             additional reader and an installed reader can both read a file, the additional reader reads it.
         columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of
-            these tables begins with the first column of the wide table, and its header names its own columns.
+            these tables begins with the first column of the wide table, because this column often names the
+            rows.
         passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
             sentence ends. The index keeps this size for documents that are added later.
         passage_overlap: The maximum number of characters that neighbouring passages share if a paragraph is cut.
@@ -228,8 +229,8 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
 def _sources(
     given: Source | Iterable[Source], unread: list[Unread] | None, readers: tuple[Reader | str, ...], columns: int
 ) -> Iterator[DocumentSource]:
-    """Yield the sources of `given`, in order. Neighbouring paths are listed together, because their uris
-    depend on each other."""
+    """Yield the sources of `given`, in order. Consecutive paths go to `files_of` together: if files of two
+    paths would have the same uri, `files_of` adds the names of their folders."""
     paths: list[Path] = []
     number = 0
     for one in [given] if isinstance(given, str | Path | Document | Mapping) else given:

@@ -70,8 +70,8 @@ def build_knowledge(
         chunk_tokens: How many tokens of a text the LLM reads at once. None: the number of an earlier extraction,
             or 1200 for the first extraction.
         packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. This saves calls,
-            but needs a larger model. If you later delete a document, its own triples are removed, but not the
-            triples of the other documents in the same call.
+            but needs a larger model. Each triple still belongs to one document: if you later delete one of the
+            documents, only the triples of this document are removed.
         passes: How often the LLM reads each chunk. After the first time, the LLM looks for missing triples. More
             passes find more triples, but need more calls.
         limit: The maximum number of new chunks that the LLM reads in this call.

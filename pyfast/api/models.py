@@ -34,8 +34,8 @@ class OpenedModels:
     """The roles whose model the caller gave as an object. These models stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """Return the model of each role, with all members that the engine needs. A model that lacks some of
-        them gets a wrapper that has them. Roles that share a model also share its wrapper.
+        """Return the model of each role, with all methods and attributes that the engine needs. If a model has
+        only some of these members, a wrapper adds the others. Roles that share a model also share its wrapper.
 
         Args:
             response_cache: A folder that stores replies, so that later runs can use them. None: no reply is
@@ -68,8 +68,8 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
             key `ROLE.NAME` sets an option of the model of this role.
 
     Raises:
-        InputError: A role does not exist, or there is an option for a role without a model or for a model
-            that was passed as an object.
+        InputError: A role does not exist, no model is given for the role of an option, or this model was passed
+            as an object.
     """
     each: dict[Role, LLM | str] = {}
     for role, llm in given.items() if isinstance(given, Mapping) else [(DEFAULT_ROLE, given)]:
@@ -139,8 +139,8 @@ any more
 
 @contextlib.asynccontextmanager
 async def started(llm: LLM, keep: bool = False) -> AsyncIterator[FullLLM]:
-    """Start a model, unless another caller has started it. The model closes when its last user leaves the `with`
-    block.
+    """Start a model, unless another caller has started it. The model closes when the last caller that uses it
+    leaves its `with` block.
 
     Args:
         llm: The model.
@@ -193,7 +193,8 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
 
 
 async def _end(llm: LLM, full: FullLLM, use: _Use) -> None:
-    """Close a model. If a caller needs the model meanwhile, the caller waits until the model is closed."""
+    """Close a model. A caller that needs the model meanwhile waits until it is closed, and then starts it
+    again."""
     if use.closing is not None:
         await asyncio.shield(use.closing)
         return
@@ -214,7 +215,7 @@ def _itself(llm: LLM) -> LLM:
 
 
 def _close_in_time(use: _Use) -> None:
-    """Close a model at the end of the process, while the event loop still runs in its thread."""
+    """Close a model at the end of the process, if the event loop in which it started still runs."""
     llm = use.alive()
     if llm is None or use.closing is not None or use.process != os.getpid():
         return

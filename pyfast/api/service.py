@@ -390,7 +390,7 @@ class Engine:
 
 
 def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:
-    """Make the folder of a run. When `stack` ends, it flushes and closes the folder. Raises `InputError` if
+    """Make the folder of a run, and register its `flush` and `close` with `stack`. Raises `InputError` if
     `path` exists and is not an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"journal: {path} exists already; give a new folder")
@@ -439,7 +439,8 @@ async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Questi
 
 
 async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
-    """Yield the items of any iterable, ordinary or asynchronous, or the records of a file of questions."""
+    """Yield the questions. `questions` is an iterable, an asynchronous iterable, the path of a file, or a text
+    that is one question. Raises `InputError` for bytes and for a single mapping."""
     if isinstance(questions, bytes | Mapping):
         raise InputError("questions: expected a text, a list of questions, or a file of them")
     if isinstance(questions, str):

@@ -338,8 +338,11 @@ def _recipe(
 
 
 def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, folder: Path) -> dict[str, str]:
-    """Return the head's plan for each question. If several processes train together, none of them may call
-    the head: `InputError` is raised unless an earlier process has made all plans."""
+    """Return the head's plan for each question, by the question's text.
+
+    Only a process that trains alone may call the head. If several processes train together, all plans must
+    already be in `folder`. Otherwise the function raises `InputError`.
+    """
     texts = list(dict.fromkeys(gold.question for _, some in golds for gold in some))
     if os.environ.get("RANK") and not (folder.is_dir() and Run(folder).status.ended == len(texts)):
         raise InputError(f"{folder}: start with one process: the head has not made plans for all questions yet")

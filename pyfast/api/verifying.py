@@ -171,7 +171,7 @@ def _traces_digests(path: Path) -> list[str]:
 
 
 def _lines(path: Path) -> tuple[list[str], bool]:
-    """Return (the digest of each line, whether text follows the last line end)."""
+    """Return (the digest of each complete line of a file, whether an incomplete line follows)."""
     digests, line = [], b"\n"
     with contextlib.suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
         for line in file:
@@ -195,8 +195,8 @@ def _traces(folder: Path, traces: list[str], answers: int) -> str:
 
 
 def _compare(folder: Path, column: str, digests: list[str]) -> str:
-    """Compare the digests of lines with the digests in the journal. Raises `_DamageError` if a digest
-    differs.
+    """Compare the digests of a file's lines with the digests that the journal has in the column `column`:
+    `line` for answers, `trace` for traces. Raises `_DamageError` if a digest differs.
 
     Returns a text with the number of lines for which the journal has no digest. If the journal has a digest
     for each line, the text is empty.

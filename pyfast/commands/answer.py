@@ -113,8 +113,8 @@ def answer(
         bool,
         typer.Option(
             "--accept-duplicates",
-            help="For --llm batch:MODEL@URL: accept a provider that cannot list batches with metadata."
-            " After a kill, a batch may then be submitted and paid twice.",
+            help="For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not store"
+            " metadata of batches. After a kill, a batch may then be submitted and paid twice.",
         ),
     ] = False,
     restart: Restart = False,
@@ -206,8 +206,8 @@ def answer(
 
 
 def _options_of_batches(llms: Mapping[str, str], name: str) -> list[str]:
-    """Return the full name of the option `name` for each model behind a Batch API. Raises `InputError` if
-    there is no such model."""
+    """Return the key of the LLM option `name` for each model behind a Batch API: `name` for the default model,
+    and `ROLE.name` for the model of a role. Raises `InputError` if there is no such model."""
     roles = [role for role, spec in llms.items() if spec.startswith("batch:")]
     if not roles:
         raise InputError(f"--{name.replace('_', '-')} goes with --llm batch:MODEL@URL")

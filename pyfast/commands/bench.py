@@ -48,6 +48,7 @@ def bench(
         Path | None,
         typer.Option(
             help="Open loop: a file with the times at which questions arrive, a number of seconds on each line."
+            " The first question arrives at once, so only the differences matter."
         ),
     ] = None,
     clients: Annotated[

@@ -26,7 +26,9 @@ Readers = Annotated[
 Columns = Annotated[
     int,
     typer.Option(
-        min=2, help="Cut a table with more columns into several tables. Each table has the first column."
+        min=2,
+        help="The maximum number of columns of a table. A wider table is cut into several tables, each with the"
+        " first column of the wide table.",
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]

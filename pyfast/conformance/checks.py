@@ -70,8 +70,7 @@ class _Checked:
     place: Path
     plain: list[bytes] = field(default_factory=list)
     steps: Counter[str] = field(default_factory=Counter)
-    """How many steps (LLM calls and batched calls) each question took in the last run, without the call that
-    cites its evidence"""
+    """How many steps (LLM calls and batched calls) each question took in the last run, by the question's id"""
 
     def run(
         self, folder: str, questions: Sequence[Question], llm: CheckLLM, concurrency: int, **limits: int
@@ -261,15 +260,16 @@ def _budget_of_steps(checked: _Checked) -> str:
 
 
 def _middle(used: list[int]) -> int:
-    """Return a limit that some questions keep and others exceed. If all questions use the same number, return
-    a limit that all of them exceed."""
+    """Return a limit that only some questions exceed. `used` is how much each question uses. If all questions
+    use the same number, all of them exceed the limit."""
     middle = sorted(used)[len(used) // 2]
     return middle - 1 if middle == max(used) else middle
 
 
 def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str:
-    """Make runs in which the limit named `limit` has the value `allowed`, and check their records. `used`
-    says how much each question used without the limit."""
+    """Make two runs with the value `allowed` for the limit `limit`: one with many questions at once, one with
+    one question at a time. Check that the records of both runs are equal, and that only questions that need
+    more than `allowed` fail. `used` is how much each question used without the limit."""
     if allowed < 1:
         return f"each question takes one of the {limit}: there is nothing to cut"
     lines = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
@@ -296,8 +296,8 @@ def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str
 
 
 def _poison(checked: _Checked) -> str:
-    """Check that a hostile question changes the record of no other question, and that the LLM gets its
-    control tokens only as plain text."""
+    """Check that a hostile question changes the record of no other question. Also check that the control tokens
+    in a question or a document reach the LLM only as plain text."""
     questions, llm = poisoned(checked.questions), CheckLLM()
     lines = checked.run("poison", questions, llm, 16)
     _check_complete(lines, questions)
@@ -312,8 +312,8 @@ def _poison(checked: _Checked) -> str:
 
 
 def _malformed(checked: _Checked) -> str:
-    """Check that an unusable reply of the LLM makes no other question fail than the question that got it. If
-    this question fails, its record must say what was wrong."""
+    """Check that an unusable reply of the LLM affects only the question that got the reply. If this question
+    fails, its record must say what was wrong."""
     questions = marked(checked.questions)
     lines = checked.run("malformed", questions, CheckLLM(spoiled), 16)
     _check_complete(lines, questions)

@@ -16,7 +16,8 @@ from pyfast.systems.registry import load_system
 
 
 def main(order: dict[str, Any]) -> None:
-    """Start the run that `order` describes, or resume it."""
+    """Start or resume a run. `order` has the system's name, the settings, the paths of index, run and log, the
+    LLM's delay, and the concurrency."""
     index = None if order["index"] is None else Index(Path(order["index"]))
     subject = Subject(load_system(order["system"]), order["settings"], index)
     llm = CheckLLM(delay_s=order["delay_s"], log=Path(order["log"]))

@@ -150,7 +150,8 @@ def spoiled(request: Request, completion: Completion, number: int) -> Completion
 def _hostile(value: Any, number: int) -> Any:
     """Return a hostile value of the same JSON type as `value`.
 
-    Strings do not get longer, so that the reply still fits the schema and reaches the system.
+    A string is not longer than the string that it replaces, so that the reply still fits the schema. Otherwise
+    pyfast would refuse the reply, and the system would not get it.
     """
     if isinstance(value, bool):
         return not value

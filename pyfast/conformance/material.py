@@ -51,7 +51,7 @@ POISON = {
 
 
 def build_corpus(folder: Path) -> Path:
-    """Make a corpus of passages, a table and triples, and its index. Returns the index's folder."""
+    """Make a corpus with texts, a table and triples. Build its index, and return the folder of the index."""
     corpus = folder / "corpus"
     corpus.mkdir()
     rows, triples = ["lighthouse,keeper,height in metres"], []

@@ -42,8 +42,8 @@ def apply_memory(
     equation 2).
 
     E_t is the evidence of turn t. Its memory M_t is the evidence of all earlier turns. The function replaces
-    the worst-ranked items of E_t by items of M_t that are not among the items of E_t that stay. If M_t has
-    too few such items, the function replaces fewer items of E_t.
+    the worst-ranked items of E_t by items of M_t. The other items of E_t stay, and are not added a second time.
+    If M_t has too few other items, the function replaces fewer items of E_t.
 
     Args:
         index: The index.
@@ -75,8 +75,11 @@ def replaceable(items: int, share: float) -> int:
 
 
 def _earlier(item: MemoryQuery, most: int) -> tuple[int, Int64]:
-    """Return how many items of this turn are replaced (at most `most`), and the items that may replace them: the
-    distinct evidence of earlier turns, in its order, without the items that this turn keeps."""
+    """Return (how many items of this turn are replaced, the items that may replace them).
+
+    The number is at most `most`. The items are the evidence of earlier turns, in the order of the turns and
+    without duplicates. Items that this turn keeps are left out.
+    """
     found = item.evidence.segments.tolist()
     seen = dict.fromkeys(chain.from_iterable(evidence.segments.tolist() for evidence in item.past))
     for places in range(most, 0, -1):
@@ -87,7 +90,8 @@ def _earlier(item: MemoryQuery, most: int) -> tuple[int, Int64]:
 
 
 def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], model: str) -> list[Float32]:
-    """Compute the cosine of each query with each item of its memory. A text that repeats is embedded once."""
+    """Compute the cosine between each query and each of the items `earlier` for this query. Returns an array of
+    cosines for each query. A text that occurs several times is embedded once."""
     asked = [query for query, segments in zip(queries, earlier, strict=True) if len(segments)]
     known = _vectors(index, model)
     if len(known) > _MOST_KEPT:

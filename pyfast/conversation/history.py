@@ -22,18 +22,18 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text, with the numbers of turns and facts that it contains."""
+    """A prompt as text, with the numbers of earlier turns and evidence items that it contains."""
 
     messages: tuple[Message, ...]
     items: int
-    """How many facts the prompt contains. They are the best-ranked facts"""
+    """How many evidence items the prompt contains. They are the best-ranked items"""
     turns: int
     """How many earlier turns the prompt contains. They are the most recent turns"""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Two parts of the user's message: the text before the facts, and the text after the facts."""
+    """Two parts of the user's message: the text before the evidence, and the text after the evidence."""
 
     before: str
     after: str
@@ -82,9 +82,9 @@ def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Mes
 def text_prompt(history: History, question: str, facts: Sequence[str], max_tokens: int) -> TextPrompt:
     """Write the prompt with the evidence as text, within a limit of tokens.
 
-    The conversation gets at most half of the tokens. If the prompt is too long, the function first leaves out the
-    oldest turns, and then the lowest-ranked facts. The function estimates the number of tokens from the number of
-    characters.
+    The conversation gets at most half of the tokens. If the prompt is too long, the function first leaves out
+    the oldest turns, and then the lowest-ranked evidence. The function estimates the number of tokens from the
+    number of characters.
 
     Args:
         history: The (question, answer) pairs of the earlier turns.
@@ -93,7 +93,7 @@ def text_prompt(history: History, question: str, facts: Sequence[str], max_token
         max_tokens: The maximum length of the prompt, in tokens.
 
     Returns:
-        The messages, with the numbers of facts and turns that they contain.
+        The messages, with the numbers of evidence items and earlier turns that they contain.
     """
     most = int((max_tokens - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
     kept = most_recent(history, question, most // 2, len)
@@ -107,7 +107,7 @@ def most_recent(history: History, question: str, max_tokens: int, size: Callable
     Args:
         history: The (question, answer) pairs of the earlier turns.
         question: The question of this turn.
-        max_tokens: The maximum size of the prompt without the facts, in the unit of `size`.
+        max_tokens: The maximum size of the prompt without the evidence, in the unit of `size`.
         size: A function that returns the size of a text, for example in tokens.
 
     Returns:

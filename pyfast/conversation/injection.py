@@ -60,8 +60,10 @@ class Framed:
 
 @lru_cache(maxsize=2)
 def open_trained(folder: str, device: str = "cpu") -> Trained:
-    """Open the folder that `pyfast train graph-convqa` wrote. Raises `InputError` if it has no usable graph
-    encoder or the encoder belongs to another LLM, and `ModelNotFoundError` if the folder has no LLM.
+    """Open the folder that `pyfast train graph-convqa` wrote.
+
+    Raises `InputError` if the folder has no usable graph encoder, or if the encoder was trained with another
+    LLM than the LLM in the folder. Raises `ModelNotFoundError` if the folder has no LLM.
     """
     from transformers import AutoTokenizer
 

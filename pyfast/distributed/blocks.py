@@ -79,8 +79,8 @@ def cut(
         total: The number of all questions.
         existing: Blocks that were started before. Some questions of the first block may already be merged.
         workers: How many workers answer the blocks.
-        asked: The number of questions, from the first on, whose LLM calls may already be in the run's
-            journal. Blocks with these questions get copies of the calls.
+        asked: The run's journal may already have LLM calls of the first `asked` questions. Blocks with these
+            questions get copies of the calls.
     """
     place = min([done, *(block.first for block in existing)])
     left = islice(questions, place, None)
@@ -102,8 +102,12 @@ def cut(
 def _taken(
     ahead: list[Question], questions: Iterator[Question], size: int
 ) -> tuple[list[Question], list[Question]]:
-    """Return two lists. The first list has `size` questions, or more to complete the last conversation. The
-    second list has the question that was read after these questions, if there is one."""
+    """Take the questions of the next block: first the list `ahead`, then questions from the iterator.
+
+    Returns two lists. The first list has `size` questions, or more to complete the last conversation. The
+    second list has the question that was read after these questions, if there is one. Pass it as `ahead` next
+    time.
+    """
     taken = [*ahead, *islice(questions, max(size - len(ahead), 0))]
     for question in questions:
         if question.conversation is None or question.conversation != taken[-1].conversation:

@@ -245,9 +245,9 @@ class _Driver:
         self._on_event(Event("started", self._done, total))
 
     def _unreachable(self, member: _Member, block: Block) -> None:
-        """Handle a call that failed because its worker could not be reached. A worker will get the block of
-        the call again. To find out whether the worker itself has ended, the method starts it again: this call
-        fails if the worker has ended."""
+        """Handle a call that failed because its worker could not be reached. The block goes back into the
+        queue. To find out whether the worker has ended, the method calls the worker's `start` again. If this
+        call fails too, the worker has ended."""
         self._losses[block] += 1
         if self._losses[block] >= _LOSSES:
             raise RunError(
@@ -396,5 +396,6 @@ class _Driver:
 
 
 def _windows(described: Configuration) -> list[str]:
-    """Return the names of the values that are not known before an LLM has started: its context windows."""
+    """Return the names of the context windows in a configuration. Their values are known only after the LLMs
+    have started."""
     return [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]

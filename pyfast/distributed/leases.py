@@ -4,8 +4,8 @@ again every second.
 A block may have only one worker at a time. A lock on a file cannot ensure this: some file systems do not share
 locks between machines, and a frozen process keeps its lock. So if a lease is not renewed, another worker takes
 the block: it renames the block's folder and continues in a copy with the old name. If the old worker wakes up,
-it finds that the lease is not its own or that its files have moved, and ends. This needs a file system with
-atomic renames.
+it ends as soon as it sees that the lease is not its own, or that its files have moved. This needs a file system
+with atomic renames.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Lease:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     waiting: Waiting | None = None
-    """The outage of an LLM, if the block waits for its end. None: the block does not wait"""
+    """The outage whose end the block waits for. None: the block does not wait"""
 
 
 _READ = TypeAdapter(Lease)
@@ -60,8 +60,8 @@ _READ = TypeAdapter(Lease)
 def machine() -> str:
     """Return a name for this machine. The name changes when the machine starts again.
 
-    If a lease names this machine, and no process of this machine has locked the block, the worker with the
-    lease has ended.
+    With this name, pyfast can see that a worker of this machine has ended: its lease names this machine, but no
+    process of this machine has locked the block.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -83,15 +83,16 @@ def is_given_back(block: Path, lease: Lease | None) -> bool:
 
 
 def take(block: Path, free: Lease | None) -> Holding | None:
-    """Take a block for this worker, and return its lease. The driver has found that the block is free: it has
-    no lease, its worker has released it or has ended, or its lease has not changed for `LEASE_S` seconds. In
-    the last case, the old worker may still exist. So the block's folder is renamed, and this worker gets a
-    copy.
+    """Take a block for this worker, and return the new lease of the block.
+
+    The driver has found that the block is free. If its lease has not changed for `LEASE_S` seconds, the old
+    worker may still exist. Then the block's folder is renamed, and this worker gets a copy.
 
     Args:
         block: The folder of the block.
-        free: The lease with which the driver found the block free. If the block has another lease now, the
-            function returns None: this worker did not run for some time, and the block is another worker's.
+        free: The lease that the driver saw when it found the block free. If the block has another lease now,
+            another worker has taken the block, because this worker stood still for some time. The function then
+            returns None.
 
     Raises `OSError`. Raises `InputError` if the block's journal cannot be read.
     """

@@ -20,8 +20,8 @@ _AHEAD = 3
 """For each worker: the maximum number of items that are in progress, or whose result waits for the result of
 an earlier item"""
 _SLOW_S, _SLOW = 60.0, 5
-"""Another worker repeats a call if it takes longer than `_SLOW_S` seconds, and longer than `_SLOW` times the
-slowest finished call"""
+"""A call hangs if it takes longer than both `_SLOW_S` seconds and `_SLOW` times the time of the slowest
+finished call. Another worker then makes the same call"""
 _LOSSES = 5
 """If this many workers end during the same call, the call fails"""
 _LOOK_S = 0.25
@@ -89,7 +89,11 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
 
 
 def _called(function: Callable[[T], Any], place: str, code: str, item: T) -> tuple[tuple[str, str] | None, Any]:
-    """Call a function in a worker. Returns (class and text of its error, its result)."""
+    """Call a function in a worker. Returns (class and text of its error, its result).
+
+    `place` is the working directory of the calling process. `code` is a checksum of pyfast's code there: a
+    worker with other code returns an error.
+    """
     if code != code_digest():
         return ("InputError", f"{os.uname().nodename}: a worker has other code than this process"), None
     with contextlib.suppress(OSError):

@@ -51,7 +51,8 @@ class Told:
     totals: Summary | None = None
     """The calls, tokens and times of all ended questions of the block, in all sessions"""
     session: Summary | None = None
-    """The counts of this call. None in the result of `answer`: another worker has the block"""
+    """The counts of the questions that this call has answered. None in the result of `answer`: another worker
+    has the block"""
     error: tuple[str, str] | None = None
     """The class and the text of the error"""
 
@@ -93,8 +94,8 @@ class Worker:
         return Told(described)
 
     def answer(self, name: str, free: Lease | None) -> Told:
-        """Answer the questions in the folder `name` of a block, if the lease of the block is still `free`.
-        Return the counts of the block, or an error."""
+        """Answer the questions in the folder `name` of a block, if the block still has the lease that the
+        driver saw (`free`). Return the counts of the block, or an error."""
         assert self._work is not None
         with contextlib.ExitStack() as fills:
             fills.enter_context(self._full)

@@ -22,8 +22,8 @@ class BatchPoint(Generic[T, R]):
 
     A batch starts when no coroutine can continue, or when `limit` items wait. `work` computes a batch in
     `executor`, one batch at a time. Items that arrive during a batch are in the next batch. If `work` raises an
-    error, the batch is split into halves again and again, until only the items that cause the error fail. The
-    whole time of a batch is added to the `stage` (the statistics) of each of its items.
+    error, the batch is split into halves again and again, until only the items that cause the error fail. Each
+    item has a `stage`, which counts calls and times. The time of the whole batch is added to this stage.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:

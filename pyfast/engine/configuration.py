@@ -155,9 +155,9 @@ def recorded_path(run: Path, name: str) -> Path:
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
-    """Change a configuration to resume a run that other code started. The result names the code that started
-    the run. If the current code is different, its version and digest are added to the table `places`. If the
-    folder `run` has no run yet, the configuration stays unchanged.
+    """Return the configuration with which a run that other code started can be resumed. It names the code that
+    started the run in place of the current code. The version and digest of the current code are added to the
+    table `places`, if they are different. If the folder `run` has no run yet, the configuration is unchanged.
     """
     if run is None or not (run / CONFIGURATION).exists():
         return described

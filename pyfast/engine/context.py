@@ -82,8 +82,8 @@ class Runtime:
         self.folder = folder
         self.on_step = on_step
         self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
-        """The tokens that the run has used. The tokens of earlier sessions count only if the budget limits
-        the run's tokens
+        """The tokens that the run has used in this session. If the budget limits the run's tokens, the number
+        includes earlier sessions
         """
         self.progress: Progress | None = None
         """Counts how many questions of the run wait for an LLM that collects calls into batches. None: no LLM
@@ -261,8 +261,8 @@ class Context:
 
     @property
     def index(self) -> Index:
-        """The index that the question searches: the index of the run, or, if the question has its own
-        documents, an index of only these documents. Raises `InputError` if the run has no index.
+        """The index that the question searches. This is the index of the run. If the question has its own
+        documents, it is an index of only these documents. Raises `InputError` if the run has no index.
         """
         return self._own or self._runtime.required_index()
 
@@ -523,8 +523,8 @@ class Context:
     def forget(self) -> None:
         """Forget the function of `so_far`. The engine calls this method when the question has ended.
 
-        That function usually holds this context, and this context holds the function. Without this method,
-        their memory would be free only when Python's garbage collector finds them.
+        That function usually refers to this context, and this context refers to the function. Without this
+        method, only Python's garbage collector could free their memory.
         """
         self.until_now = _NOTHING_YET
 
@@ -537,7 +537,8 @@ class Context:
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
         """Report a fallback: the LLM gave no usable reply to `prompt`, so the system takes a simpler step.
 
-        The run's summary counts fallbacks by the name of the prompt. `on_step` gets a step with `fell_back`.
+        The run's summary counts fallbacks by the name of the prompt. `on_step` gets a step that has the error
+        in the field `fell_back`.
 
         Args:
             prompt: The prompt without a usable reply.
@@ -589,7 +590,7 @@ class Context:
         repeat all of them.
 
         Args:
-            prompt: The prompt. None: any prompt that the default LLM answers.
+            prompt: The prompt. None: the result is the number for every prompt that the default LLM answers.
         """
         role = DEFAULT_ROLE if prompt is None else prompt.role
         free = max(self.context_window_of(role) - _TOKENS_FOR_INSTRUCTIONS, 0)

@@ -113,7 +113,7 @@ WHERE number BETWEEN ?2 AND ?3 ORDER BY number
 
 
 def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
-    """Make the row of one completion, or of the error that came instead. Raises `CallError` if the completion
+    """Make the row of an LLM call, from its completion or its error. Raises `CallError` if the completion
     cannot be stored."""
     if isinstance(outcome, CallError):
         fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
@@ -134,8 +134,8 @@ def sound(entry: str, number: int) -> bool:
 
 
 def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
-    """Read the row of a completion. Return its key, and the completion or the error of the call. Return None
-    if the row is damaged: its checksum shows damage that SQLite does not notice."""
+    """Read the row of an LLM call. Return (the key, the completion or the error of the call). Return None if
+    the row does not match its checksum, because it is damaged."""
     try:
         *fields, check = orjson.loads(entry)
         if check != crc32(orjson.dumps(fields)) or fields[0] != number:
@@ -178,7 +178,7 @@ class Journal:
         self._path = path
         self._indexed = False
         self._highest: int | None = None
-        """No question after this one has calls. None: not known"""
+        """The highest number of a question with LLM calls, or a higher number. None: not known"""
         self.salvaged: Path | None = None
         """The new path of the damaged file. None: the file was not damaged"""
         with self._explained():
@@ -195,8 +195,8 @@ class Journal:
             if run:
                 self._database.execute("INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)", (run,))
         self.file = path.stat() if path.exists() else None
-        """The status (`os.stat_result`) that identifies the opened file, because another file may be at its
-        path later"""
+        """The status (`os.stat_result`) of the opened file. With it, the run can notice that another file is at
+        this path later"""
 
     def commit(
         self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
@@ -227,8 +227,8 @@ class Journal:
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """Return the numbers of the questions that failed.
 
-        With `only_of_transport`, return only the failed questions that have a call that failed in transit.
-        Such a call failed because of the connection.
+        With `only_of_transport`, return only those with a call that failed in transit, which means because of
+        the connection.
         """
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
@@ -516,8 +516,9 @@ def admit_run(path: Path, run: str) -> None:
 
 
 def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Add checksums to a journal of an older format: of the run, and of the lines in its answers and traces.
-    Raises `InputError` if the journal cannot be written."""
+    """Add the checksum `run` of the run to a journal of an older format, and the checksums `known` of each
+    question: (of its line in the answers, of its line in the traces). Raises `InputError` if the journal cannot
+    be written."""
     try:
         with contextlib.closing(open_database(path)) as database, database:
             there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}

@@ -37,8 +37,8 @@ SELECT id + (SELECT coalesce(max(id), 0) FROM main.frames), content FROM other.f
 """,
     "INSERT OR IGNORE INTO main.prompts SELECT * FROM other.prompts",
 )
-"""The SQL statements that copy the prompts of another journal, in this order. The other journal is attached as
-`other`"""
+"""The SQL statements that copy the prompts of another journal, in this order. Attach the other journal to the
+database as `other` first"""
 # the maximum number of bytes of an unpacked frame; the size that the file claims may be false
 _LARGEST = 256 << 20
 _LEVEL = 3

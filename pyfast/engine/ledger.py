@@ -160,8 +160,8 @@ class Ledger(UsageTotals):
         """Write the ledger as JSON for the journal.
 
         Each stage has its number of calls, the microseconds of waiting and of work, and the sum of its batch
-        sizes. A prompt also has its role and its tokens (of prompts and of replies). For each call, `spans`
-        has three numbers of microseconds: from the start of the question to the call, waiting, and work.
+        sizes. A prompt also has its role and its tokens (of prompts and of replies). `spans` has the times of
+        single calls, as `_spans` returns them.
         """
         seldom = {
             "reasoning_tokens": self.reasoning_tokens,
@@ -192,8 +192,8 @@ class Ledger(UsageTotals):
         }
 
     def _spans(self, stage: Stage) -> list[tuple[int, int, int]]:
-        """Return three numbers of microseconds for each call: from the start of the question to the call,
-        waiting, and work."""
+        """Return three numbers for each call, in microseconds: when the call was made (counted from the start
+        of the question), how long it waited, and how long its work took."""
         began = self.began
         return [
             (max(int((ended - began) * 1e6) - queued - running, 0), queued, running)

@@ -82,7 +82,7 @@ class Models:
 
     @property
     def stopped(self) -> bool:
-        """Whether the event `stop` ended the wait for a model."""
+        """Whether the event `stop` ended a wait for the end of a model's outage."""
         return any(model.outages.stopped for model in self._distinct)
 
     def close(self) -> None:

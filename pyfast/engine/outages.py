@@ -26,22 +26,21 @@ PATIENCE_S = 1800.0
 THE_LLM = "the LLM"
 PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0
-"""How many seconds pyfast waits after each of three probes. If no probe is answered in this time, it sends
-the next one, because a probe may be lost. After the third wait, the LLM counts as unreachable
+"""How many seconds pyfast waits after each of three probes. If no probe is answered in this time, pyfast sends
+the next probe, because a probe may be lost. After the third wait, the LLM counts as unreachable
 """
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
-"""By the kind of failure: how often a call may fail while other calls succeed. A busy server refuses some
-calls and answers others"""
+"""By the kind of failure: if a call fails this many times while other calls succeed, pyfast gives up the call.
+A busy server refuses some calls and answers others"""
 _AT_ONCE_S = 2.0
 _LATE = 2
 """How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
 _FELLED = 3
-"""How often the LLM may go down while it works on one call alone. After that, this call counts as the
-cause"""
+"""If the LLM goes down this many times while it works on one call alone, this call counts as the cause"""
 _FAILED_IN_A_ROW = 3
-"""How many calls in a row may fail in transit while the LLM answers only probes. If a fifth of the calls that
-it answered before is a larger number, that many calls may fail
+"""How many calls in a row may fail in transit while the LLM answers only probes. More may fail if the LLM has
+answered many calls before: a fifth of their number
 """
 
 
@@ -63,9 +62,10 @@ class Clock:
 
     timeout: asyncio.Timeout
     counted: float
-    """A time of the event loop. `ends` was already postponed for all outages before this time. So outages of
-    two LLMs at the same time do not count twice"""
+    """A time of the event loop. Outages before this time have already postponed `ends`. So outages of two LLMs at
+    the same time do not count twice"""
     ends: float
+    """When the time of the question is over, as a time of the event loop"""
     stops: int = 0
     """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""
 
@@ -108,8 +108,8 @@ class Clocks:
             clock.stop(1)
 
     def go_on(self, since: float | None) -> None:
-        """Start all clocks again. `since` is a time of the event loop. The time from `since` until now does
-        not count. None: all time counts."""
+        """Undo one call of `stop`. If no other LLM has an outage, the clocks run again. `since` is a time of
+        the event loop. The time from `since` until now does not count. None: all time counts."""
         now = asyncio.get_running_loop().time()
         self._stopped -= 1
         for clock in self._clocks:
@@ -162,7 +162,7 @@ class Outages:
         self._on_change = on_change
         self._stop = stop or asyncio.Event()
         self.stopped = False
-        """Whether the event `stop` has ended the wait for an outage"""
+        """Whether the event `stop` ended a wait for the end of an outage"""
         self._took = 0.0  # seconds that a call takes: the longest of the last calls
         self._answered = -math.inf  # the loop's time of the last reply
         self._failed = 0  # failed calls since the last reply
@@ -340,8 +340,9 @@ class Outages:
     async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
         """Return whether the LLM answers a probe in time, before `stop` is set.
 
-        If `busy_s` is not 0, the time limit is at least `busy_s` seconds, and an answer to any other call
-        counts like an answer to the probe. Raises `LLMUnavailableError` if the LLM will not come back.
+        `busy_s` is not 0 if the LLM may only be busy. Then the method waits at least `busy_s` seconds, and an
+        answer to any other call counts as an answer to the probe. Raises `LLMUnavailableError` if the LLM will
+        not come back.
         """
         works: list[asyncio.Future[object]] = []
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]

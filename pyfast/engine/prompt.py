@@ -78,8 +78,8 @@ class Prompt(Generic[M]):
     """The maximum number of times that pyfast asks for an answer in the right form. The budget can lower this
     number. None: the budget's number"""
     cut_is_final: bool = False
-    """Whether an answer that was cut off is final. True: pyfast does not ask again, because the answer already had
-    all possible tokens"""
+    """Whether an answer that was cut off is final. True: pyfast does not ask again, because a second answer
+    would be cut off too"""
     reusable: bool = False
     """Whether later runs may use the answer again, if the user has a response cache"""
     role: Role = DEFAULT_ROLE

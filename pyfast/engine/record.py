@@ -96,8 +96,8 @@ class Usage:
 
 
 REPLY_BEGINS = "; the reply begins "
-"""The text in a reason that comes before the beginning of the LLM's reply. The part after this text differs
-from question to question"""
+"""If a question failed because of the LLM's reply, its `reason` ends with this text and the beginning of the
+reply. Equal failures have equal reasons up to this text"""
 _BEGINNING = 100  # characters
 
 _USAGE = tuple(field.name for field in fields(Usage))

@@ -163,8 +163,8 @@ class RunFolder:
     """An open run folder. Only one process at a time can have it open.
 
     All completions and finished questions of one turn of the event loop are committed in one transaction. After
-    that, the answers are written. A separate thread does all this, because a call of SQLite releases Python's
-    lock (GIL), and the event loop would have to wait for the lock.
+    that, the answers are written. A separate thread does all this. In the event loop, each call of SQLite would
+    release Python's lock (GIL), and the event loop would have to wait until it gets the lock again.
     """
 
     def __init__(
@@ -232,8 +232,7 @@ class RunFolder:
     def forget_failures(self, only_of_transport: bool = False) -> int:
         """Let the run try its failed questions again, and return the number of these questions.
 
-        With `only_of_transport`, only the failed questions that have a call that failed in transit are tried
-        again.
+        With `only_of_transport`, only those with a call that failed in transit are tried again.
         """
         failed = self.journal.failed(only_of_transport)
         if self._done is not None:

@@ -39,8 +39,8 @@ class StageStatus:
 
     name: str
     calls: int
-    """The number of calls. A call whose reply a resumed run took from its journal counts too, but with no
-    time and a batch size of 0"""
+    """The number of calls. Calls whose replies came from the journal count too. They have no time, and a batch
+    size of 0"""
     queued_ms: float
     """The mean number of milliseconds that a question waited for this work"""
     running_ms: float

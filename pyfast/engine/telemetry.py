@@ -65,7 +65,7 @@ class Tracing:
     def question(self, question: Question, system: str) -> Iterator[Callable[[Record], None]]:
         """Make the span of a question. It lasts as long as the `with` block.
 
-        The `with` block gets a function, and must call it with the question's record.
+        Yields a function. Call it with the question's record in the `with` block.
         """
         attributes: Attributes = {
             "openinference.span.kind": "CHAIN",

@@ -89,7 +89,7 @@ class TraceWriter:
         """Remove the frame that contains the line with the number `done` (from 0), and everything after this
         frame.
 
-        Returns the lines of the frame that come before this line, because they must be written again.
+        Returns the earlier lines of this frame, which must be written again.
         """
         frames = _frames(self._path)
         number, before = divmod(done, LINES)
