@@ -116,8 +116,8 @@ def estimate(
         The expected totals with intervals.
 
     Raises:
-        InputError: An argument is not valid, `based_on` is a run of another system or has no answers, or the price
-            list does not have the model.
+        InputError: An argument is not valid, or the price list does not have the model. Or `based_on` is a run of
+            another system, has no answers, or has several answers but no recorded times.
 
     Example:
         >>> import pyfast
