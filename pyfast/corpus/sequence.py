@@ -444,6 +444,12 @@ class Corpus:
         self._check(i)
         return self._kinds[self._source[i]] == _GRAPH
 
+    def in_graphs(self, segments: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each of these segments is a knowledge graph or a part of one."""
+        self._check_places(segments)
+        graphs: NDArray[np.bool_] = raw(self._kind)[self._column["source"][segments]] == _GRAPH
+        return graphs
+
     def header(self, source: int) -> tuple[str, ...]:
         """The header of a table, as it was encoded."""
         return tuple(self._names[k] for k in range(*map(int, self._header_range[source : source + 2])))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 # The names in <...> and [...] of the known chat templates. Marks with bars, such as <|...|>, need no list. Names
@@ -39,28 +39,29 @@ IMG_BREAK IMG_END PREFIX MIDDLE SUFFIX AUDIO BEGIN_AUDIO TRANSCRIBE STREAMING_PA
 NEXT_AUDIO_TEXT REPEAT_AUDIO_TEXT CLS SEP PAD UNK MASK BOS EOS EOT BOT gMASK sMASK @BOS@ multimodal
 start_header_id end_header_id extra_id SYS
 """
-_NAMES_IN_ANGLES, _NAMES_IN_SQUARES = frozenset(_ANGLE.split()), frozenset(_SQUARE.split())
+_NAMES = {"<": frozenset(_ANGLE.split()), "[": frozenset(_SQUARE.split())}
 
-_MARK = re.compile(
-    r"""
-    <(?= /?[|｜][^<>]{0,60}> | (?!\s)[^<>|｜]{0,60}[|｜]> | /?\w{1,20}\|\w{1,40}> | </?SYS>
-       | /?(?:seed|minimax|mm|atem|cofl|plamo):\w{1,40}[^<>]{0,60}>
-       | (?:extra_id_|unused|reserved_|reserved_special_token_|SPECIAL_|TOKENS_UNUSED_)\d+>
-       | (?:row_\d+_col_|tile_|loc|seg|mask:)\d+>
-       | (?:function|parameter)=[^<>]{1,80}> | (?:invoke|parameter|function|param)[ ]name=
-       | /?(?P<angle>[\w@-]{1,40})/?> )
-    | \[(?= [|｜][^\[\]]{1,40}[|｜]\] | e~\[ | UNUSED_TOKEN_\d+\] | /?(?P<square>[\w@]{1,40})\] )
-    | \](?= ~!?b[\[\]] | ![pd]~\[ | <\][^\s\[\]]{1,40}\[>\[ )
-    | >(?= >[A-Z]{4,20}<< )
-    | ｜(?= DSML｜ ) | ◁(?= /?\w{1,40}▷ )
+# For each character with which control tokens begin: what comes after it. A group is a name, which must be in
+# `_NAMES`. No name in squares begins with a digit: this refuses the numbers of passages, such as [12], at once.
+_AFTER = {
+    "<": r"""
+        /?[|｜][^<>]{0,60}> | (?!\s)[^<>|｜]{0,60}[|｜]> | /?\w{1,20}\|\w{1,40}> | </?SYS>
+        | /?(?:seed|minimax|mm|atem|cofl|plamo):\w{1,40}[^<>]{0,60}>
+        | (?:extra_id_|unused|reserved_|reserved_special_token_|SPECIAL_|TOKENS_UNUSED_)\d+>
+        | (?:row_\d+_col_|tile_|loc|seg|mask:)\d+>
+        | (?:function|parameter)=[^<>]{1,80}> | (?:invoke|parameter|function|param)[ ]name=
+        | /?([\w@-]{1,40})/?>
     """,
-    re.VERBOSE,
-)
+    "[": r"[|｜][^\[\]]{1,40}[|｜]\] | e~\[ | UNUSED_TOKEN_\d+\] | (?!\d)/?([\w@]{1,40})\]",
+    "]": r"~!?b[\[\]] | ![pd]~\[ | <\][^\s\[\]]{1,40}\[>\[",
+    ">": r">[A-Z]{4,20}<<",
+    "｜": r"DSML｜",
+    "◁": r"/?\w{1,40}▷",
+}
+_MARKS = {first: re.compile(f"{re.escape(first)}(?= {after} )", re.VERBOSE) for first, after in _AFTER.items()}
 _LONGEST = 128
 """The maximum number of characters in a control token. No known template has a longer one"""
-_FIRST = "<[]>｜◁"
-"""The characters with which control tokens begin"""
-_BEGINS = re.compile(f"[{re.escape(_FIRST)}]")
+_BEGINS = re.compile(f"[{re.escape(''.join(_MARKS))}]")
 
 
 def plain(text: str) -> str:
@@ -92,14 +93,20 @@ def join_plain(parts: Sequence[str]) -> str:
     seam = 0
     for left, right in pairwise(parts):
         seam += len(left)
-        before, after = text[max(seam - _LONGEST, 0) : seam], text[seam : seam + _LONGEST]
-        if (
-            right
-            and _BEGINS.search(before)
-            and count_marks(before + after) != count_marks(before) + count_marks(after)
-        ):
+        if right and _arises_at(text, seam):
             return plain(text)
     return text
+
+
+def _arises_at(text: str, seam: int) -> bool:
+    """Return whether a control token begins before the position `seam` and is complete only with text after
+    it."""
+    for begin in _BEGINS.finditer(text, max(seam - _LONGEST, 0), seam):
+        pattern, at = _MARKS[begin[0]], begin.start()
+        joined, alone = pattern.match(text, at, seam + _LONGEST), pattern.match(text, at, seam)
+        if joined and _is_mark(joined) and not (alone and _is_mark(alone)):
+            return True
+    return False
 
 
 def count_marks(text: str) -> int:
@@ -108,21 +115,15 @@ def count_marks(text: str) -> int:
 
 
 def _marks(text: str) -> list[int]:
-    """Return the positions of all control tokens, ascending. To find where a token may begin, the function
-    uses `str.find`, which is ten times faster here than a regular expression."""
-    places = []
-    for first in _FIRST:
-        at = text.find(first)
-        while at >= 0:
-            if (match := _MARK.match(text, at)) and _is_mark(match):
-                places.append(at)
-            at = text.find(first, at + 1)
-    return sorted(places)
+    """Return the positions of all control tokens, ascending. There is one pattern for each character with which
+    control tokens begin: a search for one character is ten times faster here than a search for several."""
+    found = (pattern.finditer(text) for first, pattern in _MARKS.items() if first in text)
+    return sorted(match.start() for match in chain.from_iterable(found) if _is_mark(match))
 
 
 def _is_mark(match: re.Match[str]) -> bool:
-    angle, square = match["angle"], match["square"]
-    return (angle is None or angle in _NAMES_IN_ANGLES) and (square is None or square in _NAMES_IN_SQUARES)
+    names = match.groups()
+    return names in ((), (None,)) or names[0] in _NAMES[match[0]]
 
 
 def breaker(tokens: Iterable[str]) -> Callable[[str], str]:

@@ -190,9 +190,9 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.
     """
     index = ctx.index
+    graph = pool.passages[index.corpus.in_graphs(index.passages[pool.passages])]
     offsets, _ = index.rendered
-    graph = [p for p in pool.passages.tolist() if index.corpus.is_graph(int(index.passages[p]))]
-    listed = sum(int(offsets[p + 1] - offsets[p]) for p in graph)
+    listed = int((offsets[graph + 1] - offsets[graph]).sum()) if len(graph) else 0
     most = longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT) if listed else _SHORT
     if ctx.answer_tokens is not None:  # a limit of tokens, converted into characters
         most = max(most, _SHORT + int((ctx.answer_tokens - ANSWER.max_tokens) * CHARACTERS_PER_TOKEN_OF_LISTS))

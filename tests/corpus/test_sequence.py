@@ -230,6 +230,8 @@ def test_segments_of_a_table_and_a_graph() -> None:
     assert corpus.cells(1) == ["1", "x", "more"] and corpus.cells(7) == []
     assert corpus.links(1) == ["plain"] and corpus.links(10) == []
     assert [corpus.is_table(i) for i in (0, 1, 2, 13, 14)] == [True, True, True, False, False]
+    assert corpus.in_graphs(np.arange(len(corpus))).tolist() == [i > 12 for i in range(len(corpus))]
+    assert [corpus.is_graph(i) for i in range(len(corpus))] == [i > 12 for i in range(len(corpus))]
     assert corpus.triples(17) == [Triple("i", "r_s", "h", "1999")]
 
 

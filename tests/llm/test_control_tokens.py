@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pydantic import BaseModel
 
 from pyfast.engine import Prompt, plain
 from pyfast.llm import LLM, Request, dialogue
-from pyfast.llm.control_tokens import breaker, breaker_of, count_marks
+from pyfast.llm.control_tokens import breaker, breaker_of, count_marks, join_plain
 from pyfast.llm.gguf import control_tokens
 from pyfast.llm.llamacpp import embedded_model
 from pyfast.llm.template import chat_tokens
@@ -34,6 +35,10 @@ FAMILIES = {
 MARKS = sorted({mark for marks in FAMILIES.values() for mark in marks})
 
 
+def _pieces(mark: str) -> st.SearchStrategy[str]:
+    return st.tuples(st.integers(0, len(mark)), st.integers(0, len(mark))).map(lambda ends: mark[slice(*ends)])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_marks_of_every_known_family_are_broken(family: str) -> None:
     for mark in FAMILIES[family]:
@@ -46,6 +51,15 @@ def test_no_row_of_marks_and_their_pieces_keeps_one(text: str) -> None:
     said = plain(text)
     assert [mark for mark in MARKS if mark in said] == []
     assert said.replace(" ", "") == text.replace(" ", "") and plain(said) == said
+
+
+@given(st.lists(st.sampled_from([*MARKS, "<", ">", "|", "[", "]", "/", "s", "｜", " "]).flatmap(_pieces)))
+def test_texts_are_joined_as_they_are_unless_a_mark_arises_between_them(parts: list[str]) -> None:
+    text = "".join(parts)
+    arises = any(
+        count_marks(text[:at]) + count_marks(text[at:]) != count_marks(text) for at in accumulate(map(len, parts))
+    )
+    assert join_plain(parts) == (plain(text) if arises else text)
 
 
 @pytest.mark.parametrize(

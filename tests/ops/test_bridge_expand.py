@@ -47,6 +47,18 @@ def test_scipy_on_real_pools(real: Problem) -> None:
                 assert len(set(documents)) == len(documents)
 
 
+def test_many_equally_similar_documents_keep_the_order_of_the_corpus() -> None:
+    """Of a thousand candidates, most are as similar as others: small integers as weights, so sums are exact."""
+    rng = np.random.default_rng(23)
+    X = csr_array(rng.integers(0, 3, (1000, 12)).astype(np.float32))
+    for k in (1, 5, 300, 1000):
+        for seed in (0, 500, 999):
+            _, documents, similarities = ops.bridge_expand(X, X.T.tocsr(), [0, 1], [seed], ([0, 1], [3]), k)
+            expected, values = bridge_expand_reference(X, seed, [3], k)
+            assert documents.tolist() == expected.tolist()
+            np.testing.assert_array_equal(similarities, values.astype(np.float32))
+
+
 def test_a_limit_costs_documents_but_not_their_similarities(real: Problem) -> None:
     whole = [dict(zip(*found, strict=True)) for pool in expand(real, largest_norm=1.0) for found in pool]
     for limit, least in ((1, 0.0), (1000, 0.5), (100_000, 0.999)):
