@@ -99,7 +99,8 @@ def build_index(
         InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
             of range, or `ray` is given without `vectors`.
         ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
-        RunError: Several workers ended without a result while they encoded the same passages.
+        RunError: A worker ended while it encoded some passages, and so did the other workers that then got
+            the same passages.
 
     Example:
         >>> import pyfast

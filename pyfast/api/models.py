@@ -193,8 +193,8 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
 
 
 async def _end(llm: LLM, full: FullLLM, use: _Use) -> None:
-    """Close a model. A caller that needs the model meanwhile waits until it is closed, and then starts it
-    again."""
+    """Close a model. If a caller needs the model while it is being closed, the caller waits until it is
+    closed, and then starts it again."""
     if use.closing is not None:
         await asyncio.shield(use.closing)
         return

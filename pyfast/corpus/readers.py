@@ -255,8 +255,11 @@ def _named(sources: Iterable[Path]) -> list[tuple[str, Path]]:
 
 
 def _files(source: Path) -> dict[str, Path]:
-    """Return the files of one source by their uris. The uris are relative to the source: `_named` puts the
-    name of the source's folder before them if two sources would have the same uri.
+    """Return the files of one source by their uris. A uri is the path of a file within the source folder. If
+    the source is a file, the uri is its name.
+
+    If files of two sources have the same uri, `_named` puts the name of the folder before all uris of both
+    sources.
     """
     if source.is_file():
         return {source.name: source}

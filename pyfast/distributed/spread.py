@@ -1,4 +1,4 @@
-"""Let the workers of a cluster call a function with many items."""
+"""Call a function once for each of many items, in the workers of a cluster."""
 
 from __future__ import annotations
 

@@ -590,7 +590,8 @@ class Context:
         repeat all of them.
 
         Args:
-            prompt: The prompt. None: the result is the number for every prompt that the default LLM answers.
+            prompt: The prompt. The result depends only on the context window of the LLM that answers it. None:
+                the default LLM answers it.
         """
         role = DEFAULT_ROLE if prompt is None else prompt.role
         free = max(self.context_window_of(role) - _TOKENS_FOR_INSTRUCTIONS, 0)

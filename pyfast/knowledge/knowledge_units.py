@@ -173,11 +173,16 @@ def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 def _neighbours(
     store: Knowledge, names: dict[int, float], keys: dict[int, tuple[float, Int32]]
 ) -> dict[int, float]:
-    """Find the neighbours of matched entities, and the heads and tails of triples with a matched key.
+    """Return entities for the second hop of a search: the neighbours of the matched entities, and the entities
+    in the triples of the matched keys. (A key is a phrase for a relation.)
 
-    The facts about these entities are the second hop. Only the `MAX_NEIGHBOURS` entities with the fewest facts
-    are used. The result has the highest cosine of a match from which the entity is reached. `keys` has for each
-    matched key its cosine and the numbers of its triples.
+    Only the `MAX_NEIGHBOURS` entities with the fewest facts are returned, each with a cosine. If several matches
+    lead to an entity, this is the highest of their cosines.
+
+    Args:
+        store: The knowledge graph.
+        names: The cosine of each matched entity.
+        keys: For each matched key, its cosine and the numbers of its triples.
     """
     best: dict[int, float] = {}
     lists = store.neighbours(np.array(list(names), np.int32), 1) if names else []

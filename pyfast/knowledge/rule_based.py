@@ -93,12 +93,12 @@ def _of_subgraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 def _of_table(
     corpus: Corpus, table: Table, places: list[int], title_of: Callable[[str], str | None]
 ) -> Iterator[Statement]:
-    """Extract the triples of a table. The head is the first cell of a row whose text is a name and not a number.
-    Each other cell of the row is a tail, and the header of the column is the relation.
+    """Extract the triples of a table. In each row, the first cell with a name is the head. (A number is no
+    name.) Each other cell of the row is a tail, and the header of the column is the relation.
 
     A link gives the triple (cell, is described in, title of the target), and the title of the table gives
-    (head, is listed in, title). `places` are the rows in the corpus. `title_of` returns the title of the
-    document with a uri.
+    (head, is listed in, title). `places` are the rows in the corpus. `title_of` takes the uri of a document,
+    and returns the title of this document.
     """
     links = {(row, column): title_of(uri) for row, column, uri in table.links}
     for place in places:

@@ -117,8 +117,11 @@ class Again(Exception):
 
 
 class Refused(Exception):
-    """Raised if the server refuses a part of a request. `complaint` is the server's message. If pyfast knows
-    no change that avoids the refusal, the caller gets `error`."""
+    """Raised if the server refuses a part of a request. `complaint` is the server's message.
+
+    pyfast then looks for a change of the request that the server accepts. If there is none, pyfast raises the
+    exception `error`.
+    """
 
     def __init__(self, error: CallError, complaint: str) -> None:
         super().__init__(str(error))

@@ -196,7 +196,7 @@ def _neighbours(
 
 
 def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i: int) -> Iterable[int]:
-    """Return the neighbours of a segment on its own level.
+    """Return the neighbours of a segment: cells, table rows or paragraphs.
 
     The neighbours of a cell are the other cells of its row or column.
 
@@ -204,8 +204,8 @@ def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i:
     only rows that share a cell value with this row are neighbours.
 
     The neighbours of a paragraph are the paragraphs before and after it, the nearest first. The neighbours of
-    a sentence are the neighbours of its paragraph. Of rows and paragraphs, only the `_HOPS` nearest are
-    considered.
+    a sentence are the paragraphs before and after the paragraph of this sentence. Of rows and paragraphs, only
+    the `_HOPS` nearest are considered. Other segments have no neighbours here.
     """
     corpus = index.corpus
     if corpus.level[i] == Level.TABLE_CELL:

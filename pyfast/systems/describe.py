@@ -107,7 +107,7 @@ def describe_system(system: str | System) -> SystemDescription:
 
 
 def _in_json(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    """Return the form of a reply in JSON: a JSON object that fits the schema, with words in place of values.
+    """Describe the JSON replies that fit a schema, such as `{"hops": number from 1 to 3, "query": text}`.
 
     `parts` has the schemas to which a `$ref` in the schema refers, by name.
     """

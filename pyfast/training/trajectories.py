@@ -34,7 +34,8 @@ class Target:
     """The mean weight of the positives to pick. 1 if there is nothing to pick"""
 
     def prompt(self, settings: Settings) -> tuple[Prompt[Action], dict[str, str]]:
-        """Make the prompt for this state, and the values of its fields, as the system makes them."""
+        """Make the prompt for this state as the system makes it. Returns the prompt, and the values for the
+        fields of the prompt."""
         fields = prompt_fields(self.state, settings.k, settings.characters)
         return select_prompt(len(self.state.window), settings.k), fields
 
