@@ -53,8 +53,8 @@ class Estimate:
     currency: str | None = None
     """The currency of `money`"""
     hours: Expected | None = None
-    """The hours until all questions are answered. None: the estimate does not come from an earlier run, or this
-    run has only one question. The time to start models and workers is not included
+    """The hours until all questions are answered. None: the estimate does not come from an earlier run, or fewer
+    than two of its questions have recorded times. The time to start models and workers is not included
     """
     shares: Mapping[str, float] = field(default_factory=dict)
     """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for the llm`
@@ -117,7 +117,7 @@ def estimate(
 
     Raises:
         InputError: An argument is not valid, or the price list does not have the model. Or `based_on` is a run of
-            another system, has no answers, or has several answers but no recorded times.
+            another system, or has no answers.
 
     Example:
         >>> import pyfast
@@ -156,7 +156,7 @@ def estimate(
         folder = _folder(based_on, system)
         used = list(used_by(folder).values())
         basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
-        service = service_times(folder) if len(used) > 1 else None
+        service = service_times(folder)
     if not used:
         raise InputError(f"{basis}: has no finished question from which to estimate")
     seconds = [one.seconds for one in used if one.seconds is not None]

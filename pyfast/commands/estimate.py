@@ -23,7 +23,7 @@ def estimate(
     ] = 1,
     llm: Llm = EMBEDDED,
     prices: Annotated[
-        Path | None, typer.Option(help="The file of a price list. It has the price of the LLM that --llm names.")
+        Path | None, typer.Option(help="The file of a price list. It must have a price for the LLM of --llm.")
     ] = None,
 ) -> None:
     """Estimate hours, LLM calls, tokens and price of a run from an earlier run."""

@@ -52,7 +52,7 @@ def index(
         int,
         typer.Option(
             help="The maximum number of characters that neighbouring passages of a cut paragraph share."
-            " They share whole sentences."
+            " They share whole sentences, or the last words of a longer sentence."
         ),
     ] = 0,
     tokenizer: Annotated[

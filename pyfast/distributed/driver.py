@@ -66,7 +66,7 @@ def work_on_blocks(
         changed := differences(read_configuration(run / CONFIGURATION), described, _windows(described))
     ):
         raise InputError(
-            f"{run}: was started with something else: {'; '.join(changed)}. Give what it was started with, or"
+            f"{run}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
             " another folder, or --restart"
         )
     if not (run / CONFIGURATION).exists():

@@ -93,7 +93,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
                 " answers are of both)"
             )
         raise InputError(
-            f"{path}: was started with something else: {'; '.join(changed)}. Give what it was started with, or"
+            f"{path}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
             " another folder, or --restart"
         )
     if version < FORMAT:

@@ -42,10 +42,11 @@ class ServiceTimes:
         return self.rate * float(np.mean(self.seconds))
 
 
-def service_times(run: Path) -> ServiceTimes:
-    """Compute the times of a run. Pauses between its sessions do not count.
+def service_times(run: Path) -> ServiceTimes | None:
+    """Compute the times of a run. Pauses between its sessions do not count. Returns None if fewer than two
+    questions have recorded times.
 
-    Raises `InputError` if the run's journal cannot be read, or has fewer than two questions with times.
+    Raises `InputError` if the run's journal cannot be read.
     """
     ends, seconds = list[float](), list[float]()
     parts = dict.fromkeys(("llm", "waiting for the llm", "search"), 0.0)
@@ -64,7 +65,7 @@ def service_times(run: Path) -> ServiceTimes:
         except sqlite3.Error as error:
             raise InputError(f"{run / JOURNAL}: {fault(error)}") from None
     if len(seconds) < 2 or not sum(seconds):
-        raise InputError(f"{run}: too few questions have recorded times to measure its speed")
+        return None
     gaps = np.diff(np.sort(ends))
     edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
     gaps = gaps[edge : len(gaps) - edge]

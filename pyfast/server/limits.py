@@ -53,7 +53,7 @@ class Limits:
         known = {field.name: type(getattr(limits, field.name)) for field in fields(cls)}
         for name, value in (given or {}).items():
             if name not in known:
-                raise InputError(f"limit {name}: there is none; there are: {', '.join(known)}")
+                raise InputError(f"limit {name}: unknown. The limits are: {', '.join(known)}")
             least = 0 if name == "queue" else 1
             if (
                 isinstance(value, bool)

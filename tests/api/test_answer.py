@@ -92,7 +92,7 @@ def test_a_run_goes_on(small: pyfast.Index, tmp_path: Path) -> None:
     assert [record.id for record in again.records] == ["a", "b"] and again.records[-1].id == "b"
     assert [record.id for record in again.records[:1]] == ["a"]
     assert sum(llm.asked.values()) == 2
-    with pytest.raises(InputError, match="started with something else"):
+    with pytest.raises(InputError, match="started with other values"):
         pyfast.answer(ASKED[:1], index=small, llm=llm, system="rag", run=tmp_path / "run")
     opened = pyfast.Run(tmp_path / "run")
     assert [record.answer for record in opened.records] == [record.answer for record in first.records]

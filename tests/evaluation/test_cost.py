@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +107,15 @@ def test_an_estimate_from_a_run_multiplies_its_means(runs: list[Path], questions
     assert expected.llm_calls.value == pytest.approx(status.llm_calls / 2)
     assert expected.prompt_tokens.value == pytest.approx(status.prompt_tokens / 2)
     assert expected.seconds is not None and expected.money is None
+
+
+def test_an_estimate_from_a_run_without_times_has_calls_and_no_hours(runs: list[Path], tmp_path: Path) -> None:
+    run = shutil.copytree(runs[0], tmp_path / "run")
+    with closing(sqlite3.connect(run / "journal.sqlite")) as journal, journal:
+        journal.execute("UPDATE questions SET ledger = json_remove(ledger, '$.seconds', '$.started')")
+    expected, timed = (pyfast.estimate(60, system="rag", based_on=folder) for folder in (run, runs[0]))
+    assert timed.hours is not None and expected.hours is expected.seconds is None and not expected.shares
+    assert expected.llm_calls == timed.llm_calls and expected.prompt_tokens == timed.prompt_tokens
 
 
 def test_models_of_roles_pay_their_own_prices(questions: Path, small: pyfast.Index) -> None:

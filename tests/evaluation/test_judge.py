@@ -293,7 +293,7 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
     for line, told in (
         ("judge direct cot --run judged --llm instant", "asked.jsonl"),
         ("judge direct nowhere --run other --llm instant", "nowhere: not a run folder"),
-        ("judge cot direct --run judged --llm instant --questions moved.jsonl", "was started with something else"),
+        ("judge cot direct --run judged --llm instant --questions moved.jsonl", "was started with other values"),
     ):
         done = pyfast(tmp_path, line)
         assert done.returncode == 1 and told in done.stderr and done.stderr.count("\n") == 1

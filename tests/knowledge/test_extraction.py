@@ -666,7 +666,7 @@ def test_an_extraction_that_nobody_can_go_on_with_is_dropped(place: Callable[[],
         return session.told
 
     other = ["--llm", "openai:m@http://127.0.0.1:9/v1"]
-    assert "was started with something else" in in_words(1, *command(index)[:3], *other)
+    assert "was started with other values" in in_words(1, *command(index)[:3], *other)
     assert "unknown" in in_words(1, *command(index)[:3], "--llm", "nobody", "--restart").lower()
     assert not (home / "extraction.old-1").exists()
     in_words(0, *command(index, 80), "--restart")

@@ -195,7 +195,7 @@ def test_it_listens_elsewhere_with_keys_alone(host: str, monkeypatch: pytest.Mon
     [
         ({"limits": {"queue": -1}}, "limit queue: expected"),
         ({"limits": {"seconds": "60"}}, "limit seconds: expected"),
-        ({"limits": {"speed": 1}}, "limit speed: there is none"),
+        ({"limits": {"speed": 1}}, "limit speed: unknown"),
         ({"systems": ["n2n"]}, "n2n retrieves: give the server an index"),
         ({"systems": {"direct": {"nonsense": 1}}}, "no setting 'nonsense'"),
         ({"systems": []}, "no system is given"),

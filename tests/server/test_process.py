@@ -79,7 +79,7 @@ def test_several_indexes_and_settings(small: pyfast.Index, tmp_path: Path) -> No
     ("arguments", "fault"),
     [
         (("--host", "0.0.0.0"), "set PYFAST_API_KEYS"),
-        (("--limit", "speed=1"), "limit speed: there is none"),
+        (("--limit", "speed=1"), "limit speed: unknown"),
         (("--set", "rag.k=3"), "name the system with --system too"),
         (("--set", "k=3"), "expected SYSTEM.NAME=VALUE"),
         (("--index", "a=x", "--index", "a=y"), "given twice"),

@@ -104,10 +104,9 @@ class Settings(system.Abstaining):
         default=48,
         ge=0,
         le=10_000,
-        description="Number of passages and rows from a search that the policy sees first. Then come the other"
-        " segments of their documents, and then all other segments. Both groups are in the order"
-        " `order`."
-        " 0: no search, as in the paper.",
+        description="Number of passages and rows from a search that the policy sees first. Then come other"
+        " segments of their documents (at most 1,024), and then all other segments. Both groups are in the"
+        " order `order`. 0: no search, as in the paper.",
     )
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
