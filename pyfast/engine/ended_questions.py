@@ -16,16 +16,17 @@ from pyfast.errors import InputError
 from pyfast.sqlite_files import fault
 
 _FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
-_QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number >= ? ORDER BY number"
+_QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number BETWEEN ? AND ? ORDER BY number"
 _IDS = "SELECT id FROM questions WHERE number >= ? ORDER BY number"
-_COMPLETIONS = "SELECT question, entry FROM completions WHERE question >= ? ORDER BY question, rowid"
+# The table has no index, so SQLite reads all of it, and sorts what it finds.
+_COMPLETIONS = "SELECT question, entry FROM completions WHERE question BETWEEN ? AND ? ORDER BY question, rowid"
 
 Ended = tuple[str, dict[str, Any], list[LLMCall]]
 """A question that has ended: its id, its ledger (empty if it is damaged), and its LLM calls"""
 
 
-def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
-    """Read the questions that have ended, in the order of the run, beginning at number `first`.
+def ended_questions(journal: Path, first: int, count: int) -> Iterator[Ended]:
+    """Read at most `count` of the questions that have ended, in the order of the run, beginning at number `first`.
 
     All questions are read from one state of the journal, even if a run writes to it meanwhile.
 
@@ -35,9 +36,9 @@ def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
         try:
             database.execute("BEGIN")
             prompts = KeptPrompts(database, _FRAMES)
-            completions = database.execute(_COMPLETIONS, (first,))
+            completions = database.execute(_COMPLETIONS, (first, first + count - 1))
             row = completions.fetchone()
-            for number, id, ledger in database.execute(_QUESTIONS, (first,)):
+            for number, id, ledger in database.execute(_QUESTIONS, (first, first + count - 1)):
                 while row is not None and row[0] < number:
                     row = completions.fetchone()
                 entries = []

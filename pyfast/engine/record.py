@@ -210,24 +210,25 @@ class Record:
         """
         try:
             fields = orjson.loads(line)
-            usage = Usage(*(fields["usage"][name] for name in _USAGE))
+            counts = [fields["usage"][name] for name in _USAGE]
             texts = fields["answer"], fields.get("reason")
             if (
                 fields["state"] in _STATES
                 and isinstance(fields["id"], str)
-                and all(text is None or isinstance(text, str) for text in texts)
-                and all(type(getattr(usage, name)) is int for name in _USAGE)
+                and set(map(type, texts)) <= {str, type(None)}
+                and set(map(type, counts)) == {int}
                 and isinstance(fields["evidence"], list)
-                and all(isinstance(one, dict) for one in fields["evidence"])
+                and set(map(type, fields["evidence"])) <= {dict}
             ):
                 return cls(
                     id=fields["id"],
                     state=fields["state"],
                     answer=fields["answer"],
                     reason=fields.get("reason"),
-                    evidence_json=orjson.dumps(fields["evidence"]),
-                    trace_json=orjson.dumps(fields.get("trace", {})),
-                    usage=usage,
+                    # A copy, because orjson's result keeps the memory of the larger buffer that it was written to.
+                    evidence_json=bytes(memoryview(orjson.dumps(fields["evidence"]))),
+                    trace_json=orjson.dumps(fields["trace"]) if "trace" in fields else b"{}",
+                    usage=Usage(*counts),
                     beside=None if "trace" in fields else beside,  # Before format 3, answers.jsonl had the trace.
                 )
         except (ValueError, KeyError, TypeError):

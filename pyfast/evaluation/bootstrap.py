@@ -59,10 +59,13 @@ def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str
         raise ValueError("an interval needs at least one value")
     _, place = np.unique(np.asarray(groups), return_inverse=True)
     above, below = (_sums(values, place) for values in (numerators, denominators))
+    columns = np.arange(below.shape[1])
+    if (below % 1 == 0).all():  # Sums of integers are exact, so equal columns have equal sums.
+        below, columns = np.unique(below, axis=1, return_inverse=True)
     ratios = np.empty((DRAWS, numerators.shape[1]))
     for number, times in enumerate(_draws(len(above))):
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratios[number] = (times @ above) / (times @ below)
+            ratios[number] = (times @ above) / (times @ below)[columns]
     return ratios
 
 

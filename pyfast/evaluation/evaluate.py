@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -112,17 +112,20 @@ def evaluate(
         InputError: A file cannot be read, or there is no such metric.
     """
     records = _by_id(answers)
-    asked, not_run = list[tuple[Record, Gold]](), list[str]()
+    gold = gold if isinstance(gold, Path) else list(gold)
+    not_run, names, conversations = list[str](), dict[str, None](), list[bool]()
     for one in read_gold(gold):
-        record = records.pop(one.id, None)
-        if record is None:
-            not_run.append(one.id)
+        if one.id in records:
+            names.update(dict.fromkeys(one.metrics))
+            conversations.append(one.conversation is not None)
         else:
-            asked.append((record, one))
-    if not asked:
+            not_run.append(one.id)
+    if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
         raise InputError(f"{name_of(gold)}: {fault}")
-    named = _chosen(asked) if metrics is None else metrics
+    named = _chosen(list(names), conversations[0]) if metrics is None else metrics
+    # The gold is read a second time: all of it would take more memory than the rest.
+    asked = ((records.pop(one.id), one) for one in read_gold(gold) if one.id in records)
     scored = _scored(dict(_opened(one) for one in named), asked)
     return Report(rows_of(scored), scored, dict(Counter(one.state for one in scored)), tuple(not_run))
 
@@ -176,18 +179,16 @@ def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
     return Row(by, value, len(scored), figures)
 
 
-def _chosen(asked: Sequence[tuple[Record, Gold]]) -> list[str]:
-    """Return the metrics that the gold file names. If it names none, return the default metrics.
+def _chosen(names: list[str], conversations: bool) -> list[str]:
+    """Return the metrics that the gold file names. If it names none, return the default metrics. `conversations`
+    says whether the questions are turns of conversations.
 
     Raises `InputError` for a name `MODULE:NAME`: a file must not name code to import.
     """
-    names = dict.fromkeys(name for _, one in asked for name in one.metrics)
     code = next((name for name in names if ":" in name), None)
     if code is not None:
         raise InputError(f"the gold names the metric {code!r}: only a command may name MODULE:NAME (--metric)")
-    if names:
-        return list(names)
-    return list(CONVERSATIONS if asked[0][1].conversation is not None else QUESTIONS)
+    return names or list(CONVERSATIONS if conversations else QUESTIONS)
 
 
 def _opened(metric: str | Metric) -> tuple[str, Metric]:
@@ -197,17 +198,15 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
     return str(getattr(metric, "__name__", metric)), metric
 
 
-def _scored(metrics: Mapping[str, Metric], asked: list[tuple[Record, Gold]]) -> list[Scored]:
-    """Compute the scores of all questions. The function empties the list `asked`.
+def _scored(metrics: Mapping[str, Metric], asked: Iterator[tuple[Record, Gold]]) -> list[Scored]:
+    """Compute the scores of all questions, some at a time.
 
-    A metric reads the evidence of a record, which then stays in memory. So the function removes each record
-    from the list when its question is scored.
+    A metric reads the evidence of a record, which then stays in memory. So the records of scored questions must
+    not stay in memory.
     """
     scored: list[Scored] = []
     owner: dict[str, str] = {}
-    asked.reverse()
-    while asked:
-        some = [asked.pop() for _ in range(min(AT_ONCE, len(asked)))]
+    while some := list(islice(asked, AT_ONCE)):
         shares: list[dict[str, Share]] = [{} for _ in some]
         for metric, function in metrics.items():
             for mine, values in zip(shares, measured(metric, function, some), strict=True):

@@ -102,8 +102,8 @@ def _head(details: dict[str, Any]) -> Iterator[str]:
     usage, seconds = details["usage"], details["ledger"].get("seconds")
     took = "" if seconds is None else f", {seconds:.2f} s"
     yield (
-        f"Used      {usage['llm_calls']} LLM calls, {usage['prompt_tokens']} tokens in,"
-        f" {usage['completion_tokens']} out{took}"
+        f"Used      {usage.llm_calls} LLM calls, {usage.prompt_tokens} tokens in,"
+        f" {usage.completion_tokens} out{took}"
     )
     if fall_backs := details["ledger"].get("fall_backs"):
         counts = ", ".join(f"{name} {count}" for name, count in fall_backs.items())
@@ -114,8 +114,8 @@ def _gold(details: dict[str, Any]) -> Iterator[str]:
     if details["gold_paths"]:
         yield "What became of the gold passages"
     for path in details["gold_paths"]:
-        yield f"  {'ok  ' if path['reached'] else 'LOST'}  {path['uri']}: {path['outcome']}"
-        for step, name, rank, size in path["ranks"]:
+        yield f"  {'ok  ' if path.reached else 'LOST'}  {path.uri}: {path.outcome}"
+        for step, name, rank, size in path.ranks:
             yield f"        {step}, {name}: {'–' if rank is None else f'rank {rank}'} of {size}"
 
 
@@ -191,11 +191,11 @@ def _time(details: dict[str, Any]) -> Iterator[str]:
 
 def _calls(details: dict[str, Any], whole: bool) -> Iterator[str]:
     for number, call in enumerate(details["calls"], start=1):
-        done = call["completion"]
-        used = f": {done['prompt_tokens']} tokens in, {done['completion_tokens']} out" if done else ""
-        yield f"LLM call {number}, {call['prompt'] or '(name not kept)'} by {call['role'] or 'the LLM'}{used}"
-        for message in (call["messages"] or ()) if whole else ():
-            yield f"  [{message['role']}]"
-            yield indent(message["content"], "    ")
-        reply = done["text"] if done else f"failed: {call['error']}"
+        done = call.completion
+        used = f": {done.prompt_tokens} tokens in, {done.completion_tokens} out" if done else ""
+        yield f"LLM call {number}, {call.prompt or '(name not kept)'} by {call.role or 'the LLM'}{used}"
+        for message in (call.messages or ()) if whole else ():
+            yield f"  [{message.role}]"
+            yield indent(message.content, "    ")
+        reply = done.text if done else f"failed: {call.error}"
         yield indent(reply if whole else _cut(reply, _REPLY), "  -> ")

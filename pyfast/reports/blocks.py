@@ -7,7 +7,7 @@ are in files of their own, because several questions of a block can show the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any
 import orjson
 from isal import igzip
 
+from pyfast.engine import Question
 from pyfast.evaluation.prices import Price
 from pyfast.reports.details import details_of
 from pyfast.reports.documents import Part, content_of
 from pyfast.reports.passages import PassageFinder, index_of
-from pyfast.reports.reading import RunReader
+from pyfast.reports.reading import Asked, RunReader
 from pyfast.reports.scores import Scores, wrongness
 from pyfast.reports.summary import Series
 
@@ -45,6 +46,8 @@ class Block:
     first: int
     """The position of the first question among the answers, from 0"""
     questions: int
+    asked: Sequence[Question]
+    """These questions, and all turns of their conversations"""
     scores: Scores
     """The figures and the gold of these questions"""
     price: tuple[Price, Mapping[str, Price]] | None
@@ -70,17 +73,17 @@ class BlockWriter:
 
         Returns the numbers about its questions. Raises `InputError` if the run is damaged.
         """
-        scores, names = block.scores, block.scores.names
-        self._finder.look_for(uri for gold in scores.gold.values() for uri in gold.supporting or ())
+        figures, golds, names = block.scores.figures, block.scores.gold(), block.scores.names
+        self._finder.look_for(uri for gold in golds.values() for uri in gold.supporting or ())
         documents = _Documents(self.out, self._finder, block.number)
-        entries = islice(self.reader.entries(block.first), block.questions)
+        entries = self.reader.entries(Asked(block.asked), block.first, block.questions)
         series, rows = Series(), list[dict[str, Any]]()
         for chunk in range(block.number * (LISTED // CHUNK), (block.number + 1) * (LISTED // CHUNK)):
             if not (some := list(islice(entries, CHUNK))):
                 break
             start = 0
             with (self.out / f"questions-{chunk:05}.bin").open("wb") as file:
-                every = details_of(some, self.reader, scores, self._finder, documents.place)
+                every = details_of(some, self.reader, figures, golds, self._finder, documents.place)
                 for entry, details in zip(some, every, strict=True):
                     size = file.write(_packed(orjson.dumps(details)))
                     row = _row(details, names) | {"chunk": chunk, "start": start, "size": size}
@@ -162,9 +165,9 @@ def _row(details: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
         "type": "" if gold is None else gold["groups"].get("type", ""),
         "figures": [details["figures"].get(name) for name in names] if details["figures"] else [],
         "seconds": ledger.get("seconds"),
-        "tokens": usage["prompt_tokens"] + usage["completion_tokens"],
-        "calls": usage["llm_calls"],
-        "gold": [sum(path["reached"] for path in paths), len(paths)],
+        "tokens": usage.prompt_tokens + usage.completion_tokens,
+        "calls": usage.llm_calls,
+        "gold": [sum(path.reached for path in paths), len(paths)],
     }
 
 

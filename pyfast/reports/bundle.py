@@ -19,6 +19,7 @@ from pyfast.evaluation.prices import Prices
 from pyfast.llm import ROLES
 from pyfast.reports.blocks import LISTED, Block, BlockWriter
 from pyfast.reports.processes import write_blocks
+from pyfast.reports.reading import read_asked
 from pyfast.reports.scores import Scores, scores_of
 from pyfast.reports.summary import Series, summary_of
 
@@ -44,6 +45,7 @@ class RunData:
         out.mkdir(parents=True, exist_ok=True)
         self._writer = BlockWriter(path, out)
         self.reader = self._writer.reader
+        self._asked = read_asked(path)
         self._currency = None if prices is None else prices.currency
         self._price = None if prices is None else prices_of(path, ROLES, prices)
         self._gold, self._metrics = gold, metrics
@@ -87,6 +89,13 @@ class RunData:
         ids = ended_ids(self.reader.path / JOURNAL, self._done)[: answers - self._done]
         parts = [ids[start : start + LISTED] for start in range(0, len(ids), LISTED)]
         return [
-            Block(len(self._lists) + at, self._done + at * LISTED, len(part), scores.of(part), self._price)
+            Block(
+                len(self._lists) + at,
+                self._done + at * LISTED,
+                len(part),
+                self._asked.around(part),
+                scores.of(part),
+                self._price,
+            )
             for at, part in enumerate(parts)
         ]

@@ -1,9 +1,9 @@
-"""Collect everything that a page shows about one question, in JSON types."""
+"""Collect everything that a page shows about one question, in types that orjson writes as JSON."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,6 @@ import numpy as np
 
 from pyfast.api.evaluating import GoldLike
 from pyfast.engine import Record
-from pyfast.engine.kept_prompts import LLMCall
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold
@@ -21,20 +20,27 @@ from pyfast.reports.documents import Part, content_of
 from pyfast.reports.graphs import Graph, graphs_of, pools_of
 from pyfast.reports.passages import Passage, PassageFinder, index_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
-from pyfast.reports.reading import Entry, RunReader
-from pyfast.reports.scores import Scores, scores_of
+from pyfast.reports.reading import Entry, RunReader, read_asked
+from pyfast.reports.scores import scores_of
 from pyfast.systems.mtqa.settings import Settings
 
 PlaceOf = Callable[[Part], Any]
 
 
 def details_of(
-    entries: Sequence[Entry], reader: RunReader, scores: Scores, finder: PassageFinder, parts: PlaceOf
-) -> list[dict[str, Any]]:
-    """Collect everything about each question: record, gold answers, the path through its steps, passages, LLM
+    entries: Sequence[Entry],
+    reader: RunReader,
+    figures: Mapping[str, Mapping[str, float | None]],
+    golds: Mapping[str, Gold],
+    finder: PassageFinder,
+    parts: PlaceOf,
+) -> Iterator[dict[str, Any]]:
+    """Yield everything about each question: record, gold answers, the path through its steps, passages, LLM
     calls and stages.
 
-    `parts` is a function that gets a part of a document and returns where a page finds this part.
+    `figures` and `golds` have the figures and the gold of each question, by its id. `finder` must already have
+    looked for the gold documents (`look_for`). `parts` is a function that gets a part of a document and returns
+    where a page finds this part.
     """
     evidence = [[(one.segment, one.score) for one in entry.record.evidence] for entry in entries]
     traces = [entry.record.trace for entry in entries]
@@ -47,9 +53,8 @@ def details_of(
         graphs, joined = graphs_of(pools, finder.index, segments, reader.settings, finder.shared_terms)
         segments |= joined
         steps = [_with_joined(*one) for one in zip(steps, graphs, strict=True)]
-    return [
-        _details(*one, segments, reader, scores, finder, parts) for one in zip(entries, steps, graphs, strict=True)
-    ]
+    for one in zip(entries, steps, graphs, strict=True):
+        yield _details(*one, segments, reader, figures, golds, finder, parts)
 
 
 def _with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:
@@ -77,23 +82,24 @@ def _details(
     graphs: Sequence[Graph],
     segments: Mapping[str, int],
     reader: RunReader,
-    scores: Scores,
+    figures: Mapping[str, Mapping[str, float | None]],
+    golds: Mapping[str, Gold],
     finder: PassageFinder,
     parts: PlaceOf,
 ) -> dict[str, Any]:
     record, system = entry.record, reader.system
     question = entry.question
-    gold = scores.gold.get(record.id)
+    gold = golds.get(record.id)
     kept = [id for step in steps for each in step.lists[-1:] for id in each.segments]
     named = dict.fromkeys([*_named(steps), *chain.from_iterable(graph["nodes"] for graph in graphs)])
     passages = finder.find(named, kept, segments, record)
     supporting = () if gold is None else gold.supporting or ()
-    finder.look_for(supporting)
-    around = _documents(finder, supporting)
+    documents = {uri: found for uri in supporting if (found := finder.document(uri)) is not None}
+    around = [found.first for found in documents.values()]
     for one in record.evidence:
-        if finder.index is not None and one.segment in segments:
-            part, passages[one.segment]["span"] = finder.part(segments[one.segment])
-            passages[one.segment]["part"] = part.key
+        if one.segment in segments:
+            part, place = finder.part(segments[one.segment])
+            passages[one.segment] |= place
             around.append(part)
     gold_passages = _gold_passages(passages, gold, record, segments, finder)
     followed = {id: one["uri"] for id, one in passages.items() if id in gold_passages.get(one["uri"], passages)}
@@ -105,35 +111,24 @@ def _details(
         "state": record.state,
         "answer": record.answer,
         "reason": record.reason,
-        "usage": _fields(record.usage),
+        "usage": record.usage,
         "ledger": _ledger(entry.ledger),
         "gold": _gold(gold),
-        "figures": scores.figures.get(record.id, {}),
+        "figures": figures.get(record.id, {}),
         "evidence": [one.segment for one in record.evidence],
         "scores": [one.score for one in record.evidence],
         "trace": record.trace,
-        "calls": [_call(call) for call in entry.calls],
+        "calls": entry.calls,
         "passages": passages,
         "documents": {part.key: parts(part) for part in dict.fromkeys(around)},
         "gold_passages": gold_passages,
-        "gold_documents": _gold_documents(finder, supporting),
+        "gold_documents": {uri: found.shown for uri, found in documents.items()},
         "path": [_step(step) for step in steps if step.lists],
         "graphs": graphs,
-        "turns": [{"id": turn.id, "question": turn.text} for turn in reader.turns(question)],
+        "turns": [{"id": turn.id, "question": turn.text} for turn in entry.turns],
         **({"weights": _weights(reader.settings)} if system == "mtqa" else {}),
-        "gold_paths": [_fields(one) for one in gold_paths(steps, supporting, followed)],
+        "gold_paths": gold_paths(steps, supporting, followed),
     }
-
-
-def _documents(finder: PassageFinder, supporting: Sequence[str]) -> list[Part]:
-    """Return the first part of each gold document that the index has."""
-    sources = (finder.source(uri) for uri in supporting)
-    return [Part(source, 0) for source in sources if source is not None]
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass with slots, by name. The values are not converted."""
-    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _gold_passages(
@@ -150,7 +145,8 @@ def _gold_passages(
         return {}
     facts = set(gold.supporting_facts)
     starts = gold.sentence_starts or {}
-    found: dict[str, list[str]] = {uri: [] for uri, _ in facts if uri in starts or finder.is_table(uri)}
+    tables = {uri for uri, _ in facts if (found_in := finder.document(uri)) is not None and found_in.is_table}
+    found: dict[str, list[str]] = {uri: [] for uri, _ in facts if uri in starts or uri in tables}
     offsets = {one.segment: one.offsets for one in record.evidence}
     for id, one in passages.items():
         uri = one["uri"]
@@ -162,20 +158,6 @@ def _gold_passages(
             numbers = (gold.sentences(uri, first, end) or ()) if uri in starts else (first,)
             if any((uri, number) in facts for number in numbers):
                 found[uri].append(id)
-    return found
-
-
-def _gold_documents(finder: PassageFinder, supporting: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the title of each gold document that the index has, and the key of the document's first part. If the
-    document has only one passage, `passage` is the id of this passage.
-    """
-    found = {}
-    for uri in supporting:
-        source = finder.source(uri)
-        if finder.index is not None and source is not None:
-            found[uri] = {"title": finder.index.corpus.title(source), "part": Part(source, 0).key}
-            if only := finder.only_passage(source):
-                found[uri]["passage"] = only
     return found
 
 
@@ -196,13 +178,17 @@ def question_of(
     no question with this id has ended.
     """
     reader = RunReader(run)
+    entry = reader.entry(id, read_asked(run))
     finder = PassageFinder(index_of(run))
 
     def content(part: Part) -> dict[str, Any]:
         assert finder.index is not None
         return content_of(finder.index.corpus, part)
 
-    return details_of([reader.entry(id)], reader, scores_of(run, gold, metrics), finder, content)[0]
+    scores = scores_of(run, gold, metrics).of([id])
+    golds = scores.gold()
+    finder.look_for(uri for one in golds.values() for uri in one.supporting or ())
+    return next(details_of([entry], reader, scores.figures, golds, finder, content))
 
 
 def _gold(gold: Gold | None) -> dict[str, Any] | None:
@@ -214,17 +200,6 @@ def _gold(gold: Gold | None) -> dict[str, Any] | None:
 def _step(step: Step) -> dict[str, Any]:
     lists = [{"name": each.name, "segments": each.segments} for each in step.lists]
     return {"name": step.name, "query": step.query, "lists": lists}
-
-
-def _call(call: LLMCall) -> dict[str, Any]:
-    messages = call.messages
-    return {
-        "prompt": call.prompt,
-        "role": call.role,
-        "messages": None if messages is None else [_fields(message) for message in messages],
-        "completion": None if call.completion is None else _fields(call.completion),
-        "error": call.error,
-    }
 
 
 def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pyfast.reports.documents import Part, part_of
 from pyfast.reports.paths import SEGMENT
 from pyfast.reports.shared_terms import SharedTerms
 from pyfast.retrieval import Index
+from pyfast.retrieval.strongest_edges import segment_ids
 
 EXCERPT = 160
 """The maximum number of characters shown of a passage that no step kept"""
@@ -53,6 +55,18 @@ def index_of(run: Path) -> Index | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A document of the index."""
+
+    first: Part
+    """The first part of the document"""
+    is_table: bool
+    shown: Mapping[str, str]
+    """In JSON types: the `title` of the document, and `part`, the key of its first part. If the document has
+    only one passage, `passage` is the id of this passage"""
+
+
 class PassageFinder:
     """Finds segments by their ids. It keeps the sorted ids of all segments of the index."""
 
@@ -62,12 +76,14 @@ class PassageFinder:
             ids = index.corpus.ids[:]
             self._order = np.argsort(ids)
             self._sorted = ids[self._order]
-        self._sources: dict[str, int] = {}
+        self._documents: dict[str, FoundDocument] = {}
         self.shared_terms = SharedTerms()
         """Those of the index"""
         self.part = lru_cache(HELD)(self._part)
-        """`part_of` of a segment of the index"""
+        """Returns the part of a document that has a segment. In JSON types: the key of the part, and the `span` of
+        the segment, as `part_of` returns it"""
         self._passage = lru_cache(HELD)(self._read)
+        self._title = lru_cache(HELD)(self._title_of)
 
     @property
     def index(self) -> Index | None:
@@ -87,43 +103,35 @@ class PassageFinder:
         all_text = set(whole)
         for id in ids:
             if id not in shown and id in segments:
-                shown[id] = self._passage(segments[id], id in all_text)
+                complete, beginning = self._passage(segments[id])
+                shown[id] = complete if id in all_text else beginning
         for one in record.evidence:
             if one.segment in segments and "title" not in shown[one.segment]:
-                title = self._passage(segments[one.segment], True).get("title")
+                title = self._title(segments[one.segment])
                 shown[one.segment] |= {"title": title} if title else {}
         return shown
 
     def look_for(self, uris: Iterable[str]) -> None:
-        """Find all these documents in one pass over the index. After this call, `source` can return their
-        numbers."""
-        wanted = [uri for uri in dict.fromkeys(uris) if uri not in self._sources]
+        """Find all these documents in one pass over the index. After this call, `document` can return them."""
+        wanted = [uri for uri in dict.fromkeys(uris) if uri not in self._documents]
         if self._index is None or not wanted:
             return
-        known = self._index.corpus.document_table.column("uri")
+        corpus, passages = self._index.corpus, np.asarray(self._index.passages)
+        known = corpus.document_table.column("uri")
         places = pc.fill_null(pc.index_in(known, value_set=pa.array(wanted, known.type)), -1).to_numpy()
-        found = np.flatnonzero(places >= 0).tolist()
-        self._sources |= {wanted[places[source]]: source for source in reversed(found)}
+        sources = np.flatnonzero(places >= 0)[::-1]  # If documents have the same uri, the first one counts.
+        roots = corpus.roots[sources]
+        first, end = np.searchsorted(passages, np.stack([roots, corpus.subtree_end[roots]]))
+        only = end - first == 1
+        ids = iter(segment_ids(self._index, passages[first[only]]))
+        for source, root, single in zip(sources.tolist(), roots.tolist(), only.tolist(), strict=True):
+            part = Part(source, 0)
+            shown = {"title": corpus.title(source), "part": part.key} | ({"passage": next(ids)} if single else {})
+            self._documents[wanted[places[source]]] = FoundDocument(part, corpus.is_table(root), shown)
 
-    def source(self, uri: str) -> int | None:
-        """Return the number of a document that `look_for` has found. None if the index does not have the
-        document."""
-        return self._sources.get(uri)
-
-    def only_passage(self, source: int) -> str | None:
-        """Return the id of the passage of a document that has only one passage. None if it has more."""
-        assert self._index is not None
-        passages, corpus = self._index.passages, self._index.corpus
-        first = int(np.searchsorted(passages, corpus.roots[source]))
-        found = [int(one) for one in passages[first : first + 2] if corpus.source[one] == source]
-        return f"{int(corpus.ids[found[0]]):016x}" if len(found) == 1 else None
-
-    def is_table(self, uri: str) -> bool:
-        """Whether `look_for` has found this document, and it is a table."""
-        source = self.source(uri)
-        if self._index is None or source is None:
-            return False
-        return self._index.corpus.is_table(int(self._index.corpus.roots[source]))
+    def document(self, uri: str) -> FoundDocument | None:
+        """Return a document that `look_for` has found. None if the index does not have the document."""
+        return self._documents.get(uri)
 
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the positions of segments in the corpus, by their ids. Unknown ids are left out."""
@@ -136,18 +144,30 @@ class PassageFinder:
         places = self._order[at].tolist()
         return {id: place for id, place, known in zip(numbers, places, there.tolist(), strict=True) if known}
 
-    def _part(self, segment: int) -> tuple[Part, list[int]]:
+    def _part(self, segment: int) -> tuple[Part, dict[str, Any]]:
         assert self._index is not None
-        return part_of(self._index.corpus, segment)
+        part, span = part_of(self._index.corpus, segment)
+        return part, {"span": span, "part": part.key}
 
-    def _read(self, segment: int, whole: bool) -> Passage:
+    def _title_of(self, segment: int) -> str:
+        """Return the title of the document of a segment. Empty if it is the uri of the document."""
+        assert self._index is not None
+        source = int(self._index.corpus.source[segment])
+        title = self._index.corpus.title(source)
+        return "" if title == self._index.corpus.uri(source) else title
+
+    def _read(self, segment: int) -> tuple[Passage, Passage]:
+        """Return the passage with its complete text, and the passage with the beginning of its text."""
         assert self._index is not None
         corpus = self._index.corpus
         source = int(corpus.source[segment])
         text = corpus.content(segment)
         header = corpus.header(source) if "\t" in text and corpus.is_table(segment) else ()
-        shown = text if whole or header else text[:EXCERPT]
-        return _passage(corpus.uri(source), corpus.title(source), shown, len(shown) == len(text), header)
+        uri, title = corpus.uri(source), corpus.title(source)
+        complete = _passage(uri, title, text, True, header)
+        if header or len(text) <= EXCERPT:
+            return complete, complete
+        return complete, _passage(uri, title, text[:EXCERPT], False, header)
 
 
 def _of_evidence(record: Record) -> dict[str, Passage]:

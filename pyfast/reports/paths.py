@@ -22,8 +22,16 @@ class Listed:
 
     If a segment is in the previous list but not in this list, this list lost it
     """
-    scores: tuple[float | None, ...] = ()
-    """The score of each segment. Empty if the trace has no scores for the list"""
+    items: Sequence[Any] = ()
+    """The items of the trace's list: ids, or objects. Empty if the list does not come from the trace"""
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """The score of each segment, None if it has no score. Empty if no segment has a score"""
+        objects = [one if isinstance(one, dict) else {} for one in self.items]
+        found = [one.get("score") for one in objects]
+        scores = tuple(float(score) if isinstance(score, int | float) else None for score in found)
+        return scores if any(score is not None for score in scores) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +84,11 @@ def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | No
     else:
         make = _nested
         whole = _step(first, {name: value for name, value in trace.items() if not _are_steps(value)})
-    named = [(segment, score) for segment, score in evidence if segment]
-    segments, scores = tuple(segment for segment, _ in named), tuple(score for _, score in named)
+    items = [{"segment": segment, "score": score} for segment, score in evidence if segment]
     return [
         *([whole] if whole.notes or whole.lists else []),
         *make(trace),
-        Step("answer", "", (Listed("evidence of the answer", segments, True, scores),)),
+        Step("answer", "", (Listed("evidence of the answer", _ids(items), True, items),)),
     ]
 
 
@@ -89,16 +96,21 @@ def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, 
     """Find out in which step each gold document was found or lost. `uri_of` has the uri of each segment in
     the steps, by the segment's id.
     """
-    lists = [
-        (step.name, each, [uri_of.get(one) for one in each.segments]) for step in steps for each in step.lists
-    ]
-    return [_gold_path(lists, uri) for uri in dict.fromkeys(uris)]
+    wanted = dict.fromkeys(uris)
+    followed = {id: uri for id, uri in uri_of.items() if uri in wanted}
+    lists = []
+    for step in steps:
+        for each in step.lists:
+            ranks = dict[str, int]()  # of the first segment of each document
+            for rank, id in enumerate(each.segments, start=1):
+                if id in followed:
+                    ranks.setdefault(followed[id], rank)
+            lists.append((step.name, each, ranks))
+    return [_gold_path(lists, uri) for uri in wanted]
 
 
-def _gold_path(lists: Sequence[tuple[str, Listed, list[str | None]]], uri: str) -> GoldPath:
-    ranks = tuple(
-        (step, each.name, uris.index(uri) + 1 if uri in uris else None, len(uris)) for step, each, uris in lists
-    )
+def _gold_path(lists: Sequence[tuple[str, Listed, dict[str, int]]], uri: str) -> GoldPath:
+    ranks = tuple((step, each.name, rank_of.get(uri), len(each.segments)) for step, each, rank_of in lists)
     seen = [place for place, (_, _, rank, _) in enumerate(ranks) if rank is not None]
     if not seen:
         return GoldPath(uri, ranks, "no step retrieved it", False)
@@ -119,7 +131,7 @@ def _gold_path(lists: Sequence[tuple[str, Listed, list[str | None]]], uri: str) 
 
 
 def _found_again(
-    lists: Sequence[tuple[str, Listed, list[str | None]]],
+    lists: Sequence[tuple[str, Listed, dict[str, int]]],
     ranks: Sequence[tuple[str, str, int | None, int]],
     seen: Sequence[int],
 ) -> tuple[tuple[int, str], ...]:
@@ -142,16 +154,7 @@ def _ids(items: Any, key: str = "segment") -> tuple[str, ...]:
     """
     if not isinstance(items, list):
         return ()
-    return tuple(str(one.get(key, "")) if isinstance(one, dict) else str(one) for one in items)
-
-
-def _scores(items: Any) -> tuple[float | None, ...]:
-    """Return the score of each item in a list of a trace, None if the item has no score. Empty if no item has
-    a score.
-    """
-    objects = [one if isinstance(one, dict) else {} for one in items] if isinstance(items, list) else []
-    scores = tuple(float(one["score"]) if isinstance(one.get("score"), int | float) else None for one in objects)
-    return scores if any(score is not None for score in scores) else ()
+    return tuple([str(one.get(key, "")) if isinstance(one, dict) else str(one) for one in items])
 
 
 def _are_segments(value: Any) -> bool:
@@ -164,7 +167,7 @@ def _listed(fields: Trace, names: Mapping[str, str], kept: str = "") -> tuple[Li
     name of the list in the report. `kept` is the key of the list with the segments that the step kept.
     """
     return tuple(
-        Listed(name, _ids(fields[key]), key == kept, _scores(fields[key]))
+        Listed(name, _ids(fields[key]), key == kept, fields[key] if isinstance(fields[key], list) else ())
         for key, name in names.items()
         if key in fields
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,35 @@ class Entry:
     record: Record
     question: Question | None
     """The question. None if the file of questions is gone"""
+    turns: Sequence[Question]
+    """The turns of the question's conversation, in order. Empty if the question belongs to no conversation"""
     ledger: Mapping[str, Any]
     """The ledger, as `Ledger.as_row` writes it. Empty if the ledger is damaged"""
     calls: tuple[LLMCall, ...]
+
+
+class Asked:
+    """Questions of a run, by their ids."""
+
+    def __init__(self, questions: Iterable[Question]) -> None:
+        """`questions` must have all turns of each conversation."""
+        self._of = {question.id: question for question in questions}
+        self._turns = _by_conversation(self._of.values())
+
+    def of(self, id: str) -> Question | None:
+        """Return the question with this id. None if it is not known."""
+        return self._of.get(id)
+
+    def turns(self, question: Question | None) -> list[Question]:
+        """Return the turns of a question's conversation, in order. The list is empty if the question belongs
+        to no conversation."""
+        return [] if question is None or question.conversation is None else self._turns[question.conversation]
+
+    def around(self, ids: Iterable[str]) -> list[Question]:
+        """Return the questions with these ids, and all turns of their conversations. Questions that are not known
+        are left out."""
+        found = [question for id in ids if (question := self._of.get(id)) is not None]
+        return list({turn.id: turn for question in found for turn in self.turns(question) or [question]}.values())
 
 
 class RunReader:
@@ -45,36 +71,29 @@ class RunReader:
         self.configuration: Configuration = read_configuration(path / CONFIGURATION)
         self.system = str(self.configuration.get("system", {}).get("name", ""))
         self.settings = _settings(self.configuration)
-        self.questions = _questions(path)
-        self._turns = _by_conversation(self.questions.values())
 
-    def turns(self, question: Question | None) -> list[Question]:
-        """Return the turns of a question's conversation, in order. The list is empty if the question belongs
-        to no conversation."""
-        if question is None or question.conversation is None:
-            return []
-        return self._turns[question.conversation]
-
-    def entries(self, first: int = 0) -> Iterator[Entry]:
-        """Yield the questions whose answers are already written. `first` is the position of the first of
-        them, from 0.
+    def entries(self, asked: Asked, first: int, count: int) -> Iterator[Entry]:
+        """Yield at most `count` questions whose answers are already written. `first` is the position of the first
+        of them, from 0.
 
         Raises `InputError` for a damaged run.
         """
         records = self.run.records
-        for number, (id, ledger, calls) in enumerate(ended_questions(self.path / JOURNAL, first), start=first):
+        ended = ended_questions(self.path / JOURNAL, first, count)
+        for number, (id, ledger, calls) in enumerate(ended, start=first):
             if number == len(records):
                 return
             record = records[number]
             if id != record.id:
                 raise InputError(f"{self.path}: damaged: its answers and its journal differ; try `pyfast verify`")
-            yield Entry(number, record, self.questions.get(id), ledger, tuple(calls))
+            question = asked.of(id)
+            yield Entry(number, record, question, asked.turns(question), ledger, tuple(calls))
 
-    def entry(self, id: str) -> Entry:
+    def entry(self, id: str, asked: Asked) -> Entry:
         """Read one question. Raises `InputError` if no question with this id has ended."""
         for number, record in enumerate(self.run.records):
             if record.id == id:
-                return next(self.entries(number))
+                return next(self.entries(asked, number, 1))
         raise InputError(f"{self.path}: no question {id!r} has ended")
 
 
@@ -92,13 +111,13 @@ def _by_conversation(questions: Iterable[Question]) -> dict[str, list[Question]]
     return turns
 
 
-def _questions(path: Path) -> dict[str, Question]:
-    """Read the run's questions by id, from the file of questions that the run has recorded. Empty if the file
-    no longer exists.
+def read_asked(run: Path) -> Asked:
+    """Read the questions of a run from the file of questions that the run has recorded. If the file no longer
+    exists, the function logs a warning and returns no question.
     """
     try:
-        place = recorded_path(path, "questions")
+        place = recorded_path(run, "questions")
     except InputError as error:
         _LOG.warning("%s; questions are shown by id", error)
-        return {}
-    return {question.id: question for question in read_questions(place)}
+        return Asked(())
+    return Asked(read_questions(place))

@@ -27,13 +27,18 @@ class Scores:
     """The names of the figures"""
     figures: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     """The figures of each question with a gold answer, by its id"""
-    gold: Mapping[str, Gold] = field(default_factory=dict)
+    gold_lines: Mapping[str, str] = field(default_factory=dict)
+    """The gold of each question, by its id, as a line of JSON. `Gold` objects would take four times the memory"""
+
+    def gold(self) -> dict[str, Gold]:
+        """Read the gold of each question."""
+        return {id: Gold.model_validate_json(line) for id, line in self.gold_lines.items()}
 
     def of(self, ids: Sequence[str]) -> Scores:
         """The figures and the gold of some questions."""
         known = [id for id in ids if id in self.figures]
-        figures, gold = {id: self.figures[id] for id in known}, {id: self.gold[id] for id in known}
-        return Scores(names=self.names, figures=figures, gold=gold)
+        figures, lines = {id: self.figures[id] for id in known}, {id: self.gold_lines[id] for id in known}
+        return Scores(names=self.names, figures=figures, gold_lines=lines)
 
 
 def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None) -> Scores:
@@ -56,7 +61,7 @@ def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] 
     for one in read_gold(lines):
         if one.id in figures:
             (one.model_extra or {}).clear()  # No page shows it, and it can be most of the gold.
-            known[one.id] = one
+            known[one.id] = one.model_dump_json(exclude_defaults=True)
     return Scores(report.as_json()["rows"], report.not_run, list(report.rows[0].figures), figures, known)
 
 

@@ -296,7 +296,7 @@ def test_no_process_and_no_half_report_remain(
 
 
 def test_a_process_ends_if_the_one_that_started_it_has(runs: list[Path], tmp_path: Path) -> None:
-    block = TypeAdapter(Block).dump_json(Block(0, 0, 2, Scores(), None))
+    block = TypeAdapter(Block).dump_json(Block(0, 0, 2, (), Scores(), None))
     for parent, lines in ((os.getpid(), 1), (1, 0)):
         command = [sys.executable, "-c", processes.CODE, str(runs[1]), str(tmp_path), str(parent)]
         done = subprocess.run(command, input=block, capture_output=True, check=True)
