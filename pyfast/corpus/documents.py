@@ -20,7 +20,8 @@ class Outline:
     """
 
     headings: tuple[Heading, ...] | None = None
-    """The headings, in order. None: a Markdown text has its own headings, and any other text has none"""
+    """The headings, in order. None: pyfast finds the headings in the text if it is Markdown. Any other text
+    then has no headings"""
     pages: tuple[int, ...] = ()
     """The offset of the character with which each page begins"""
     aside: tuple[tuple[int, int], ...] = ()

@@ -109,8 +109,8 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
     """Yield (documents to encode together, the number of rows that are already encoded).
 
-    Only a large table has such a number above 0. It comes in several pieces, each with some of its rows, because
-    the arrays of all cells at once would take several times the size of the table.
+    The number is 0 except for a large table. A large table comes in several pieces with some rows each,
+    because the arrays of all its cells at once would take several times the size of the table.
     """
     table = batch[0]
     size = _size(table) if len(batch) == 1 and isinstance(table, Table) else 0
@@ -250,7 +250,8 @@ def _kind(document: Document) -> Kind:
 def _repeated(compute: Callable[[], NDArray[np.uint64]]) -> int | None:
     """Return the position of the first value that repeats an earlier one. None if no value repeats.
 
-    `compute` returns the values in a new array. The function calls it again after it has sorted the first array.
+    `compute` returns the values in a new array. `_repeated` sorts this array in place. To find the position
+    of a repeated value, `_repeated` calls `compute` again.
     """
     hashes = compute()
     hashes.sort()

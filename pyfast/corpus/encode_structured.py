@@ -130,7 +130,8 @@ def _visible(strings: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return the column `passage`: 1 for each table row and each subgraph that is not blank, otherwise 0.
+    """Return the column `passage`: 1 for table rows and subgraphs, unless they are blank, and 0 for all other
+    segments.
 
     `visible` has one value for each leaf: False if the text of the leaf is blank.
     """

@@ -51,7 +51,8 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
         corpora: The corpora. Only one of them is open at a time.
         live: For each corpus, which documents to keep.
         folder: The folder to make.
-        size: The maximum total number of bytes of the texts.
+        size: The total number of bytes of the texts, including those of deleted documents. Byte positions in
+            the new files have 32 bits if this is enough for `size` bytes, otherwise 64 bits.
 
     Returns:
         The positions of the passages, and the table of the documents.

@@ -76,8 +76,8 @@ class DocumentSource:
     documents: Callable[[], Iterable[Document]]
     """A function that reads the file and returns its documents, or returns the given document"""
     identity: Callable[[], str]
-    """A function that returns a text, such as a checksum. If the text is the same as before, pyfast takes the
-    documents for unchanged
+    """A function that returns a text, such as a checksum. If the text is the same as before, pyfast treats
+    the documents as unchanged
     """
     size: int = 0
     """The number of bytes of the file. 0 for a document that the caller gave as a value"""
@@ -110,9 +110,9 @@ def read(
     Folders are read with all subfolders. Files are read in the order of their paths.
 
     The uri of a document is the path of its file relative to the given folder, with ``/``. For a file that
-    you give by itself, the uri is its name. If files of two sources would have the same uri, all uris of both
-    sources begin with the name of the source's folder. Files and folders whose names begin with a dot are
-    left out.
+    you give by itself, the uri is its name. If a file of one source and a file of another source would have
+    the same uri, all uris of both sources begin with the name of the source's folder. Files and folders whose
+    names begin with a dot are left out.
 
     Args:
         sources: Files and folders.

@@ -86,7 +86,8 @@ class Corpus:
         buffer: memoryview,
         files: storage.Files | None = None,
     ) -> None:
-        """Make a corpus from batches of the schemas in `schema.py` and the text buffer.
+        """Make a corpus from three record batches and the text buffer. `schema.py` has the schemas of the
+        batches.
 
         Usually, `encode` or `open` makes a corpus.
 

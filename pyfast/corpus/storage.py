@@ -267,8 +267,8 @@ def fault_of(parts: Parts) -> str:
 
 
 def fault_of_triples(parts: Parts, triplets: Any) -> str:
-    """Find the first inconsistency in the triples. `triplets` are the positions of the segments of the
-    triples. Returns "" if there is none."""
+    """Find the first inconsistency in the triples. `triplets` has the position of each triple's segment.
+    Returns "" if there is none."""
     segments, _, triples, _ = parts
     relation, tail = triples.column("relation_start").to_numpy(), triples.column("tail_start").to_numpy()
     byte_start, byte_end = (segments.column(name).to_numpy() for name in ("byte_start", "byte_end"))

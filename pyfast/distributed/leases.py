@@ -90,8 +90,8 @@ def take(block: Path, free: Lease | None) -> Holding | None:
 
     Args:
         block: The folder of the block.
-        free: The lease that the driver saw when it found the block free. If the block has another lease now,
-            another worker has taken the block, because this worker stood still for some time. The function then
+        free: The lease that the driver saw when it found that the block is free. If the block has another
+            lease by now, another worker took the block while this worker stood still. The function then
             returns None.
 
     Raises `OSError`. Raises `InputError` if the block's journal cannot be read.

@@ -31,8 +31,8 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
     """Call a function with each item, as `map` does, but in the workers of a cluster.
 
     Only a few items and results for each worker are in memory. If a worker or its machine dies, another
-    worker gets its item. If a worker hangs while other workers have nothing to do, one of the other workers
-    gets the same item too.
+    worker gets its item. If the call for the next result hangs, another worker also gets the item of this
+    call.
 
     Args:
         pool: The workers. Each makes one call at a time.

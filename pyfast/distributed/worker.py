@@ -51,8 +51,8 @@ class Told:
     totals: Summary | None = None
     """The calls, tokens and times of all ended questions of the block, in all sessions"""
     session: Summary | None = None
-    """The counts of the questions that this call has answered. None in the result of `answer`: another worker
-    has the block"""
+    """The counts of the questions that this call has answered. If both `session` and `error` are None in the
+    result of `answer`, another worker has the block"""
     error: tuple[str, str] | None = None
     """The class and the text of the error"""
 

@@ -34,8 +34,8 @@ class Cost:
     right: float | None = None
     """The share of right answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
-    """For each cost, such as `llm_calls`: its mean divided by `right`, which is the cost of one right answer. A
-    value is None if no answer is right, or if the mean is 0 or not known. Empty if `right` is None
+    """The cost of one right answer, for each cost such as `llm_calls`: the mean per question, divided by
+    `right`. A value is None if no answer is right, or if the mean is 0 or not known. Empty if `right` is None
     """
 
 

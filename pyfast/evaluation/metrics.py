@@ -3,7 +3,7 @@
 All scripts normalise in the same way: lower case, no ASCII punctuation, no articles, single blanks. They differ in
 two points:
 
-| | `yes` and `no` can get part of F1 | F1 of two answers that are empty after normalising |
+| | `yes` and `no` are ordinary words | F1 of two answers that are empty after normalising |
 |---|---|---|
 | SQuAD 1.1 (`squad`) | yes | 0 |
 | HybridQA, MuSiQue (`hybridqa`, `musique`): SQuAD 2's | yes | 1 |
@@ -132,15 +132,15 @@ def score(prediction: str | None, answers: Sequence[str]) -> Score:
 def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
     """Compute EM and F1 for a question with a set of answers.
 
-    A correct answer names the whole set, separated by commas or semicolons.
+    A correct answer names all answers of the set, with commas or semicolons between them.
     """
     em, overlap = set_overlap(prediction, answers)
     return Score(em, overlap.f1)
 
 
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
-    """Compare the items of an answer with a set of gold answers. Returns the exact match (whether the items are
-    the same), and the overlap of items.
+    """Compare the items of an answer with a set of gold answers. Returns (exact match, overlap of items). The
+    exact match is 1 if the items are the same, otherwise 0.
     """
     if prediction is None or not answers:
         return 0.0, NOTHING

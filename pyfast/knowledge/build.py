@@ -1,7 +1,7 @@
 """Build the knowledge graph of an index: extract triples from new documents, and add these triples to the
 store (the stored graph).
 
-All chunks of a store have the same maximum size. With another size, an LLM would have to read all texts
+All chunks of a store have the same maximum size. If this size changed, an LLM would have to read all texts
 again.
 """
 
@@ -74,9 +74,9 @@ def build_knowledge(
         limit: The maximum number of new chunks to read.
         budget: The budget of each question of the extraction. A question asks for the triples of one chunk.
             If `packed` is True, it can ask for the triples of several chunks.
-        failures: A function that gets the number of chunks, and returns how many chunks may fail before the
-            extraction stops. If it returns None, all chunks may fail.
-        concurrency: How many chunks the LLM reads at the same time.
+        failures: A function that takes the number of questions of the extraction, and returns how many of
+            them may fail before the extraction stops. If it returns None, all may fail.
+        concurrency: How many questions of the extraction are in progress at the same time.
         restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
             gets another name. The store stays as it is.
         retry_failed: Extract chunks again that failed in an earlier extraction.
@@ -102,8 +102,9 @@ def build_knowledge(
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
         """Resume or start an extraction.
 
-        Returns an empty list if there was nothing to extract. Otherwise the list has one element: None, or, if
-        all chunks failed, (the most frequent reason, how many chunks had this reason).
+        Returns an empty list if there was nothing to extract. Otherwise the list has one element, which is
+        None if at least one question did not fail. If all questions failed, the element is (the most frequent
+        reason, its count).
         """
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:

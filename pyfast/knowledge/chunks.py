@@ -21,12 +21,12 @@ _TITLE = 4  # A title takes at most a quarter of its chunk, even if it is long.
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk: consecutive passages of one text, which an LLM reads in one call."""
+    """A chunk: consecutive paragraphs of one text, which an LLM reads in one call."""
 
     title: str
     passages: tuple[tuple[int, str], ...]
-    """The passages, as (id of the paragraph's segment, text). A paragraph that is too long is divided into
-    several passages, which have the same id"""
+    """For each paragraph: (id of its segment, text). A paragraph that is too long is divided into several
+    such pairs, which have the same id"""
 
     @property
     def text(self) -> str:

@@ -50,8 +50,9 @@ def _graphml(store: Knowledge, path: Path) -> None:
 
 
 def _ntriples(store: Knowledge, path: Path) -> None:
-    """Write N-Triples. An entity or a relation becomes a URN with its name, and the name is also its label
-    (`rdfs:label`). The times of triples are left out.
+    """Write N-Triples. An entity becomes a URN such as `urn:pyfast:entity:Titan`, and a relation a URN such
+    as `urn:pyfast:relation:orbits`. The URN has the name as its label (`rdfs:label`). The times of triples
+    are left out.
     """
     from rdflib import RDFS, Graph, Literal, URIRef
 

@@ -191,7 +191,8 @@ def extraction_results(folder: Path) -> ExtractionResults:
 
 
 def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
-    """Add the results of a question to `results`: an extract for each chunk of the question."""
+    """Add an extract for each chunk of a question to `results`. `asked` is the line of the question in the
+    file of chunks, and `record` is its line in the file of answers."""
     parts = asked.get("parts") or [{"digest": asked["id"], **asked}]
     if record["state"] != "answered":
         why = record.get("reason") or record["state"]

@@ -51,8 +51,8 @@ class Extract:
     """The result of extracting one chunk. If the extraction failed, `failed` has the reason."""
 
     digest: str
-    """The digest of the chunk. An extract is added only if the store has no extract with this digest, or one that
-    failed"""
+    """The digest of the chunk. If the store has a failed extract with this digest, a successful extract
+    replaces it. If the store has a successful one, later extracts with this digest are skipped"""
     method: str
     statements: tuple[Statement, ...] = ()
     mentions: tuple[Mention, ...] = ()

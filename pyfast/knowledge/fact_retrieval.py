@@ -83,10 +83,10 @@ def retrieve_facts(
     the store, the result contains only allowed ones. If the third element of an item is None, all triples are
     allowed.
 
-    Facts about entities that the sub-question names come first, but at most `named` of them. The cosine alone
-    is not enough here, because vectors hardly distinguish names. Of these facts, those come first whose
-    relation the sub-question also names. Here, too, the cosine is not enough: if a fact has many values, its
-    vector says less about the relation.
+    At most `named` facts come first in the result: facts about entities that the sub-question names. Their
+    cosines alone would not be enough, because vectors hardly distinguish names. Of these facts, the first are
+    those whose relation the sub-question also names. Cosines would not be enough for this either: if a fact
+    has many values, its vector says less about the relation.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)
@@ -99,7 +99,7 @@ def retrieve_facts(
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A learned statement that may be one of the facts to return."""
+    """A learned statement that is a candidate for the result of `retrieve_facts`."""
 
     statement: Statement
     place: int

@@ -87,8 +87,8 @@ def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Fac
 
 
 def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
-    """Group triples by entity and relation. Returns (the numbers of the triples, group by group; the position
-    at which each group starts, and the end)."""
+    """Group triples by entity and relation. Returns two arrays: the numbers of the triples, group by group;
+    then the position at which each group starts, followed by the number of all triples."""
     order = np.lexsort((relation, entity))
     changes = (np.diff(entity[order]) != 0) | (np.diff(relation[order]) != 0)
     starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(order) else np.empty(0, np.int64)

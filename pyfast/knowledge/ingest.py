@@ -48,8 +48,8 @@ def ingest(
         extracts: The extracts of the index's documents.
         current: The checksums of all chunks that the index has now, including chunks that are not extracted
             yet.
-        chunk_tokens: The chunk size of the extraction by an LLM, for the manifest. None: no LLM has extracted
-            triples.
+        chunk_tokens: The chunk size of the extraction by an LLM, for the manifest. None: the manifest keeps
+            the chunk size of the snapshot before.
         extraction: The description of a finished extraction (`describe_extraction`), for the manifest.
 
     Returns:

@@ -1,5 +1,5 @@
-"""Knowledge units. A knowledge unit is a source text, with those of its triples that a search for keywords
-found."""
+"""Knowledge units. A knowledge unit is a source text, together with triples from this text that a search for
+keywords found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Keywords:
     detailed: tuple[str, ...]
     """Names and details. The search compares them with the names of entities"""
     general: tuple[str, ...] = ()
-    """Themes (what a text is about, in a few words). The search compares them with relation keys"""
+    """Themes (what a text is about, in a few words). The search compares them with keys: with names of
+    relations, phrases for relations, and themes of texts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ def knowledge_units(
 ) -> list[list[KnowledgeUnit]]:
     """Search the knowledge graph for knowledge units (MTQA, step 2).
 
-    Detailed keywords match entities. General keywords match relation keys (phrases for a relation). The
-    search finds four kinds of facts:
+    Detailed keywords match entities. General keywords match keys (names of relations, phrases for relations,
+    and themes of texts). The search finds four kinds of facts:
 
     - facts about the matched entities (first hop)
     - facts of the triples that have a matched key
@@ -80,8 +81,9 @@ def knowledge_units(
     - facts about the heads and tails of the triples that have a matched key (second hop)
 
     The score of a fact is the product of two cosines. One is the cosine of the fact with all keywords of the
-    search, joined into one text. The other is the cosine of the matched entity or key with its keyword. For
-    the second hop, the score is also multiplied by `DECAY`.
+    search, joined into one text. The other is the cosine of the matched entity or key with its keyword. If
+    several matches lead to the same fact, the best match counts. For the second hop, the score is also
+    multiplied by `DECAY`.
 
     The texts that state these facts become knowledge units. Two other kinds of texts become knowledge units
     too: texts that describe a matched entity, if this entity has no triples, and texts that have a matched key
@@ -91,7 +93,7 @@ def knowledge_units(
         items: The keywords of each search.
         session: The session of the run, with its knowledge graph.
         entities: The number of entities that each detailed keyword matches.
-        relations: The number of relation keys that each general keyword matches.
+        relations: The number of keys that each general keyword matches.
         units: The number of units to return for each search.
 
     Returns:

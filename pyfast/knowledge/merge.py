@@ -75,9 +75,10 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
     """Map the names of entities to the names that these entities get in the database of another store.
 
-    A name becomes the first name in the database that differs only in case or spaces. A name stays unchanged in
-    three cases: the database has exactly this name, it has no such name, or `names` has another name that
-    differs only in case or spaces. In the last case, the two entities stay different.
+    A name stays unchanged in three cases. The database has exactly this name. The database has no name that
+    differs only in case or spaces. `names` has another name that differs only in case or spaces: then these
+    two names stay two entities. In all other cases, the result is the first name in the database that differs
+    only in case or spaces.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())

@@ -1,9 +1,9 @@
 """Extract triples by rules, without an LLM.
 
-Triples of knowledge graphs stay unchanged. In a table, each cell of a row becomes a triple with the name of
-the row. In texts, a sequence of capitalised words is a name, and so is a year. The text between two names in
-a sentence becomes their relation. These rules are fast and often wrong. For extraction by an LLM, see the
-module `extraction`.
+Triples of knowledge graphs stay unchanged. In a row of a table, the first cell with a name is the head, and
+each other cell is a tail. In texts, a name is a sequence of capitalised words, or a year. The text between
+two names in a sentence becomes their relation. These rules are fast and often wrong. For extraction by an
+LLM, see the module `extraction`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, s
 
     The head is the name with which the sentence begins. If it begins with no name, the head is the title.
     Each later name is a tail. The relation is the text between the tail and the name before it. In an
-    enumeration, all names get the relation of the first name.
+    enumeration, all tails have the same relation: "Huygens discovered Titan and Iapetus" gives (Huygens,
+    discovered, Titan) and (Huygens, discovered, Iapetus). If the text before a tail has more than `MAX_WORDS`
+    words, there is no triple.
     """
     subject, relation, end = title, "", 0
     for begin, stop in name_spans(sentence):

@@ -76,8 +76,8 @@ class Session:
         return {"contents": self.store.fingerprint, "libraries": orjson.dumps(used).decode()}
 
     def segments(self, ids: Sequence[int]) -> Int64:
-        """Return the positions in the corpus of the passages with these ids. Ids without a passage in the index
-        are left out. Deleted passages leave such ids behind."""
+        """Return the positions in the corpus of the passages with these ids. An id is left out if the index
+        has no such passage, for example because its document was deleted."""
         by_id, places = self._passages
         wanted = np.asarray(ids, np.uint64)
         at = np.minimum(np.searchsorted(by_id, wanted), len(by_id) - 1)
@@ -85,8 +85,8 @@ class Session:
         return segments
 
     def passages(self, ids: Sequence[int]) -> list[int]:
-        """Return the numbers in the index of the passages with these ids. Ids without a passage in the index are
-        left out. Deleted passages leave such ids behind."""
+        """Return the numbers in the index of the passages with these ids. An id is left out if the index has
+        no such passage, for example because its document was deleted."""
         passages: list[int] = np.searchsorted(self.index.passages, self.segments(ids)).tolist()
         return passages
 

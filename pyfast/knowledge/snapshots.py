@@ -74,7 +74,7 @@ def repair(index: Index) -> None:
     """If the current snapshot is damaged, make the newest undamaged snapshot the current one, and log a
     warning.
 
-    Damaged snapshots get another name. Raises `IndexFormatError` if all snapshots are damaged.
+    Damaged snapshots that are newer get another name. Raises `IndexFormatError` if all snapshots are damaged.
     """
     home = index.folder / KNOWLEDGE
     if not has_knowledge(index):
@@ -230,8 +230,8 @@ def set_current(home: Path, number: int) -> None:
 
 
 def _switch_to(home: Path, number: int) -> None:
-    """Make the snapshot with this number the current one. The snapshot just before it stays. All older snapshots
-    are removed."""
+    """Make the snapshot with this number the current one. Keep the snapshot with the number before it, and
+    remove all older snapshots."""
     set_current(home, number)
     for old in snapshot_numbers(home):
         if old < number - 1:

@@ -251,8 +251,8 @@ class Knowledge:
         return [row[0] or "" for row in rows]
 
     def described_in(self, entities: Sequence[int], segment: int) -> list[tuple[str, str, str]]:
-        """Return (name, kind, description) of those of the `entities` that a segment describes. `segment` is
-        the id of the segment."""
+        """Return (name, kind, description) of each of the `entities` that a segment describes. `segment` is
+        the id of the segment. Other entities are left out."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? AND segment = ? ORDER BY chunk LIMIT 1"
         at = database.signed(segment)
         rows = ((i, self._database.execute(query, (int(self._entity_ids[i]), at)).fetchone()) for i in entities)

@@ -57,8 +57,8 @@ class Writer:
         return self._first.get(key)
 
     def add(self, extracts: Iterable[Extract]) -> None:
-        """Add extracts. An extract is added if the database does not have its chunk, or if the extraction of
-        this chunk failed before. Otherwise it is skipped."""
+        """Add extracts of chunks that the database does not have. If the database has a chunk whose
+        extraction failed, a successful extract replaces it. All other extracts are skipped."""
         for extract in extracts:
             existing = self._database.execute(
                 "SELECT id, failed FROM chunks WHERE digest = ?", (extract.digest,)
@@ -145,10 +145,10 @@ def contents_digest(database: sqlite3.Connection) -> str:
 
 
 def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
-    """Add triggers to the database. They add the digest of each row that is inserted, and subtract the digest of
-    each row that is deleted.
+    """Compute how the digest of a database changes, with triggers in the database. The digest of each
+    inserted row is added to a sum, and the digest of each deleted row is subtracted.
 
-    Returns a function that returns the current sum, for `changed_digest`.
+    Returns a function without arguments, for `changed_digest`. It returns the current sum.
     """
     changed = 0
 

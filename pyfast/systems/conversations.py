@@ -1,8 +1,9 @@
-"""Conversations for systems that answer single questions. Later turns are rewritten so that they can be
+"""Conversations for systems that answer single questions. The LLM changes later turns so that they can be
 understood alone.
 
-The two methods, rewriting and resolution, are baselines in the paper of graph_convqa (table 2). The metrics
-of the paper need the entities of the evidence, so the trace gets them too.
+There are two methods, rewriting and resolution (see `FollowUps`). Both are baselines in the paper of
+graph_convqa (table 2). The metrics of this paper need the entities of the evidence, so the trace also gets
+these entities.
 """
 
 from __future__ import annotations
@@ -124,8 +125,8 @@ def earlier(past: Past) -> list[tuple[str, str]]:
 
 
 def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx: Context) -> str:
-    """Write earlier turns: as many of the last turns as fit into the context window, together with `prompt`
-    and `text`, the question of the current turn."""
+    """Write the last turns, as many as fit into the context window. The window must also have room for
+    `prompt`, and for `text`, the question of the current turn."""
     budget = ctx.text_budget(prompt) - len(text)
 
     def text_of(some: Sequence[tuple[str, str]]) -> str:

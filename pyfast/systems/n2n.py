@@ -168,7 +168,8 @@ PRESETS = {
         'table 2, "N2N-GQA w/ GraphRank": the whole pipeline',
     ),
 }
-"""The ablations of the paper. All of them use the default numbers of passages and nodes"""
+"""The rows of the paper's table 2: the whole pipeline and its ablations. All rows use the default numbers of
+passages and nodes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     """Let the LLM plan the hops (search steps) of a question ("Structured Query Planning" in N2N-GQA's paper).
 
     If a hop of the plan is not usable, the plan ends before this hop. If no hop is usable, or only the first
-    of several, the plan is one search for the question itself.
+    of several hops is usable, the plan is one search for the question itself.
     """
     if not settings.decompose:
         return Plan((question,))

@@ -36,7 +36,7 @@ _INERT: Mapping[str, tuple[str, object]] = {
     **dict.fromkeys(("layers", "heads", "dropout", "residual"), ("graph", False)),
     "memory_share": ("memory", "off"),
 }
-"""For each option: another option, and the value of the other option with which this option has no effect"""
+"""For each option: (another option, a value). If the other option has this value, the option has no effect"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,8 @@ def _prepared(turns: Sequence[Question]) -> Iterator[tuple[Question, History]]:
 def _with_memory(
     index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
-    """Return the evidence of each turn. `apply_memory` has replaced some of it by evidence of earlier turns.
+    """Return the evidence of each turn. `pools` has the evidence that a search found for each turn. Unless
+    memory is off, `apply_memory` replaces some of it by evidence of earlier turns.
 
     `apply_memory` runs once for all first turns, once for all second turns, and so on.
     """
@@ -244,7 +245,8 @@ def _with_memory(
 
 
 def _example(tokenizer: Any, turn: Turn, answer: tuple[int, ...], recipe: Recipe) -> Example:
-    """Make an example. The prompt is cut as in the system, with a window of `max_prompt_tokens`."""
+    """Make an example. The prompt is cut as the system cuts it for an LLM with a context window of
+    `max_prompt_tokens` tokens."""
     most, items = recipe.max_prompt_tokens, len(turn.linear.lines)
     if recipe.graph:
         with_graph = framed(tokenizer, turn, most, most)

@@ -49,8 +49,8 @@ class Schedule:
     """How the learning rate changes after the warm-up. `constant`: it stays at `learning_rate`. `cosine`: it
     falls from `learning_rate` to 0, along half a cosine wave"""
     warmup: float = 0.0
-    """The share of the steps, at the beginning, in which the learning rate rises to `learning_rate`. From 0
-    to 1"""
+    """The share of the steps in which the learning rate rises from almost 0 to `learning_rate`: 0.1 means the
+    first tenth of the steps"""
     order: Literal["shuffled", "given"] = "shuffled"
     """`shuffled`: each epoch has its own random order. `given`: the examples keep their order, as a
     curriculum needs"""
@@ -282,8 +282,8 @@ def _curve(path: Path, done: int) -> list[Point]:
     """Read the learning curve up to the step of the checkpoint. Later points are cut off, because these steps
     run again.
 
-    If a line was only partly written, this line and all lines after it are cut off too. Their steps do not
-    run again.
+    If a line is damaged, for example by a power cut, this line and all lines after it are cut off too. So
+    points of steps before the checkpoint can be missing, and these steps do not run again.
     """
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     curve: list[Point] = []

@@ -86,8 +86,8 @@ def weak_positives(
     """Find the positive segments of a question (the set P* of HSEQ's paper, A.2).
 
     A passage that contains an answer is positive. If the question has gold documents, only passages of these
-    documents can be positive. If the question has one to five gold documents, a gold document with a
-    single passage is positive even if it contains no answer. If more than `max_positives` passages are
+    documents can be positive. If the question has one to five gold documents, and one of them has only one
+    passage, this passage is positive even if it contains no answer. If more than `max_positives` passages are
     positive, the function keeps those that share the most words with the question (Jaccard).
 
     If no passage is positive by these rules, the passage that shares the most words with the question is

@@ -48,8 +48,8 @@ def _headings(
 ) -> tuple[Heading, ...]:
     """Make headings from bookmarks. `marks` has (depth from 0, title, number of the page) for each bookmark.
 
-    The heading is at the place where the page has the title. If the page does not have the title after the
-    heading before, the bookmark is left out.
+    A heading is at the place where its page contains the title of the bookmark. This place must be after the
+    previous heading. If there is no such place, the bookmark is left out.
     """
     headings: list[Heading] = []
     for level, title, page in marks:

@@ -1,7 +1,7 @@
 """ConvMix: conversations over Wikipedia and Wikidata.
 
-The published set has no corpus. The programs of its authors, CONVINSE and EXPLAIGNN, write a file
-dev_ers.jsonl, which has the conversations with the retrieved evidence of each turn. This evidence can be a
+The published set has no corpus. CONVINSE and EXPLAIGNN, two programs of its authors, write a file
+dev_ers.jsonl. It has the conversations with the retrieved evidence of each turn. This evidence can be a
 corpus.
 """
 

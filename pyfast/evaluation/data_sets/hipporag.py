@@ -84,7 +84,8 @@ def _questions(path: Path) -> list[Any]:
 
 def _uri(by_title: dict[str, dict[str, str]], title: str, text: str, place: str) -> str:
     """Return the uri of the passage with this title. If several passages have the title, return the uri of
-    the passage with this text. Whitespace does not count. If no passage has the text, return the first uri.
+    the one with this text. (Whitespace does not count.) If none of them has this text, return the uri of the
+    first. Raises `InputError` if no passage has the title.
     """
     passages = by_title.get(title)
     if not passages:

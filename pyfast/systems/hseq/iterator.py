@@ -1,5 +1,5 @@
-"""The iterator of HSEQ (algorithm 1), for any policy. It shows a question window after window, and the policy
-decides in each step."""
+"""The iterator of HSEQ (algorithm 1), for any policy. In each step, it shows the next window of segments to
+the policy, and the policy decides."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
     """Take steps until the evidence is sufficient, the maximum number of steps is reached, the stream ends, or the
     budget is spent.
 
-    `reserve` is the number of the budget's steps that are reserved for the head's answer. If a policy picks
-    fewer than k segments, all segments leave the window. Otherwise only the picked segments leave, and new
-    segments fill the window. So each step picks or skips at least k segments. This gives lemma 1 of the
-    paper: if all evidence is among the first L segments, a policy that picks all of it needs at most ceil(L /
-    k) steps. By proposition 1 of the paper, the iterator then stops. Steps that pick neighbours of earlier
-    picks (an expansion) do not count in this lemma.
+    `reserve` is how many steps of the budget are reserved for the head's answer. If a policy picks fewer than
+    k segments, all segments leave the window. Otherwise only the picked segments leave, and new segments fill
+    the window. So each step picks or skips at least k segments. This gives lemma 1 of the paper: if all
+    evidence is among the first L segments, a policy that picks all of it needs at most ceil(L / k) steps. By
+    proposition 1 of the paper, the iterator then stops. Steps that pick neighbours of earlier picks (an
+    expansion) do not count in this lemma.
     """
     for t in range(1, limits.max_steps + 1):
         if ctx.remaining().steps < STEP_COST + reserve:

@@ -236,9 +236,9 @@ async def conclude(
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
-    """Ask the verifier if the evidence contradicts itself or the answer. Return the verifier's advice how to
-    settle the contradiction. Return None if there is no contradiction, or if the budget does not allow a
-    second round of selection."""
+    """Ask the verifier if the evidence contradicts itself or the answer. Return the verifier's advice on how
+    to settle the contradiction. Return None in three cases: there is no contradiction, the reply is not
+    usable, or the budget does not allow a second round of selection."""
     left = ctx.remaining()
     budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
     lines = cut_evenly(package.lines, budget, FRAME)

@@ -67,7 +67,8 @@ def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
 
 def traced(column: Column, triples: bool, index: Index | None) -> dict[str, Any]:
     """Describe a column for the trace, in JSON types. If `triples` is true, the description has the triples
-    in the column's prompts. If `index` is given, it has the ids of the segments of the knowledge units."""
+    in the column's prompts. If `index` is not None, the description has the segment ids of the knowledge
+    units."""
     lists = {"units": column.units, "correcting": column.correcting, "shown": column.shown}
     fields = {
         "thoughts": column.thoughts,

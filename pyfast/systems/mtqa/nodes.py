@@ -59,8 +59,8 @@ async def fill(
     do not wait: they start together, in parallel.
 
     `passed` has a number for each node: how much it sees of the node above, from 0 (nothing) to 1 (all).
-    `number` is the number of the column, for the seeds of the nodes. `draft` is the summary of the column
-    before.
+    `number` is the number of the column, for the seeds of the nodes. `draft` is the summary of the previous
+    column.
     """
 
     async def chain(rows: range) -> None:
@@ -85,8 +85,8 @@ async def think(
 ) -> list[str]:
     """Let the LLM write one thought node (equation 8 of MTQA).
 
-    The LLM sees `draft`, the summary of the column before, and `seen`, the last paragraphs of the node above.
-    If the reply is not usable, the node stays empty, and the node below sees nothing of it.
+    The LLM sees `draft`, the summary of the previous column, and `seen`, the last paragraphs of the node
+    above. If the reply is not usable, the node stays empty, and the node below sees nothing of it.
     """
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
@@ -112,8 +112,8 @@ async def summarise(
     """Let the LLM write the summary of a column and check it with knowledge units (equation 11 of MTQA).
 
     If the LLM's reply is not usable, the last usable thought of the column replaces the summary, and the
-    column has no short answer. If no thought is usable, `draft` (the summary of the column before) replaces
-    it.
+    column has no short answer. If no thought is usable, `draft` (the summary of the previous column) replaces
+    the summary.
     """
     prompt = SUMMARY if settings.retrieval else SUMMARY_ALONE
     budget = ctx.text_budget(prompt)
