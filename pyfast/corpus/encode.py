@@ -141,7 +141,8 @@ def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
 
 
 def _size(document: Document) -> int:
-    """The approximate size of a document in characters. Every string adds to it, even an empty one."""
+    """The approximate size of a document in characters. Each string of a table or a graph counts as 50
+    characters."""
     match document:
         case TextDocument():
             return 50 + len(document.text)
@@ -152,7 +153,8 @@ def _size(document: Document) -> int:
 
 
 def _segments(batch: Sequence[Document], buffer: bytearray, length: int) -> tuple[Columns, pa.RecordBatch]:
-    """Return the segments of a batch of documents, and the rows of its triples.
+    """Return the segments of a batch of documents, and a row of `schema.TRIPLES` for each triple of these
+    documents.
 
     The column `source` counts the documents of the batch from 0. The columns `parent` and `subtree_end` are
     still missing.

@@ -48,8 +48,8 @@ class Packed(Sequence[T], Generic[T]):
             self._added = []
 
     def json(self) -> Iterator[bytes]:
-        """Yield one JSON text for each block: its rows with commas between them, but no brackets around them.
-        Raises `TypeError` for a lone surrogate.
+        """Yield each block as a JSON text without the outer brackets, such as
+        `["Titan","Saturn"],["Io","Jupiter"]`. Raises `TypeError` for a lone surrogate.
         """
         for block in [*self._blocks, *([self._added] if self._added else [])]:
             yield (block if isinstance(block, bytes) else orjson.dumps(block))[1:-1]

@@ -49,8 +49,8 @@ class StoredSegments:
     ) -> None:
         """Make the columns of all segments available.
 
-        `files` are the mapped files of segments and cells. Their blocks are checked when they are read. Raises
-        `IndexFormatError` if there are cells, but no positions of the other segments.
+        `files` are the mapped files of segments and cells. Their blocks are checked when they are read. If
+        there are cells, `stored` must have the column of positions: without it, raises `IndexFormatError`.
         """
         self._folder, self._stored, self._files = folder, stored, files
         self._column = {field.name: stored.column(field.name).to_numpy() for field in stored.schema}

@@ -91,8 +91,8 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
 def _called(function: Callable[[T], Any], place: str, code: str, item: T) -> tuple[tuple[str, str] | None, Any]:
     """Call a function in a worker. Returns (class and text of its error, its result).
 
-    `place` is the working directory of the calling process. `code` is a checksum of pyfast's code there: a
-    worker with other code returns an error.
+    `place` is the working directory of the calling process. `code` is a checksum of pyfast's code in the
+    calling process. A worker with other code returns an error.
     """
     if code != code_digest():
         return ("InputError", f"{os.uname().nodename}: a worker has other code than this process"), None

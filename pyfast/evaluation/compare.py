@@ -83,8 +83,8 @@ class Comparison:
 
 
 def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:
-    """Compute, for each pair of runs, the differences of their figures, and the flips: the questions that only one
-    of the two runs answers correctly. All runs must have the same questions.
+    """Compare each pair of runs. Returns the differences of their figures, and the flips (questions that only
+    one of the two runs answers correctly). All runs must have the same questions.
 
     The function looks for flips only in the first figure that both runs have. If this figure has other values
     than 0 and 1, the pair has no flips.

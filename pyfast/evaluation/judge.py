@@ -225,8 +225,8 @@ def transcript(turns: Sequence[Turn]) -> str:
 def quoted(answer: str | None) -> str:
     """Write an answer as a JSON string on one line.
 
-    The quotes show the LLM where an answer begins and ends. So it is less likely to take the answer for another
-    answer or for instructions.
+    The quotes show the LLM where an answer begins and ends. So the LLM is less likely to confuse an answer
+    with the other answer or with instructions.
     """
     return orjson.dumps(answer).decode()
 

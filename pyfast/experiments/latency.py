@@ -50,8 +50,8 @@ class Bench:
     about: Mapping[str, Any]
     """The system, the model, the machine, and further arguments of `bench`"""
     loads: list[dict[str, Any]]
-    """For each load: the median of each figure over the repetitions, its smallest and largest value, the time
-    of each stage, and the figures of each repetition"""
+    """For each load: the median, the smallest and the largest value of each figure over the repetitions; the
+    time of each stage; and the figures of each repetition"""
     saturation: float | None = None
     """The highest number of questions a second that a sweep found. None without a sweep"""
 

@@ -222,7 +222,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
 
 
 def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterator[Chunk]:
-    """Yield the chunks of the index's texts that still need an extraction: those that are not in the store. If
+    """Yield the chunks that still need an extraction: chunks of the index that are not in the store. If
     `retry_failed` is True, also yield the chunks whose extraction failed."""
     known: set[str] = set()
     if has_knowledge(index):

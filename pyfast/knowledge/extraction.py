@@ -76,7 +76,7 @@ def extraction_folder(index: Path) -> Path:
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether `folder` has an unfinished extraction, whose results are not all in the store yet."""
+    """Return whether `folder` has an unfinished extraction: not all of the results are in the store yet."""
     return (folder / CHUNKS).is_file() and recorded_value(folder, "questions", "digest") is not None
 
 

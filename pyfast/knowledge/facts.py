@@ -96,7 +96,7 @@ def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
 
 
 def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
-    """Write the text from which a fact's vector is computed: the name of the entity that its triples share,
-    the relation, and the first values. `backward` is True if the entity is the tail."""
+    """Write the text from which a fact's vector is computed: the name of the entity that the triples of the
+    fact share, the relation, and the first values. `backward` is True if the entity is the tail."""
     listed = ", ".join(values[:IN_TEXT])
     return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"

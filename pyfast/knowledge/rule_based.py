@@ -34,8 +34,8 @@ _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+",
 
 @cache
 def _openers() -> frozenset[str]:
-    """Return words that are usually not names, even if they are capitalised at the beginning of a
-    sentence."""
+    """Return words such as "the". They begin many sentences with a capital letter, but are usually no
+    names."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS) | {"hundreds", "thousands", "millions"}
@@ -75,8 +75,8 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
 
 
 def _digest(corpus: Corpus, source: int, places: list[int]) -> str:
-    """Return a digest of a document: of its uri, and of the text and id of each passage. `places` are the
-    positions of the passages in the corpus."""
+    """Return a digest of a document. It depends on the uri of the document, and on the text and the id of
+    each passage. `places` are the positions of the passages in the corpus."""
     made = blake2b(f"{_DIGEST_PREFIX}\n{corpus.uri(source)}".encode(errors="replace"), digest_size=16)
     for place in places:
         made.update(f"\n{corpus.ids[place]:016x} {corpus.render(place)}".encode(errors="replace"))

@@ -31,7 +31,8 @@ _log = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """The knowledge graph that the questions of one run use, and the learned triples that they share."""
+    """The knowledge graph that the questions of one run use, and the learned triples that these questions
+    share."""
 
     index: Index
     store: Knowledge

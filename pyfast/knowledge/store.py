@@ -29,7 +29,7 @@ class Knowledge:
     """The knowledge graph of an index, in one version (snapshot). It never changes, and several threads can
     use it at the same time.
 
-    Entities, relations, relation keys and triples are numbered from 0, in the order in which they were added.
+    Entities, relations, keys and triples are numbered from 0, in the order in which they were added.
     """
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], embedder: Embedder | None = None) -> None:
@@ -299,7 +299,7 @@ class Knowledge:
 
     @cached_property
     def _by_key(self) -> tuple[Int64, Int32]:
-        """(offsets [keys + 1], triples): the numbers of the triples of each relation key, ascending."""
+        """(offsets [keys + 1], triples): the numbers of the triples of each key, ascending."""
         query = "SELECT DISTINCT key, triple FROM statement_keys ORDER BY key, triple"
         keys, triples = database.integer_rows(self._database, query).T
         offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))
@@ -333,8 +333,8 @@ class Knowledge:
     def marks(self, kind: str) -> Int64:
         """Return a row of numbers that identifies each text of `texts`: int64[texts, columns].
 
-        Equal texts have equal rows, even in two stores, if the same process has both stores open. So a new
-        snapshot can find the vectors of texts that the previous snapshot already has.
+        Equal texts have equal rows. This is also true for texts in two stores, if one process has both stores
+        open. So a new snapshot can find the vectors of texts that the previous snapshot already has.
         """
         if kind != "facts":
             return _marks(self._names(kind))[:, None]

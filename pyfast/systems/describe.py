@@ -155,7 +155,7 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
         system: A system, its name, or `MODULE:NAME`.
 
     Returns:
-        The settings of the system, in the order in which its settings class has them.
+        The settings of the system, in the order of its settings class.
 
     Raises:
         InputError: There is no such system.

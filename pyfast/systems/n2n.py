@@ -32,7 +32,8 @@ _PLACE = re.compile(r"\{entity([12])\}")
 
 
 class Settings(system.Abstaining):
-    """The parameters of N2N-GQA's paper. Some settings switch parts off, for its ablations."""
+    """The parameters of N2N-GQA's paper. Some settings switch off parts of the method, for the ablations of
+    the paper."""
 
     renamed: ClassVar[Mapping[str, str]] = {
         "rank": "ranking",

@@ -72,10 +72,10 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """Find the dialect (delimiter and quotes) of a CSV or TSV file, from its name and its first lines.
 
     The suffix of the name suggests a delimiter: a tab or a comma. If the first lines contain no other
-    delimiter, the function uses this one. A delimiter fits if it divides each of the first lines into the
-    same number of cells, at least two. If the suggested delimiter fits, the function compares all delimiters
-    that fit, and uses the one that gives the most cells. If the suggested delimiter does not fit, clevercsv
-    guesses the dialect.
+    delimiter, the function uses the suggested one. A delimiter fits if it divides each of the first lines
+    into the same number of cells, at least two. If the suggested delimiter fits, the function compares all
+    delimiters that fit, and uses the one that gives the most cells. If the suggested delimiter does not fit,
+    clevercsv guesses the dialect.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]

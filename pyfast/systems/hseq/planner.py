@@ -1,5 +1,5 @@
-"""A system that only makes HSEQ's guidance. The training of the policy uses it to make guidance for the
-training questions."""
+"""A system that only makes HSEQ's guidance. The training of the policy uses this system to make guidance for
+the training questions."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def _levels(given: Any) -> Any:
 
 
 class Settings(system.Abstaining):
-    """The parameters of HSEQ's paper (table 7, A.3.5). Some settings switch parts of the method off
-    (ablations)."""
+    """The parameters of HSEQ's paper (table 7, A.3.5). Some settings switch off parts of the method, for the
+    ablations of the paper."""
 
     renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps"}
     inert: ClassVar[tuple[Inert, ...]] = (

@@ -150,8 +150,9 @@ def _knowledge(
 
 
 def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Settings) -> list[str]:
-    """Write knowledge units as numbered source texts. After each text come the triples of the unit and the
-    descriptions of their entities."""
+    """Write knowledge units as numbered source texts. After each text come the triples and the entities of
+    the unit, with their descriptions. With `source_text=off`, the texts are missing. With `triples=off`, the
+    triples and entities are missing."""
     blocks = []
     for number, unit in enumerate(units, start=1):
         text = " " + ctx.index.text(unit.passage) if settings.source_text else ""

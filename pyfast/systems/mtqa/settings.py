@@ -18,7 +18,8 @@ def _as_text(given: Any) -> Any:
 
 
 class Settings(system.WithKnowledge):
-    """The parameters of MTQA's paper. Some settings switch parts off, for its ablations."""
+    """The parameters of MTQA's paper. Some settings switch off parts of the method, for the ablations of the
+    paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
@@ -123,7 +124,7 @@ class Settings(system.WithKnowledge):
         return self
 
     def matrix(self) -> Weights:
-        """Return the weight of each node: how much of its text the next node of the column sees, from 0
-        (nothing) to 1 (all) (equation 9)."""
+        """Return a weight for each node: how much of the node above it sees, from 0 (nothing) to 1 (all).
+        (Equation 9.)"""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)

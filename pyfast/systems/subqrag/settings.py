@@ -11,7 +11,8 @@ from pyfast.systems.combinations import Inert
 
 
 class Settings(system.WithKnowledge):
-    """The parameters of SubQRAG's paper. Some settings switch parts off, for its ablations."""
+    """The parameters of SubQRAG's paper. Some settings switch off parts of the method, for the ablations of
+    the paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("rewrite", "branches"), "decompose", (False,)),
