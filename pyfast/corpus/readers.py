@@ -164,7 +164,7 @@ def _documents(
     uri: str, path: Path, readers: "_Readers", unread: list[Unread] | None, columns: int
 ) -> Iterator[Document]:
     """Yield the documents of one file, up to the first fault. The fault is added to `unread`, or raised if
-    `unread` is None.
+    `unread` is None. A `GoldError` is always raised.
     """
     reader = readers.of(inner(path))
     given = 0

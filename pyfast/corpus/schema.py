@@ -143,8 +143,8 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 class GrowingSegments:
     """Segments to which more segments can be appended.
 
-    A segment takes 30 bytes, so the segments of a table can be several times as large as its text. If they are
-    larger than 16 MB, they are in temporary files (in the folder `TMPDIR`).
+    A segment takes 30 bytes, so the segments of a table can be several times as large as its text. If the
+    segments take more than 16 MB, they are in temporary files (in the folder `TMPDIR`).
     """
 
     def __init__(self) -> None:

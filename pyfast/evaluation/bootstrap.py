@@ -42,9 +42,9 @@ def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: fl
 def ratio_intervals(
     numerators: Float64, denominators: Float64, groups: Sequence[str], level: float = 0.95
 ) -> tuple[Float64, Float64]:
-    """Compute for each column the interval (low, high) of sum(numerators) / sum(denominators).
+    """Compute a bootstrap interval (low, high) of sum(numerators) / sum(denominators) for each column.
 
-    Both arguments are float64 [questions, columns].
+    `numerators` and `denominators` are float64 [questions, columns]: a column for each figure.
     """
     ratios = ratio_draws(numerators, denominators, groups)
     low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)

@@ -87,7 +87,7 @@ class Report:
     """Ids of gold questions without an answer in the run. They are not scored"""
 
     def as_json(self) -> dict[str, Any]:
-        """The rows in JSON types, without the figures of single questions."""
+        """The report in JSON types, without the scores of single questions."""
         return {"rows": [asdict(row) for row in self.rows], "states": self.states, "not_run": list(self.not_run)}
 
 

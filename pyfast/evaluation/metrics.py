@@ -122,8 +122,8 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def score(prediction: str | None, answers: Sequence[str]) -> Score:
-    """Return the best score of a prediction over the accepted forms of one answer. The score is 0 if there is
-    no prediction."""
+    """Compare a prediction with each accepted form of one answer. Returns the highest exact match and the
+    highest F1. Both are 0 if there is no prediction."""
     if prediction is None or not answers:
         return Score(0.0, 0.0)
     return Score(max(exact_match(prediction, a) for a in answers), max(f1(prediction, a) for a in answers))

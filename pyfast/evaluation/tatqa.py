@@ -89,7 +89,8 @@ def _without_scale(span: str) -> tuple[str, str]:
 
 
 def _joined(spans: Sequence[str], scale: str) -> str:
-    """Join the sorted spans into one text, in which numbers are multiplied by their scale."""
+    """Join the sorted spans into one text. With the scale "million", the span "3" becomes "3000000.0000",
+    "3%" becomes "0.0300", and "about 3" becomes "about 3 million"."""
     return " ".join(_scaled(span, scale) for span in sorted(spans))
 
 

@@ -101,9 +101,9 @@ def train(
     folder `out`. Returns the learning curve.
 
     The folder `out` gets the checkpoint and the learning curve. When the training ends or `stop` stops it,
-    `out` also gets `model` (the LLM with merged updates), the encoder (`encoder.safetensors` and
-    `encoder.json`), and `recipe.json`. Raises the errors of `fit`, `open_model` and `with_lora`, and
-    `InputError` if several processes train together.
+    `out` also gets `model` (the LLM with merged updates) and `recipe.json`. If the recipe has `graph`, `out`
+    also gets the encoder (`encoder.safetensors` and `encoder.json`). Raises the errors of `fit`, `open_model`
+    and `with_lora`, and `InputError` if several processes train together.
     """
     devices = open_devices()
     if devices.count > 1:

@@ -65,7 +65,7 @@ class Recipe:
     """The head's guidance for each question, if the setting `guidance` is `head`"""
 
     def as_json(self) -> dict[str, Any]:
-        """The recipe in JSON types."""
+        """The recipe in JSON types, without `guidance`."""
         fields = {name: value for name, value in asdict(self).items() if name != "guidance"}
         return {**fields, "settings": self.settings.model_dump(mode="json")}
 
