@@ -227,9 +227,10 @@ def errors_at_end() -> Iterator[None]:
     """Delay the errors of GPU ops to the end of the `with` block, so that ops in the block need not wait until
     the GPU has checked their arrays.
 
-    Until the end of the block, results of malformed arrays are meaningless. `evidence_graph` still waits,
-    because it needs the number of its edges. A backward pass does not wait if its forward pass ran in the
-    block.
+    Until the end of the block, results of malformed arrays are meaningless. A backward pass does not wait if
+    its forward pass ran in the block. Some ops still wait for a result that they need: `evidence_graph` and
+    `weighted_degree` for the sizes of the pools, `evidence_graph` for the number of its edges, and `pagerank`
+    for the convergence of the pools, if `tolerance` and `max_iterations` do not make it certain.
 
     Example:
         >>> from pyfast.ops.backend import errors_at_end
