@@ -79,7 +79,15 @@ def bridge_select(
     beta: float,
 ) -> _Float32: ...
 def cite(
-    columns: dict[str, npt.NDArray[Any]], offsets: _Int64, cited: _Int64, scores: _Float64
+    columns: dict[str, npt.NDArray[Any]],
+    offsets: _Int64,
+    cited: _Int64,
+    scores: _Float64,
+    members: list[bytes],
+    member_of: _Int32,
+) -> list[bytes]: ...
+def list_segments(
+    columns: dict[str, npt.NDArray[Any]], offsets: _Int64, listed: _Int64, names: list[str], scores: _Float32
 ) -> list[bytes]: ...
 def segment_ids(
     level: _UInt8,

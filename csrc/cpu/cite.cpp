@@ -59,16 +59,16 @@ void append_hex(std::string& out, std::uint64_t id) {
     }
 }
 
-// Writes up to six digits after the point, without trailing zeros except the first digit, as Python prints
-// round(score, 6).
-void append_score(std::string& out, double score) {
+// Writes up to `most` digits after the point, without trailing zeros except the first digit, as Python prints
+// round(score, most).
+void append_score(std::string& out, double score, int most) {
     if (!std::isfinite(score)) {
         out += "null";
         return;
     }
     std::array<char, 328> digits;  // the largest double has 309 digits before the point
     const auto written =
-        std::to_chars(digits.data(), digits.data() + digits.size(), score, std::chars_format::fixed, 6);
+        std::to_chars(digits.data(), digits.data() + digits.size(), score, std::chars_format::fixed, most);
     std::string_view text(digits.data(), written.ptr);
     text = text.substr(0, text.find_last_not_of('0') + 1);
     out.append(text).append(text.back() == '.' ? "0" : "");
@@ -108,19 +108,30 @@ class Writer {
   public:
     Writer(const Segments& segments, std::string& out) : segments_(segments), out_(out) {}
 
-    void evidence(std::int64_t segment, double score) {
+    // The beginning of an object. Returns the segment as an index.
+    std::size_t name(std::int64_t segment) {
         const std::size_t i = checked_segment(segments_, segment);
         const auto uri = checked_list(segments_.uris, segments_.source[i], "uri_offsets, source");
         out_ += "{\"segment\":\"";
         append_hex(out_, id(segments_, i));
         out_ += "\",\"uri\":\"";
         append_escaped(out_, {reinterpret_cast<const char*>(uri.data()), uri.size()});
-        out_ += "\",\"offsets\":[" + std::to_string(segments_.start[i]) + "," + std::to_string(segments_.end[i]);
+        out_ += '"';
+        return i;
+    }
+
+    void evidence(std::int64_t segment, double score, std::string_view members) {
+        const std::size_t i = name(segment);
+        out_ += ",\"offsets\":[" + std::to_string(segments_.start[i]) + "," + std::to_string(segments_.end[i]);
         out_ += "],\"snippet\":\"";
         snippet(i);
         out_ += "\",\"score\":";
-        append_score(out_, score);
-        out_ += "}";
+        append_score(out_, score, 6);
+        if (!members.empty()) {
+            out_ += ',';
+            out_ += members;
+        }
+        out_ += '}';
     }
 
   private:
@@ -214,35 +225,90 @@ void check_columns(const Segments& s) {
     }
 }
 
-}  // namespace
-
-Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores) {
-    check_columns(segments);
-    const auto offsets = checked_offsets(cited.offsets, cited.values.size(), "offsets");
-    if (scores.size() != cited.values.size()) {
-        throw Error("scores: must hold one number per segment that is cited");
+void check_id_columns(const Segments& s) {
+    check_sizes({s.source.size(), s.start.size(), s.end.size()}, s.level.size());
+    if (s.ordinal.size() != s.triplets.size()) {
+        throw Error("triplets, ordinal: must hold one value per triplet");
     }
-    Texts out;
-    Writer writer(segments, out.bytes);
-    for (std::size_t p = 0; p < cited.size(); ++p) {
+}
+
+// Writes a JSON array for each list. `write(v)` writes item v.
+template <class Write>
+void write_lists(Texts& out, std::span<const std::int64_t> offsets, const Write& write) {
+    for (std::size_t p = 0; p + 1 < offsets.size(); ++p) {
         const auto first = static_cast<std::size_t>(offsets[p]);
         const auto last = static_cast<std::size_t>(offsets[p + 1]);
         out.bytes += '[';
         for (std::size_t v = first; v < last; ++v) {
             out.bytes += v > first ? "," : "";
-            writer.evidence(cited.values[v], scores[v]);
+            write(v);
         }
         out.bytes += ']';
         out.end_text();
     }
+}
+
+}  // namespace
+
+Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores,
+           std::span<const std::string> members, std::span<const std::int32_t> member_of) {
+    check_columns(segments);
+    const auto offsets = checked_offsets(cited.offsets, cited.values.size(), "offsets");
+    if (scores.size() != cited.values.size()) {
+        throw Error("scores: must hold one number per segment that is cited");
+    }
+    if (!member_of.empty() && member_of.size() != cited.values.size()) {
+        throw Error("member_of: must hold one number per segment that is cited");
+    }
+    const auto members_of = [&](std::size_t v) -> std::string_view {
+        if (member_of.empty() || member_of[v] == -1) {
+            return {};
+        }
+        const auto m = static_cast<std::size_t>(member_of[v]);
+        if (m >= members.size()) {
+            throw Error("member_of: there is no text " + std::to_string(member_of[v]) + " among " +
+                        std::to_string(members.size()) + " members");
+        }
+        return members[m];
+    };
+    Texts out;
+    Writer writer(segments, out.bytes);
+    write_lists(out, offsets, [&](std::size_t v) { writer.evidence(cited.values[v], scores[v], members_of(v)); });
+    return out;
+}
+
+Texts list_segments(const Segments& segments, const Ragged<std::int64_t>& listed,
+                    std::span<const std::string> names, std::span<const float> scores) {
+    check_id_columns(segments);
+    if (segments.hashes.size() + 1 != segments.uris.offsets.size()) {
+        throw Error("hashes, uri_offsets: must hold one value per document");
+    }
+    const auto offsets = checked_offsets(listed.offsets, listed.values.size(), "offsets");
+    const std::size_t n = listed.values.size();
+    if (scores.size() != names.size() * n) {
+        throw Error("scores: must hold one number per name and segment that is listed");
+    }
+    std::vector<std::string> keys;
+    for (const std::string& name : names) {
+        keys.emplace_back(",\"");
+        append_escaped(keys.back(), name);
+        keys.back() += "\":";
+    }
+    Texts out;
+    Writer writer(segments, out.bytes);
+    write_lists(out, offsets, [&](std::size_t v) {
+        writer.name(listed.values[v]);
+        for (std::size_t k = 0; k < keys.size(); ++k) {
+            out.bytes += keys[k];
+            append_score(out.bytes, static_cast<double>(scores[k * n + v]), 4);
+        }
+        out.bytes += '}';
+    });
     return out;
 }
 
 std::vector<std::uint64_t> segment_ids(const Segments& segments, std::span<const std::int64_t> which) {
-    check_sizes({segments.source.size(), segments.start.size(), segments.end.size()}, segments.level.size());
-    if (segments.ordinal.size() != segments.triplets.size()) {
-        throw Error("triplets, ordinal: must hold one value per triplet");
-    }
+    check_id_columns(segments);
     std::vector<std::uint64_t> ids;
     ids.reserve(which.size());
     for (const std::int64_t segment : which) {

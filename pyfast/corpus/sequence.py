@@ -201,6 +201,12 @@ class Corpus:
         self._files[3].check_ranges(column["byte_start"][segments], column["byte_end"][segments])
         self._uris.check(np.unique(column["source"][segments]))
 
+    def check_names(self, segments: NDArray[np.int64]) -> None:
+        """Check only the ids of these segments and the uris of their documents, as `check` does for all data."""
+        if self._files:
+            self._check_places(segments)
+            self._uris.check(np.unique(self._column["source"][segments]))
+
     def _check_places(self, segments: NDArray[np.int64]) -> None:
         """Check the data from which the ids of these segments are computed: the columns, and the hashes of the
         uris. Unlike `check`, the method does not check text.

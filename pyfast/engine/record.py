@@ -40,7 +40,9 @@ class Answer:
     A system can also give evidence of its own, as a JSON array of objects with `uri` and `snippet`
     """
     trace: Mapping[str, Any] = field(default_factory=dict)
-    """How the system reached the answer, in JSON types"""
+    """How the system reached the answer, in JSON types. A part of it can be `orjson.Fragment`: JSON as
+    bytes
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from pyfast.ops.bm25 import TermCounts, bm25
 from pyfast.ops.bridge_expand import bridge_expand
 from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
-from pyfast.ops.cite import Segments, cite, segment_ids
+from pyfast.ops.cite import Segments, cite, list_segments, segment_ids
 from pyfast.ops.count_words import count_words
 from pyfast.ops.eigenvector import eigenvector
 from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph, shared_terms
@@ -62,6 +62,7 @@ __all__ = [
     "gatv2",
     "graph_rank",
     "hseq_stream",
+    "list_segments",
     "maxsim",
     "narrate",
     "pagerank",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -51,9 +52,18 @@ _DTYPES: dict[str, type[np.generic]] = {
     **dict.fromkeys(("uris", "content"), np.uint8),
 }
 _INTEGERS = ("start", "end", "byte_start", "byte_end")
+_LISTED = ("level", "source", "start", "end", "triplets", "ordinal", "hashes", "uri_offsets", "uris")
+_NONE = np.empty(0, np.int32)
 
 
-def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, scores: npt.ArrayLike) -> list[bytes]:
+def cite(
+    segments: Segments,
+    offsets: npt.ArrayLike,
+    cited: npt.ArrayLike,
+    scores: npt.ArrayLike,
+    members: Sequence[bytes] = (),
+    member_of: npt.ArrayLike = _NONE,
+) -> list[bytes]:
     """Write lists of segments as JSON. Each list becomes an array, and each segment an object.
 
     An object has the keys `segment` (the id, 16 hex digits), `uri`, `offsets`, `snippet` and `score` (rounded to
@@ -65,6 +75,9 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
         offsets: int64[n + 1]. List i is `cited[offsets[i]:offsets[i + 1]]`.
         cited: int64, the numbers of segments.
         scores: float64, the score of each segment in `cited`.
+        members: Texts such as `b'"title":"Moons"'`, which objects get at their end.
+        member_of: int32, which of these texts the object of each segment in `cited` gets. -1: none. Empty: no
+            object gets one.
 
     Returns:
         n JSON texts in UTF-8, one for each list.
@@ -79,16 +92,73 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
         >>> print(ops.cite(corpus.columns, [0, 1], [1], [0.5])[0].decode())
         [{"segment":"...","uri":"titan.txt","offsets":[0,13],"snippet":"It is a moon.","score":0.5}]
     """
-    if not isinstance(segments, Segments):
-        raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
     return call(
         _native.cite,
-        columns={name: array(f"segments.{name}", getattr(segments, name), of) for name, of in _DTYPES.items()}
-        | {name: integers(f"segments.{name}", getattr(segments, name)) for name in _INTEGERS},
+        columns=_columns(segments, (*_DTYPES, *_INTEGERS)),
         offsets=array("offsets", offsets, np.int64),
         cited=array("cited", cited, np.int64),
         scores=array("scores", scores, np.float64),
+        members=list(members),
+        member_of=array("member_of", member_of, np.int32),
     )
+
+
+def list_segments(
+    segments: Segments, offsets: npt.ArrayLike, listed: npt.ArrayLike, scores: Mapping[str, npt.ArrayLike]
+) -> list[bytes]:
+    """Write lists of segments as JSON, without their content. Each list becomes an array, and each segment an
+    object.
+
+    An object has the keys `segment` (the id, 16 hex digits) and `uri`, and then the segment's scores, rounded to
+    four digits.
+
+    Args:
+        segments: The columns of the corpus. The op does not read `content`, or the columns with positions in it.
+        offsets: int64[n + 1]. List i is `listed[offsets[i]:offsets[i + 1]]`.
+        listed: int64, the numbers of segments.
+        scores: For each key, the score of each segment in `listed`: float32.
+
+    Returns:
+        n JSON texts in UTF-8, one for each list.
+
+    Raises:
+        ArrayError: A column or a list is malformed, or names a segment that the corpus does not have.
+
+    Example:
+        >>> from pyfast import ops
+        >>> from pyfast.corpus import TextDocument, encode
+        >>> corpus = encode([TextDocument("titan.txt", "Titan", "It is a moon.")])
+        >>> print(ops.list_segments(corpus.columns, [0, 1], [1], {"score": [0.5]})[0].decode())
+        [{"segment":"...","uri":"titan.txt","score":0.5}]
+    """
+    numbers = [array(f"scores[{name!r}]", of, np.float32) for name, of in scores.items()]
+    wanted = array("listed", listed, np.int64)
+    for name, of in zip(scores, numbers, strict=True):
+        if len(of) != len(wanted):
+            raise ArrayError(f"scores[{name!r}]: must hold one number per segment that is listed")
+    return call(
+        _native.list_segments,
+        columns=_columns(segments, _LISTED),
+        offsets=array("offsets", offsets, np.int64),
+        listed=wanted,
+        names=list(scores),
+        scores=np.concatenate([np.empty(0, np.float32), *numbers]),
+    )
+
+
+def _columns(segments: Segments, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+    if not isinstance(segments, Segments):
+        raise _no_columns(segments)
+    return {
+        name: array(f"segments.{name}", getattr(segments, name), _DTYPES[name])
+        if name in _DTYPES
+        else integers(f"segments.{name}", getattr(segments, name))
+        for name in names
+    }
+
+
+def _no_columns(given: object) -> ArrayError:
+    return ArrayError(f"segments: expected Segments, got {type(given).__name__}")
 
 
 def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint64]:
@@ -114,7 +184,7 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
         ['...', '...']
     """
     if not isinstance(segments, Segments):
-        raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
+        raise _no_columns(segments)
     return call(
         _native.segment_ids,
         level=array("segments.level", segments.level, np.uint8),

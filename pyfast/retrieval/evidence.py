@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import orjson
@@ -102,15 +101,9 @@ def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     corpus, offsets = index.corpus, ends(items)
     corpus.check(segments)
     level = corpus.columns.level.take(segments, mode="clip")
-    in_table = np.flatnonzero((level >= Level.TABLE) & (level <= Level.TABLE_CELL)).tolist()
-    if not in_table:
-        return ops.cite(corpus.columns, offsets, segments, scores)
-    each = ops.cite(corpus.columns, np.arange(len(segments) + 1), segments, scores)
-    objects = [one[1:-1] for one in each]
-    tables: dict[int, bytes] = {}
-    for at in in_table:
-        source = int(corpus.source[segments[at]])
-        if source not in tables:
-            tables[source] = b"," + orjson.dumps(corpus.table(source))[1:]
-        objects[at] = objects[at][:-1] + tables[source]
-    return [b"[" + b",".join(objects[first:last]) + b"]" for first, last in pairwise(offsets.tolist())]
+    of_tables = (level >= Level.TABLE) & (level <= Level.TABLE_CELL)
+    tables, which = np.unique(corpus.source[segments[of_tables]], return_inverse=True)
+    member_of = np.full(len(segments), -1, np.int32)
+    member_of[of_tables] = which
+    members = [orjson.dumps(corpus.table(source))[1:-1] for source in tables.tolist()]
+    return ops.cite(corpus.columns, offsets, segments, scores, members, member_of)

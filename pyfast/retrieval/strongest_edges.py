@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
+import orjson
 from scipy.sparse import csr_array
 
 from pyfast import ops
@@ -26,7 +27,9 @@ TERMS = 5
 """The maximum number of terms of an edge in the trace"""
 _DIGITS = 4
 
-Trace = dict[str, list[dict[str, Any]]]
+Trace = dict[str, list[dict[str, Any]] | orjson.Fragment]
+"""A part of a trace. A native op writes long lists as JSON, because a dict for each passage takes as long as its
+ranking"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +37,7 @@ class RankedPool(Pool):
     """The nodes of an evidence graph that are kept after pruning, with the scores of the ranking."""
 
     trace: Trace
-    """The description of this pool for the trace of its question. `evidence` has each node with its segment,
+    """The description of this pool for the trace of its question. `evidence` is JSON: each node with its segment,
     uri and scores. If `RerankConfig.edges` is True, `edges` has the strongest edges
     """
 
@@ -47,7 +50,7 @@ def traced(index: Index, pool: Pool) -> Trace:
         pool: A ranked pool, or a pool as a search returned it.
 
     Returns:
-        The description, in JSON types.
+        The description, in JSON types and `orjson.Fragment`, which is JSON that is already written.
     """
     if isinstance(pool, RankedPool):
         return pool.trace
@@ -92,35 +95,19 @@ def traces(
 
     If `with_edges` is True, a description also has the strongest edges.
     """
-    nodes = _nodes(index, offsets, passages, scores)
-    if not with_edges:
-        return [{"evidence": evidence} for evidence in nodes]
-    edges = _strongest_edges(index, offsets, passages)
-    return [
-        {
-            "evidence": evidence,
-            "edges": [
-                {"segments": [evidence[a]["segment"], evidence[b]["segment"]], "weight": weight, "terms": terms}
+    segments, corpus = index.passages[passages], index.corpus
+    corpus.check_names(segments)
+    nodes = ops.list_segments(corpus.columns, offsets, segments, scores)
+    made: list[Trace] = [{"evidence": orjson.Fragment(evidence)} for evidence in nodes]
+    if with_edges:
+        ids, starts = segment_ids(index, segments), offsets.tolist()
+        edges = _strongest_edges(index, offsets, passages)
+        for trace, first, of_pool in zip(made, starts, edges, strict=False):
+            trace["edges"] = [
+                {"segments": [ids[first + a], ids[first + b]], "weight": weight, "terms": terms}
                 for a, b, weight, terms in of_pool
-            ],
-        }
-        for evidence, of_pool in zip(nodes, edges, strict=True)
-    ]
-
-
-def _nodes(
-    index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32]
-) -> list[list[dict[str, Any]]]:
-    segments = index.passages[passages]
-    sources = index.corpus.source[segments].tolist()
-    uris = {source: index.corpus.uri(source) for source in set(sources)}
-    columns = {
-        "segment": segment_ids(index, segments),
-        "uri": [uris[source] for source in sources],
-        **{name: _rounded(numbers) for name, numbers in scores.items()},
-    }
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return [rows[begin:end] for begin, end in pairwise(offsets.tolist())]
+            ]
+    return made
 
 
 def _rounded(numbers: Float32) -> list[float]:

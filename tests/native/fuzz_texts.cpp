@@ -94,7 +94,13 @@ void fuzz_cite(Input& in) {
     const pyfast::Segments segments{level,   source,         start,      end,    byte_start,  byte_end, triplets,
                                     ordinal, relation_start, tail_start, hashes, uris.view(), content};
     REQUIRE(segment_ids(segments, cited.values).size() == cited.values.size());
-    const pyfast::Texts texts = cite(segments, cited.view(), scores);
+    const std::vector<float> numbers(2 * cited.values.size(), 0.5f);
+    const std::vector<std::string> names{"score", "\"semantic"};
+    const pyfast::Texts listed = list_segments(segments, cited.view(), names, numbers);
+    REQUIRE(listed.offsets.size() == cited.offsets.size() && well_formed(listed.offsets, listed.bytes.size()));
+    const std::vector<std::int32_t> member_of(cited.values.size(), in.below(3) == 0 ? 1 : 0);
+    const std::vector<std::string> members(static_cast<std::size_t>(in.below(3)), "\"a\":1");
+    const pyfast::Texts texts = cite(segments, cited.view(), scores, members, member_of);
     REQUIRE(texts.offsets.size() == cited.offsets.size() && well_formed(texts.offsets, texts.bytes.size()));
     for (std::size_t t = 0; t + 1 < texts.offsets.size(); ++t) {
         const std::string_view json = text(texts, t);

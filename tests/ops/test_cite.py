@@ -138,6 +138,57 @@ def test_malformed_lists(offsets: Any, cited: Any, scores: Any, name: str) -> No
     assert cite(GOOD, [[]]) == [b"[]"]
 
 
+@given(corpora, st.data())
+def test_lists_of_segments(corpus: Corpus, data: st.DataObject) -> None:
+    """Ids and uris as the corpus has them, and numbers as Python rounds and orjson writes them."""
+    score = st.floats(-(2**20), 2**20, width=32)
+    items = data.draw(st.lists(st.lists(st.integers(0, max(len(corpus) - 1, 0)), max_size=3 * bool(len(corpus)))))
+    listed = [i for item in items for i in item]
+    names = data.draw(st.lists(string, unique=True, max_size=3).map(lambda names: [f"_{name}" for name in names]))
+    drawn = {name: [data.draw(score) for _ in listed] for name in names}
+    offsets = np.cumsum([0, *map(len, items)])
+    found = ops.list_segments(corpus.columns, offsets, np.array(listed, np.int64), drawn)
+    for item, first, written in zip(items, offsets.tolist(), found, strict=False):
+        expected = [
+            {
+                "segment": corpus.segment(i)["id"],
+                "uri": corpus.segment(i)["uri"],
+                **{name: round(values[at], 4) for name, values in drawn.items()},
+            }
+            for at, i in enumerate(item, start=first)
+        ]
+        assert written == orjson.dumps(expected)
+
+
+def test_malformed_lists_of_segments() -> None:
+    for offsets, listed, scores, name in (
+        ([0, 1], [N], [1.0], f"no segment {N}"),
+        ([0, 2], [1], [1.0], "offsets"),
+        ([0, 1], [1], [1.0, 2.0], "scores"),
+        ([0, 1], [1], ["x"], "scores"),
+    ):
+        with pytest.raises(ArrayError, match=name):
+            ops.list_segments(GOOD, offsets, listed, {"score": scores})
+    with pytest.raises(ArrayError, match="hashes"):
+        ops.list_segments(replace(GOOD, hashes=GOOD.hashes[:-1]), [0, 1], [1], {})
+    with pytest.raises(ArrayError, match="uri_offsets"):
+        ops.list_segments(altered("uri_offsets", 1, 10**6), [0, 1], [1], {})
+
+
+def test_objects_get_more_members() -> None:
+    members = [b'"title":"a"', b'"title":"b","more":[1]']
+    written = ops.cite(GOOD, [0, 3], [0, 1, 2], [1.0] * 3, members, [1, -1, 0])
+    plain = orjson.loads(cite(GOOD, [[(0, 1.0), (1, 1.0), (2, 1.0)]])[0])
+    assert orjson.loads(written[0]) == [
+        {**plain[0], "title": "b", "more": [1]},
+        plain[1],
+        {**plain[2], "title": "a"},
+    ]
+    for member_of in ([2, 0, 0], [-2, 0, 0], [0]):
+        with pytest.raises(ArrayError, match="member_of"):
+            ops.cite(GOOD, [0, 3], [0, 1, 2], [1.0] * 3, members, member_of)
+
+
 levels = st.lists(st.integers(0, 255) | st.integers(0, 8), min_size=N, max_size=N)
 
 
