@@ -25,7 +25,7 @@ _NAME = re.compile(r"(\d{9,})-(\d{9,})")
 _LARGEST, _SMALLEST = 4096, 8
 """The maximum and the minimum number of questions in a block.
 
-Larger blocks cost less overhead. With smaller blocks, all workers finish at about the same time
+With larger blocks, there is less overhead. With smaller blocks, all workers finish at about the same time
 """
 _SHARES = 4
 """The remaining questions, divided by `_SHARES` and by the number of workers, are the maximum size of the

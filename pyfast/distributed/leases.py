@@ -78,7 +78,7 @@ def read_lease(block: Path) -> Lease | None:
 
 
 def is_given_back(block: Path, lease: Lease | None) -> bool:
-    """Return True only if it is certain that no worker is working on the block any more."""
+    """Return whether it is certain that no worker is working on the block any more."""
     return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
 
 

@@ -20,8 +20,8 @@ class Gold(Named):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     answers: tuple[str, ...]
-    """Accepted forms of one answer. If `answer_mode` is "all", they are several answers instead, and a
-    correct answer names all of them"""
+    """Accepted forms of one answer. If `answer_mode` is "all": a set of answers, and a correct answer names
+    all of the set"""
     answer_mode: str = ""
     type: str | None = None
     supporting: tuple[str, ...] | None = None

@@ -79,8 +79,8 @@ def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
 
 
 def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:
-    """Divide a paragraph into texts of at most `limit` characters. A longer paragraph becomes groups of its
-    sentences. A longer sentence is cut."""
+    """Divide a paragraph into texts of at most `limit` characters. `place` is the position of the paragraph
+    in the corpus. A longer paragraph becomes groups of its sentences. A longer sentence is cut."""
     text = corpus.content(place)
     if len(text) <= limit:
         yield text

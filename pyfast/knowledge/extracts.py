@@ -60,5 +60,5 @@ class Extract:
     failed: str | None = None
     exact: bool = False
     """When two names are the same entity. True: only if they are spelled the same. False: also if they differ
-    only in case or spaces. It is True for triples from a knowledge graph
+    only in case or spaces. It is True for triples from a knowledge graph or from another index
     """

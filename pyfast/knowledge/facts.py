@@ -55,7 +55,7 @@ class Facts:
 
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
         """Return (facts, positions): the facts about each of the `entities`, and for each fact the position
-        of its entity in `entities`."""
+        of its entity in `entities`. For the entities [7, 3], a fact about entity 3 has the position 1."""
         begin = self.about_offsets[entities]
         sizes = self.about_offsets[entities + 1] - begin
         which = np.repeat(np.arange(len(entities)), sizes)

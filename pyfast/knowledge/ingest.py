@@ -1,5 +1,5 @@
 """Add extracts to the store, or remove them. An extract has the triples of one chunk. Each function makes one
-new snapshot. If there is nothing to change, it makes none."""
+new snapshot, or none if there is nothing to change."""
 
 from __future__ import annotations
 

@@ -198,7 +198,9 @@ def _neighbours(
 
 
 def _gathered(session: Session, facts: Sequence[_Lead], texts: Sequence[_Lead], limit: int) -> list[KnowledgeUnit]:
-    """Group the results of a search by source text, best first, until there are `limit` source texts."""
+    """Make the knowledge units of a search, best first: at most `limit`. `facts` comes from `_facts`, and
+    `texts` from `_texts`. If several results lead to the same source text, this text still gets only one
+    unit."""
     units: dict[int, _Gathered] = {}
     for lead in merge(facts, texts, key=lambda lead: -lead.score):
         if lead.fact is not None:

@@ -26,7 +26,7 @@ def is_named_in(key: str, text: str) -> bool:
     """Whether a text contains a name.
 
     Name and text must have the form of `name_key`. The name must not begin or end inside a word of the text.
-    (In writing systems without spaces, such as Chinese, it may.)
+    (In writing systems without spaces, such as Chinese, a name can begin and end anywhere.)
     """
     at = text.find(key)
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):

@@ -127,8 +127,8 @@ class Knowledge:
 
     @cached_property
     def incident(self) -> tuple[Int64, Int32]:
-        """(offsets [entities + 1], triples): for each entity, the numbers of the triples that have the entity
-        as head or tail, ascending."""
+        """(offsets [entities + 1], triples): `triples[offsets[i] : offsets[i + 1]]` are the numbers of the
+        triples that have entity i as head or tail, ascending."""
         triples = np.arange(len(self), dtype=np.int32)
         loops = self.head == self.tail
         entity = np.concatenate([self.head, self.tail[~loops]])
@@ -299,7 +299,8 @@ class Knowledge:
 
     @cached_property
     def _by_key(self) -> tuple[Int64, Int32]:
-        """(offsets [keys + 1], triples): the numbers of the triples of each key, ascending."""
+        """(offsets [keys + 1], triples): `triples[offsets[i] : offsets[i + 1]]` are the numbers of the
+        triples of key i, ascending."""
         query = "SELECT DISTINCT key, triple FROM statement_keys ORDER BY key, triple"
         keys, triples = database.integer_rows(self._database, query).T
         offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))

@@ -173,8 +173,9 @@ def history_of(past: Past, settings: Settings) -> History:
 async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
-    """Make the prompt with embeddings of the graph's nodes in place of the evidence's text. `trace` gets the
-    number of nodes and edges, and how many evidence items and turns did not fit into the prompt.
+    """Make the prompt with embeddings of the graph's nodes in place of the evidence's text. `linear` has the
+    evidence items as lines of text. `trace` gets the number of nodes and edges, and how many evidence items
+    and turns did not fit into the prompt.
     """
     from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph
 
@@ -189,8 +190,8 @@ async def with_graph(
 
 
 def as_text(question: str, history: History, linear: Linear, ctx: Context, trace: dict[str, object]) -> Request:
-    """Make the prompt with the evidence as text, without a graph. `trace` gets the numbers of evidence items
-    and turns that did not fit into the prompt."""
+    """Make the prompt with the evidence as text, without a graph. `linear` has the evidence items as lines of
+    text. `trace` gets the numbers of evidence items and turns that did not fit into the prompt."""
     prompt = text_prompt(history, question, linear.lines, ctx.context_window_of("answer") - MOST_TOKENS)
     trace |= {"items_dropped": len(linear.lines) - prompt.items, "turns_dropped": len(history) - prompt.turns}
     return Request(prompt.messages, MOST_TOKENS)

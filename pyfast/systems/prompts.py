@@ -133,7 +133,7 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
 
 def plan_prompt(question: str) -> Prompt[PlanFields]:
     """Make the prompt for a plan of hops. The schema of the reply limits the length of each text. The limit
-    leaves enough room to repeat the question.
+    leaves enough room to repeat a question of up to 960 characters.
 
     Without a limit, a small model that must follow a schema may never stop. The function uses only a few
     different limits, because an LLM must compile each schema.

@@ -26,7 +26,7 @@ from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fa
 class Settings(BaseModel):
     """Base class of a system's settings. A system without settings uses this class directly.
 
-    A setting is a `pydantic.Field` with bounds and a `description`. If it comes from a paper,
+    A setting is a `pydantic.Field` with bounds and a `description`. If a setting comes from a paper,
     `json_schema_extra` names the place in the paper, for example `{"paper": "section 2.3, equation 4"}`.
     `pyfast systems NAME` shows bounds, description and place.
 

@@ -91,8 +91,9 @@ def weak_positives(
     positive, the function keeps those that share the most words with the question (Jaccard).
 
     If no passage is positive by these rules, the passage that shares the most words with the question is
-    positive, with the weight `lexical_weight`. The function chooses it among the passages of gold documents,
-    or among all passages if none is from a gold document. If `lexical_weight` is 0, no passage is positive.
+    positive, with the weight `lexical_weight`. The function chooses this passage among the passages of gold
+    documents, or among all passages if none is from a gold document. If `lexical_weight` is 0, no passage is
+    positive.
     """
     candidates = list(passages)
     near = partial(jaccard, words(gold.question))

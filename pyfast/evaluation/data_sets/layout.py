@@ -16,7 +16,7 @@ from pyfast.errors import InputError, first_fault
 
 Kind = Literal["document", "question", "gold"]
 Piece = tuple[Kind, dict[str, Any]]
-"""A line of corpus.jsonl, questions.jsonl or gold.jsonl"""
+"""A line of corpus.jsonl, questions.jsonl or gold.jsonl, with its kind: ("question", {"id": "q1", ...})"""
 Pieces = Iterator[Piece]
 R = TypeVar("R", bound=BaseModel)
 

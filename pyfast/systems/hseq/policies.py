@@ -78,8 +78,9 @@ def decision_of(action: Action) -> Decision:
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """Make the fields of the policy's prompt. Long segments are cut until the fields fit into `budget`
-    characters. Returns None if the fields cannot fit."""
+    """Make the fields of the policy's prompt. Each segment is cut to at most `characters` characters, and to
+    fewer if the fields would not fit into `budget` characters. Returns None if too few characters would be
+    left of each segment."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

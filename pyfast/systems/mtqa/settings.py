@@ -124,7 +124,7 @@ class Settings(system.WithKnowledge):
         return self
 
     def matrix(self) -> Weights:
-        """Return a weight for each node: how much of the node above it sees, from 0 (nothing) to 1 (all).
-        (Equation 9.)"""
+        """Return the weights of equation 9: how much each node sees of the node above, from 0 (nothing) to 1
+        (all)."""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)

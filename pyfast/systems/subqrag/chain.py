@@ -36,7 +36,8 @@ async def sub_questions(question: str, ctx: Context, settings: Settings) -> tupl
 async def on_its_own(
     text: str, chain: Sequence[str], steps: Sequence[Sequence[Step]], ctx: Context, settings: Settings
 ) -> tuple[list[str], int]:
-    """Put the answers to earlier sub-questions into a sub-question (section 2.2.2, equation 2).
+    """Put the answers to earlier sub-questions into the sub-question `text` (section 2.2.2, equation 2).
+    `chain` has all sub-questions, and `steps` has the results of the earlier ones.
 
     Returns (the resulting questions, the number of omitted questions). If an earlier sub-question has several
     answers, there is one question for each answer, because each needs its own search. Questions beyond
