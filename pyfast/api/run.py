@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import overload
@@ -138,16 +138,18 @@ class _Lines(Sequence[Record]):
     def __getitem__(self, place: slice) -> list[Record]: ...
 
     def __getitem__(self, place: int | slice) -> Record | list[Record]:
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
-        number = range(len(self))[place]
-        with self._path.open("rb") as file:
-            file.seek(self._starts[number])
-            return self._record(number, file.readline())
+        if not isinstance(place, slice):
+            number = range(len(self))[place]
+            return next(self._read([number]))
+        return list(self._read(range(*place.indices(len(self)))))
 
     def __iter__(self) -> Iterator[Record]:
+        return self._read(range(len(self)))
+
+    def _read(self, numbers: Iterable[int]) -> Iterator[Record]:
         with self._path.open("rb") as file:
-            for number in range(len(self)):
+            for number in numbers:
+                file.seek(self._starts[number])
                 yield self._record(number, file.readline())
 
     def _record(self, number: int, line: bytes) -> Record:

@@ -16,6 +16,7 @@ from pyfast.errors import InputError
 from pyfast.sqlite_files import fault
 
 _FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
+_AT_ONCE = 128  # questions whose calls are read together
 _QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number BETWEEN ? AND ? ORDER BY number"
 _IDS = "SELECT id FROM questions WHERE number >= ? ORDER BY number"
 # The table has no index, so SQLite reads all of it, and sorts what it finds.
@@ -38,14 +39,16 @@ def ended_questions(journal: Path, first: int, count: int) -> Iterator[Ended]:
             prompts = KeptPrompts(database, _FRAMES)
             completions = database.execute(_COMPLETIONS, (first, first + count - 1))
             row = completions.fetchone()
-            for number, id, ledger in database.execute(_QUESTIONS, (first, first + count - 1)):
-                while row is not None and row[0] < number:
+            questions = database.execute(_QUESTIONS, (first, first + count - 1))
+            while some := questions.fetchmany(_AT_ONCE):
+                entries: dict[int, list[str]] = {number: [] for number, _, _ in some}
+                while row is not None and row[0] <= some[-1][0]:
+                    if row[0] in entries:
+                        entries[row[0]].append(row[1])
                     row = completions.fetchone()
-                entries = []
-                while row is not None and row[0] == number:
-                    entries.append(row[1])
-                    row = completions.fetchone()
-                yield str(id), _ledger(ledger), list(read_calls(entries, number, prompts))
+                calls = read_calls(entries, prompts)
+                for number, id, ledger in some:
+                    yield str(id), _ledger(ledger), calls.pop(number)
         except sqlite3.Error as error:
             raise InputError(f"{journal}: {fault(error)}") from None
         except DamagedError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from zlib import crc32
@@ -459,8 +459,8 @@ def calls_of(path: Path, id: str) -> list[LLMCall]:
         with contextlib.closing(open_to_read(path)) as database:
             row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
             if row is not None:
-                entries = database.execute(_ENTRIES, (row[0],)).fetchall()
-                return list(read_calls([entry for (entry,) in entries], row[0], KeptPrompts(database)))
+                entries = [entry for (entry,) in database.execute(_ENTRIES, (row[0],))]
+                return read_calls({row[0]: entries}, KeptPrompts(database))[row[0]]
     except sqlite3.Error as error:
         raise InputError(f"{path}: {fault(error)}") from None
     except DamagedError as error:
@@ -468,21 +468,23 @@ def calls_of(path: Path, id: str) -> list[LLMCall]:
     raise InputError(f"{path.parent}: no question {id!r} has ended")
 
 
-def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Iterator[LLMCall]:
-    """Yield the LLM calls of a question, from the rows of its completions. Raises `DamagedError` if a row is
-    damaged."""
-    for entry in entries:
-        read = _outcome(entry, number)
-        if read is None:
-            raise DamagedError("a completion is not what was written")
-        (digest, _), outcome = read
-        asked = prompts.of(digest)
-        name, messages = ("", None) if asked is None else (asked.name, asked.messages)
-        role = digest.partition(":")[0]
-        if isinstance(outcome, CallError):
-            yield LLMCall(name, role, messages, None, str(outcome))
-        else:
-            yield LLMCall(name, role, messages, outcome)
+def read_calls(entries: Mapping[int, Sequence[str]], prompts: KeptPrompts) -> dict[int, list[LLMCall]]:
+    """Read the LLM calls of questions. `entries` has the rows of the completions of each question, by the number
+    of the question. Raises `DamagedError` if a row is damaged."""
+    outcomes = {number: [_outcome(row, number) for row in rows] for number, rows in entries.items()}
+    read = {number: [one for one in every if one is not None] for number, every in outcomes.items()}
+    if any(len(read[number]) < len(rows) for number, rows in entries.items()):
+        raise DamagedError("a completion is not what was written")
+    asked = prompts.of({digest for every in read.values() for (digest, _), _ in every})
+    return {number: [_call(asked.get(key[0]), key, outcome) for key, outcome in read[number]] for number in read}
+
+
+def _call(asked: Asked | None, key: Key, outcome: Outcome) -> LLMCall:
+    name, messages = ("", None) if asked is None else (asked.name, asked.messages)
+    role = key[0].partition(":")[0]
+    if isinstance(outcome, CallError):
+        return LLMCall(name, role, messages, None, str(outcome))
+    return LLMCall(name, role, messages, outcome)
 
 
 def runs_of(path: Path) -> set[str] | None:

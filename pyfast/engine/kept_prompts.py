@@ -6,10 +6,11 @@ Each message is stored only once. Messages that are written together are compres
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 from zlib import crc32
 
 import orjson
@@ -43,6 +44,7 @@ database as `other` first"""
 _LARGEST = 256 << 20
 _LEVEL = 3
 _FRAMES = 16
+_CHECKED = 1_000  # requests at once
 
 
 class DamagedError(PyfastError):
@@ -106,35 +108,41 @@ class KeptPrompts:
         self._any = there.fetchone() is not None  # Journals of earlier releases have no such table.
         self._frame = lru_cache(frames)(self._unpacked)
 
-    def of(self, request: str) -> Asked | None:
-        """Read the request with this digest. Returns None if it is not stored."""
+    def of(self, requests: Collection[str]) -> dict[str, Asked]:
+        """Read the requests with these digests. Requests that are not stored are left out."""
         if not self._any:
-            return None
-        row = self._database.execute("SELECT entry FROM prompts WHERE request = ?", (request,)).fetchone()
-        if row is None:
-            return None
-        try:
-            *fields, check = orjson.loads(row[0])
-            _, name, digests = fields
-            if check == crc32(orjson.dumps(fields)) and fields[0] == request:
-                return Asked(name, tuple(map(self._message, digests)))
-        except (ValueError, TypeError):
-            pass
-        raise _damaged(request)
+            return {}
+        rows = self._rows("SELECT request, entry FROM prompts WHERE request", requests)
+        entries = {request: _entry(request, text) for request, text in rows}
+        messages = self._messages({digest for _, digests in entries.values() for digest in digests})
+        return {
+            request: Asked(name, tuple(map(messages.__getitem__, digests)))
+            for request, (name, digests) in entries.items()
+        }
 
     def check(self) -> int:
         """Read all prompts, and return how many there are."""
         requests = self._database.execute("SELECT request FROM prompts").fetchall() if self._any else []
-        for (request,) in requests:
-            self.of(request)
+        for first in range(0, len(requests), _CHECKED):
+            self.of([request for (request,) in requests[first : first + _CHECKED]])
         return len(requests)
 
-    def _message(self, digest: str) -> Message:
-        row = self._database.execute("SELECT frame, place FROM messages WHERE digest = ?", (digest,)).fetchone()
-        message = self._frame(row[0]).get(row[1]) if row else None
-        if message is None or _digest(message) != digest:
-            raise _damaged(digest)
-        return message
+    def _messages(self, digests: Collection[str]) -> dict[str, Message]:
+        found = {}
+        # In the order of the frames, so that each is unpacked once.
+        places = sorted(self._rows("SELECT frame, place, digest FROM messages WHERE digest", digests))
+        for frame, place, digest in places:
+            message = self._frame(frame).get(place)
+            if message is not None and _digest(message) == digest:
+                found[digest] = message
+        for digest in digests:
+            if digest not in found:
+                raise _damaged(digest)
+        return found
+
+    def _rows(self, select: str, keys: Collection[str]) -> list[Any]:
+        statement = f"{select} IN (SELECT value FROM json_each(?))"
+        return self._database.execute(statement, (_json(list(keys)),)).fetchall()
 
     def _unpacked(self, number: int) -> dict[int, Message]:
         """Return the messages of the frame with this number, by their positions in the frame."""
@@ -146,6 +154,18 @@ class KeptPrompts:
             return dict(enumerate(messages))
         except (zstandard.ZstdError, ValueError, TypeError) as error:
             raise DamagedError(f"prompts that were kept are damaged: {error}") from None
+
+
+def _entry(request: str, text: str) -> tuple[str, list[str]]:
+    """Return the prompt's name and the digests of the messages, from the row of a request."""
+    try:
+        *fields, check = orjson.loads(text)
+        if check == crc32(orjson.dumps(fields)) and fields[0] == request:
+            _, name, digests = fields
+            return name, digests
+    except (ValueError, TypeError):
+        pass
+    raise _damaged(request)
 
 
 def _damaged(digest: str) -> DamagedError:

@@ -81,7 +81,7 @@ class Evidence:
             (first, last),
             fields.get("segment") or fields.get("id", ""),
             fields.get("score"),
-            {name: value for name, value in fields.items() if name not in _KNOWN},
+            {} if fields.keys() <= _KNOWN else {name: fields[name] for name in fields if name not in _KNOWN},
         )
 
 

@@ -7,6 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import InputError
 
+_AT_ONCE = 64  # records that are read together
 _LOG = logging.getLogger("pyfast")
 
 
@@ -34,7 +36,7 @@ class Entry:
     """The turns of the question's conversation, in order. Empty if the question belongs to no conversation"""
     ledger: Mapping[str, Any]
     """The ledger, as `Ledger.as_row` writes it. Empty if the ledger is damaged"""
-    calls: tuple[LLMCall, ...]
+    calls: Sequence[LLMCall]
 
 
 class Asked:
@@ -79,15 +81,14 @@ class RunReader:
         Raises `InputError` for a damaged run.
         """
         records = self.run.records
+        end = min(first + count, len(records))
+        some = chain.from_iterable(records[at : min(at + _AT_ONCE, end)] for at in range(first, end, _AT_ONCE))
         ended = ended_questions(self.path / JOURNAL, first, count)
-        for number, (id, ledger, calls) in enumerate(ended, start=first):
-            if number == len(records):
-                return
-            record = records[number]
+        for number, (record, (id, ledger, calls)) in enumerate(zip(some, ended, strict=False), start=first):
             if id != record.id:
                 raise InputError(f"{self.path}: damaged: its answers and its journal differ; try `pyfast verify`")
             question = asked.of(id)
-            yield Entry(number, record, question, asked.turns(question), ledger, tuple(calls))
+            yield Entry(number, record, question, asked.turns(question), ledger, calls)
 
     def entry(self, id: str, asked: Asked) -> Entry:
         """Read one question. Raises `InputError` if no question with this id has ended."""

@@ -15,6 +15,7 @@ import pyfast
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation import Gold, Row, bootstrap_interval, evaluate, of_each
+from pyfast.evaluation.bootstrap import ratio_intervals
 from pyfast.evaluation.gold import answer_type
 from pyfast.evaluation.texts import bertscore_of, rouge_l
 
@@ -260,6 +261,20 @@ def test_a_byte_order_mark_and_blank_lines_are_no_matter(tmp_path: Path) -> None
     run(tmp_path, answered("a", "x"))
     (tmp_path / "gold.jsonl").write_bytes(b"\xef\xbb\xbf" + GOLD + b"\n \n")
     assert pyfast.evaluate(tmp_path, tmp_path / "gold.jsonl").rows[0]["em"].value == 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_intervals_of_several_figures_are_those_of_each_alone(whole: bool) -> None:
+    """Some denominators are equal, some are 0 for a question."""
+    random = np.random.default_rng(5)
+    below = random.integers(0, 3, (40, 4)).astype(float)
+    below[:, 2] = below[:, 0]
+    below += 0.0 if whole else 0.25
+    above, groups = random.random((40, 4)) * below, [str(number) for number in range(40)]
+    together = ratio_intervals(above, below, groups)
+    for column in range(4):
+        alone = ratio_intervals(above[:, column, None], below[:, column, None], groups)
+        assert [bound[column] for bound in together] == pytest.approx([bound[0] for bound in alone], rel=1e-12)
 
 
 def test_an_interval_is_that_of_scipys_bootstrap() -> None:

@@ -251,6 +251,20 @@ def test_several_processes_write_what_one_writes(runs: list[Path], asked: Path, 
 
 
 @pytest.mark.usefixtures("small_blocks")
+def test_turns_of_a_conversation_in_two_blocks_show_all_of_it(small: Index, tmp_path: Path) -> None:
+    turns = [{"id": f"t{number}", "question": f"Which moon is number {number}?"} for number in range(5)]
+    given = [QUESTIONS[0], {"id": "c", "turns": turns}, QUESTIONS[1]]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in given))
+    run = pyfast.answer(tmp_path / "asked.jsonl", index=small, llm="instant", system="rag", run=tmp_path / "run")
+    expected = [{"id": turn["id"], "question": turn["question"]} for turn in turns]
+    for count in (1, 2):
+        shown = list(details(pyfast.report(run, tmp_path / "report", processes=count)))
+        assert [one["id"] for one in shown] == ["q0", "t0", "t1", "t2", "t3", "t4", "q1"]
+        assert [one["turns"] for one in shown] == [[], *[expected] * 5, []]
+        assert [one["conversation"] for one in shown] == [None, *["c"] * 5, None]
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_a_damaged_run_is_one_error_in_several_processes(runs: list[Path], asked: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(runs[1], run)
