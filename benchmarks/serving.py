@@ -354,13 +354,14 @@ def beside(
 def show(loads: dict[str, list[Load]], base: str = "the engine") -> None:
     """Medians of the rounds; ratios within each round."""
     columns = ("", "answers/s", f"of {base}", "ms of processor an answer", f"by that, of {base}")
-    table = Table(*columns, "p50, ms", "p99, ms", "p99 / p50", "MB, begin to end", "faults")
+    table = Table(*columns, "p50, ms", "p99, ms", "p99 / p50", "MB: begin, middle, end", "faults")
     engine = next(iter(loads.values()))
     for name, rounds in loads.items():
         if not all(one.answers for one in (*rounds, *engine)):
             table.add_row(name, "no answer in a round", *[""] * 7, str(sum(one.faults for one in rounds)))
             continue
         shares = [one.rate / base.rate for one, base in zip(rounds, engine, strict=True)]
+        memory = rounds[-1].memory
         thrift = [base.each_ms / one.each_ms for one, base in zip(rounds, engine, strict=True)]
         table.add_row(
             name,
@@ -371,7 +372,7 @@ def show(loads: dict[str, list[Load]], base: str = "the engine") -> None:
             f"{median(1000 * one.p50 for one in rounds):.0f}",
             f"{median(1000 * one.p99 for one in rounds):.0f}",
             f"{median(one.p99 / one.p50 for one in rounds):.2f}",
-            f"{rounds[-1].memory[0]:.0f} to {rounds[-1].memory[-1]:.0f}",
+            ", ".join(f"{memory[place]:.0f}" for place in (0, len(memory) // 2, -1)),
             str(sum(one.faults for one in rounds)),
         )
     Console(width=160).print(table)
