@@ -28,6 +28,7 @@ async function drawGraph(place, nodes, edges, label, tell) {
       { selector: ".pruned", style: { "background-color": color.box, "border-style": "dashed", "border-width": 1.5, color: color.soft } },
       { selector: ".pruned:unselected", style: { label: "" } },
       { selector: ".pruned.gold", style: { label: "data(label)" } },
+      { selector: ".covered:unselected", style: { label: "" } },
       { selector: ".joined", style: { shape: "diamond" } },
       { selector: ".entity", style: { shape: "round-rectangle", "background-color": color.work } },
       { selector: ".gold", style: { "border-width": 4, "border-style": "solid", "border-color": color.gold } },
@@ -38,8 +39,21 @@ async function drawGraph(place, nodes, edges, label, tell) {
     layout: { name: "cose", animate: false, randomize: false, padding: 24, boundingBox: { x1: 0, y1: 0, w: place.clientWidth, h: place.clientHeight }, nodeRepulsion: () => 60000, idealEdgeLength: () => 40, gravity: 2 },
     userZoomingEnabled: false, boxSelectionEnabled: false,
   });
+  hideCovered(drawn);
   drawn.on("tap select mouseover", "node, edge", (event) => tell(event.target.data(), event.target.isEdge()));
   return drawn;
+}
+
+// Of labels that overlap, one stays: a gold passage's before others, then that of the larger node. A selected node has its label.
+function hideCovered(drawn) {
+  const shownBoxes = [];
+  const first = (node) => (node.hasClass("gold") || node.hasClass("within") ? 1000 : 0) + node.data("size");
+  for (const node of drawn.nodes().sort((one, other) => first(other) - first(one)).toArray()) {
+    if (!node.style("label")) continue;
+    const box = node.boundingBox({ includeNodes: false, includeEdges: false, includeLabels: true, includeOverlays: false });
+    if (shownBoxes.some((other) => box.x1 < other.x2 && other.x1 < box.x2 && box.y1 < other.y2 && other.y1 < box.y2)) node.addClass("covered");
+    else shownBoxes.push(box);
+  }
 }
 
 // A place for a graph, drawn when it comes into view; with zoom buttons and a line that explains what is pointed at.
