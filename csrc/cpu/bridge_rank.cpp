@@ -1,6 +1,7 @@
 #include "pyfast/bridge_rank.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <numeric>
@@ -26,6 +27,7 @@ struct Edge {
 
 struct Workspace {
     PoolGraph graph;
+    std::vector<std::int64_t> keys;  // of the nearest nodes, the nearest first
     std::vector<std::int32_t> order;
     std::vector<Edge> chosen;  // for each node in turn, the edges to its nearest nodes
     std::vector<std::size_t> chosen_begin;
@@ -42,20 +44,30 @@ struct Workspace {
 };
 
 // The k nodes nearest to node i, in the pool's order. If weights are equal, the earlier node comes first.
+//
+// A key has the bits of a weight, then of the node. The bits of floats above 0 have the order of the floats, so
+// one comparison decides.
 void nearest(Workspace& space, std::span<const float> row, std::size_t i, std::size_t k) {
-    space.order.clear();
-    const auto weight = [&](std::int32_t j) { return row[static_cast<std::size_t>(j)]; };
+    constexpr std::int64_t no_edge = 0xFFFFFFFF;  // at least the key of any weight that is not above 0
+    space.keys.assign(std::min(k, row.size()), no_edge);
+    std::int64_t* const keys = space.keys.data();
+    const std::size_t last = space.keys.size() - 1;
     for (std::size_t j = 0; j < row.size(); ++j) {
-        const bool full = space.order.size() == k;
-        if (j == i || !(row[j] > (full ? weight(space.order.back()) : 0.0f))) {
-            continue;
+        const std::int64_t key = static_cast<std::int64_t>(std::bit_cast<std::int32_t>(row[j])) * (no_edge + 1) +
+                                 (no_edge - static_cast<std::int64_t>(j));
+        if (key > keys[last] && j != i) {
+            std::size_t place = last;
+            for (; place > 0 && keys[place - 1] < key; --place) {
+                keys[place] = keys[place - 1];
+            }
+            keys[place] = key;
         }
-        if (full) {
-            space.order.pop_back();
+    }
+    space.order.clear();
+    for (const std::int64_t key : space.keys) {
+        if (key > no_edge) {
+            space.order.push_back(static_cast<std::int32_t>(no_edge - (key & no_edge)));
         }
-        const auto place = std::upper_bound(space.order.begin(), space.order.end(), static_cast<std::int32_t>(j),
-                                            [&](std::int32_t a, std::int32_t b) { return weight(a) > weight(b); });
-        space.order.insert(place, static_cast<std::int32_t>(j));
     }
     std::sort(space.order.begin(), space.order.end());
 }

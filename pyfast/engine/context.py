@@ -238,8 +238,7 @@ class Context:
         self.until_now: Callable[[], Answer] = _NOTHING_YET
         """A function that returns the evidence and trace so far. The record has them if the question fails (see
         `so_far`)"""
-        self.nothing_retrieved: set[str] = set()
-        """The queries for which a search found no passage"""
+        self._searches: list[tuple[Any, asyncio.Future[Any]]] = []
         self._clock: Clock | None = None
         self._waiting = 0  # calls that wait for a batch of the LLM
 
@@ -468,16 +467,18 @@ class Context:
         if self.tracing is not None and work.__name__ in RETRIEVAL:
             self.tracing.retrieval(work.__name__, _queries(item), self._own or self._runtime.index, result)
         if work in (search, search_and_fuse):
-            result.add_done_callback(partial(self._note_if_empty, _queries(item)))
+            self._searches.append((item, result))
         if self._on_step is not None:
             step = Step(self.question.id, work.__name__, asked=_queries(item))
             end = self._begin(step)
             result.add_done_callback(lambda done: end(_of_result(step, done)))
         return result
 
-    def _note_if_empty(self, query: str, done: asyncio.Future[Any]) -> None:
-        if not done.cancelled() and done.exception() is None and not len(done.result()):
-            self.nothing_retrieved.add(query)
+    @property
+    def nothing_retrieved(self) -> set[str]:
+        """The queries for which a search found no passage."""
+        ended = ((item, done) for item, done in self._searches if done.done() and not done.cancelled())
+        return {_queries(item) for item, done in ended if done.exception() is None and not len(done.result())}
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
         """Find the `k` best passages for a query. The waiting queries of all questions are searched

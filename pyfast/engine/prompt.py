@@ -95,6 +95,8 @@ class Prompt(Generic[M]):
     def sized(self, max_tokens: int) -> Self:
         """Return the prompt with another token limit. Both prompts share the schema object, so that LLMs
         compile it only once."""
+        if max_tokens == self.max_tokens:
+            return self
         made = copy(self)
         object.__setattr__(made, "max_tokens", max_tokens)
         return made

@@ -248,7 +248,8 @@ def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]
     """Return the trace, with two additions if they are not empty: the numbers of passages for which prompts
     had no room, and the queries for which a search found nothing."""
     left_out = {"left_out": context.ledger.left_out} if context.ledger.left_out else {}
-    empty = {"nothing_retrieved": sorted(context.nothing_retrieved)} if context.nothing_retrieved else {}
+    queries = sorted(context.nothing_retrieved)
+    empty = {"nothing_retrieved": queries} if queries else {}
     return {**trace, **left_out, **empty}
 
 

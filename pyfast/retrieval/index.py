@@ -311,8 +311,8 @@ class Index:
 
     def question_terms(self, question: str) -> list[int]:
         """Return the ids of the distinct terms of a question, ascending. `bridge_rank` ignores these terms."""
-        found = self.terms.find(self.analysis.tokens(question)).tolist()
-        return sorted({term for term in found if term >= 0})
+        found = set(self.terms.numbers(self.analysis.tokens(question)))
+        return sorted(found - {-1})
 
     def frequency(self, term: int) -> int:
         """Return the number of passages with a term. For a stop word, return 0."""

@@ -16,8 +16,7 @@ import orjson
 from scipy.sparse import csr_array
 
 from pyfast import ops
-from pyfast.ops.arrays import Float32, Int32, Int64
-from pyfast.retrieval.forward_index import take_rows, to_csr
+from pyfast.ops.arrays import Float32, Int32, Int64, places_of
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
 
@@ -151,19 +150,21 @@ def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> tuple[I
     Returns two arrays with one entry for each of these terms: the number of its pair, and the term. The
     entries are ordered by pair. Within a pair, the strongest term comes first.
     """
-    one, two = take_rows(X, first), take_rows(X, second)
-    one, two = one.multiply(_ones(two)).tocsr(), two.multiply(_ones(one)).tocsr()  # the terms of both, in order
-    pair, shares = np.repeat(np.arange(len(first)), np.diff(one.indptr)), one.data + two.data
+    (ends, one), (other_ends, two) = places_of(X.indptr, first), places_of(X.indptr, second)
+    numbers, terms = np.arange(len(first)), X.indices[one]
+    # The entries of both passages as (pair, term). Two equal entries are a shared term. `multiply` of SciPy takes
+    # three times as long.
+    keys = (np.repeat(numbers, np.diff(ends)) << 32) + terms
+    entries = np.concatenate([keys, (np.repeat(numbers, np.diff(other_ends)) << 32) + X.indices[two]])
+    order = np.argsort(entries, kind="stable")
+    shared = np.flatnonzero(entries[order[1:]] == entries[order[:-1]])
+    here, there = order[shared], order[shared + 1] - len(keys)
+    pair, shares = keys[here] >> 32, X.data[one[here]] + X.data[two[there]]
     # Weights are positive float32, so their bits are in the order of the numbers. One sort of integers takes an
     # eighth of the time of `lexsort`. It is stable: equal shares keep the order of the terms.
     order = np.argsort((pair << 32) - shares.view(np.int32), kind="stable")
-    order = order[np.arange(len(pair)) - one.indptr[pair] < TERMS]
-    return pair[order], one.indices[order]
-
-
-def _ones(X: csr_array) -> csr_array:
-    """Return the matrix with 1 in place of each entry."""
-    return to_csr(np.ones_like(X.data), X.indices, X.indptr, X.shape[1])
+    order = order[_rank(pair, len(first)) < TERMS]
+    return pair[order], terms[here[order]]
 
 
 def _rank(groups: Int64, count: int) -> Int64:

@@ -146,13 +146,17 @@ class Terms(Sequence[str]):
 
     def find(self, words: Sequence[str]) -> Int32:
         """Find the number of each word. It is -1 if the word is not a term."""
+        return np.array(self.numbers(words), np.int32)
+
+    def numbers(self, words: Sequence[str]) -> list[int]:
+        """Return what `find` returns, as a list."""
         known = self._known
         if missing := [word for word in dict.fromkeys(words) if word not in known]:
             if len(known) + len(missing) > _KEPT:
                 known = self._known = {}
                 missing = list(dict.fromkeys(words))
             known.update(zip(missing, self._search(missing), strict=True))
-        return np.array([known[word] for word in words], np.int32)
+        return [known[word] for word in words]
 
     def _search(self, words: Sequence[str]) -> list[int]:
         """Find the number of each word by binary search. It is -1 if the word is not a term."""
