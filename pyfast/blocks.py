@@ -282,8 +282,8 @@ def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
-    """Return whether a ragged array (an array of lists) needs no more checks: it was checked completely, or is
-    not in a file."""
+    """Return whether a ragged array (an array of lists) needs no more checks. An array in a file needs none after
+    all of it was checked. Any other array needs no checks."""
     return not isinstance(offsets, CheckedArray) or (
         offsets.is_ordered and all(one.is_whole for one in values if isinstance(one, CheckedArray))
     )

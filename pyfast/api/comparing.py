@@ -79,8 +79,8 @@ def compare(
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:
-    """Return the name of each run in tables: its folder, or a text such as `run 2` if the second run is in
-    memory. Raises `InputError` if two names are equal."""
+    """Return the name of each run in tables. The name of a run with a folder is the path of the folder. A run in
+    memory is named by its place in `runs`, such as `run 2`. Raises `InputError` if two names are equal."""
     names = [
         str(path) if path is not None else f"run {number}"
         for number, path in enumerate((run.path if isinstance(run, Run) else Path(run) for run in runs), start=1)

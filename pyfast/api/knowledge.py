@@ -75,9 +75,11 @@ def build_knowledge(
         passes: How often the LLM reads each chunk. After the first time, the LLM looks for missing triples. More
             passes find more triples, but need more calls.
         limit: The maximum number of new chunks that the LLM reads in this call.
-        budget: Limits for each chunk (with `packed`, for each call). `pyfast.answer` lists their names.
-        max_failures: Stop if more than this many chunks fail. Give a number, or a share such as "5%".
-        concurrency: How many chunks the LLM reads at once. None: as in `pyfast.answer`.
+        budget: Limits for each question of the extraction. A question reads one chunk, or with `packed` several
+            short chunks. `pyfast.answer` lists the names of the limits.
+        max_failures: Stop if more than this many questions of the extraction fail. Give a number, or a share such
+            as "5%".
+        concurrency: How many questions of the extraction are in progress at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait if the model answers no call.
         restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
             gets another name. The triples that are already in the knowledge graph stay.
@@ -95,7 +97,7 @@ def build_knowledge(
         The graph. `len(graph)` is the number of triples.
 
     Raises:
-        CallError: Every chunk failed.
+        CallError: Every chunk of the last extraction failed.
         InputError: An earlier extraction used other `chunk_tokens`, another process is working on the extraction,
             or `ray` is given without `llm`.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
@@ -137,10 +139,12 @@ def build_knowledge(
             run = extract_by_workers(job, llm, llm_options, cluster, on_event, stop or threading.Event())
         status, session = run.status, run.session
         if status.ended < status.questions:
-            raise RunError(f"{job.folder}: stopped with {status.questions - status.ended} chunks left")
+            raise RunError(
+                f"{job.folder}: stopped with {status.questions - status.ended} questions of the extraction left"
+            )
         assert session is not None
         _LOG.info(
-            "%d chunks extracted: %d LLM calls, %d tokens in, %d out",
+            "extraction finished: %d questions, %d LLM calls, %d tokens in, %d out",
             status.questions,
             session.llm_calls,
             session.prompt_tokens,

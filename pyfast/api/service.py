@@ -92,12 +92,12 @@ class Engine:
             outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
                 errors. 0: `LLMUnavailableError` is raised immediately.
             prompts: A TOML file with prompts that replace prompts of the systems.
-            follow_ups: How a system that answers single questions gets a question with a `history`. The
-                values are those of `pyfast.answer`. This argument has no effect on systems that read the
-                history themselves.
-            journal: A new folder. The engine writes completions, answers, traces and times into it, as a run
-                does. A question then continues only after its completion is stored. You cannot resume from
-                this folder. None: the engine writes nothing.
+            follow_ups: What to do with a question that has a `history`, if the system can answer only single
+                questions. The values are those of `pyfast.answer`. Other systems read the history themselves,
+                and this argument has no effect on them.
+            journal: A new folder. The engine writes replies of the LLM, answers, traces and times into it, as
+                a run does. The engine stores a reply before the question that asked for the reply
+                continues. You cannot resume from this folder. None: the engine writes nothing.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.

@@ -108,8 +108,8 @@ def train_graph_convqa(
         lora_alpha: The scale of LoRA's updates.
         seed: The seed for the order of examples, the initial weights and the dropout.
         minutes: Stop after this many minutes. To continue, call the function again with the same arguments.
-        on_step: A function that is called after each step. It gets the step's point of the curve, and the
-            number of steps in the whole training.
+        on_step: A function that is called after each step. It gets the `Point` of this step (its loss, the norm of
+            its gradient, and its time), and the number of steps in the whole training.
 
     Returns:
         The training, with its curve. The folder `out` has the encoder, and in `model` the language model with
@@ -212,8 +212,8 @@ def train_hseq_iterator(
         lora_alpha: The scale of LoRA's updates.
         seed: The seed for the order of examples, the initial weights and the dropout.
         minutes: Stop after this many minutes. To continue, call the function again with the same arguments.
-        on_step: A function that is called after each step. It gets the step's point of the curve, and the
-            number of steps in the whole training.
+        on_step: A function that is called after each step. It gets the `Point` of this step (its loss, the norm of
+            its gradient, and its time), and the number of steps in the whole training.
         on_estimate: A function that is called before the first step. It gets an estimate of the time and
             memory of the remaining steps, made from trial steps.
 

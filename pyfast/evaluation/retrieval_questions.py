@@ -8,7 +8,7 @@ from pyfast.evaluation.jsonl_records import Named
 
 
 class RetrievalQuestion(Named):
-    """A question with its gold documents. Other keys of the line are ignored."""
+    """A question with its gold documents, from a line of a file. Other keys of this line are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

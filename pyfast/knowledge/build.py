@@ -50,7 +50,7 @@ def build_knowledge(
     passes: int = 1,
     limit: int | None = None,
     budget: Budget | None = None,
-    failures: Callable[[int], int | None] = lambda chunks: None,
+    failures: Callable[[int], int | None] = lambda questions: None,
     concurrency: int = 64,
     restart: bool = False,
     retry_failed: bool = False,
@@ -85,7 +85,7 @@ def build_knowledge(
         The current snapshot of the knowledge.
 
     Raises:
-        CallError: Every chunk failed.
+        CallError: Every chunk of the last extraction failed.
         InputError: An earlier extraction had another chunk size, or another process is working on the
             extraction.
         IndexFormatError: All snapshots are damaged.
@@ -96,15 +96,15 @@ def build_knowledge(
     if restart and (aside := set_aside(folder)) is not None:
         _log.info("the extraction that was stopped is now %s", aside)
     size = chunk_size(index, chunk_tokens)  # A wrong size is refused before the first LLM call.
-    # for each extraction: the reason why all of it failed, if all failed
+    # for each extraction in which every chunk failed: the most frequent reason and its count. Otherwise None
     outcomes: list[tuple[str, int] | None] = []
 
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
         """Resume or start an extraction.
 
         Returns an empty list if there was nothing to extract. Otherwise the list has one element, which is
-        None if at least one question did not fail. If all questions failed, the element is (the most frequent
-        reason, its count).
+        None if at least one chunk did not fail. If all chunks failed, the element is (the most frequent reason,
+        the number of chunks that failed for this reason).
         """
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
@@ -123,7 +123,7 @@ def build_knowledge(
     if outcomes and outcomes[-1] is not None:
         reason, times = outcomes[-1]
         raise CallError(
-            f"every chunk failed, {times} of them because: {reason};"
+            f"every chunk of the extraction failed, {times} of them because: {reason};"
             " `pyfast knowledge build --retry-failed` tries them again"
         )
     if waiting := extraction_results(folder).waiting:
@@ -194,7 +194,7 @@ def update_knowledge(
         [*by_rules, *extracted.extracts],
         current,
         size if extracted.extracts else None,
-        describe_extraction(folder, extracted.dropped) if finished else None,
+        describe_extraction(folder, extracted) if finished else None,
     )
     if finished:
         keep_extraction(folder)

@@ -66,7 +66,7 @@ class ExtractionResults:
     """The extracts of the chunks that were read or failed, in the order of the chunks"""
     dropped: list[Dropped] = field(default_factory=list)
     waiting: int = 0
-    """How many questions of the run still wait for an LLM"""
+    """How many chunks still wait for an LLM"""
 
 
 def extraction_folder(index: Path) -> Path:
@@ -165,11 +165,12 @@ async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
 
 
 def why_all_failed(extraction: Extraction) -> tuple[str, int] | None:
-    """If every question of an extraction failed, return (the most frequent reason, its count). Otherwise
-    return None."""
-    records = (record for _, record in read_lines(extraction.folder / ANSWERS))
-    reasons = Counter[str](record.get("reason", "") for record in records)
-    return None if "" in reasons else reasons.most_common(1)[0]
+    """If every chunk of a finished extraction failed, return (the most frequent reason, the number of chunks that
+    failed for this reason). Otherwise return None."""
+    if any(not record.get("reason") for _, record in read_lines(extraction.folder / ANSWERS)):
+        return None
+    extracts = extraction_results(extraction.folder).extracts
+    return Counter(extract.failed or "" for extract in extracts).most_common(1)[0]
 
 
 def extraction_results(folder: Path) -> ExtractionResults:
@@ -186,14 +187,20 @@ def extraction_results(folder: Path) -> ExtractionResults:
         if asked["id"] in records:
             _read(asked, records[asked["id"]], results)
         else:
-            results.waiting += 1
+            results.waiting += len(_parts(asked))
     return results
+
+
+def _parts(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the chunks of a question, each with `digest`, `title` and `passages`. `asked` is the line of the
+    question in the file of chunks."""
+    return asked.get("parts") or [{"digest": asked["id"], **asked}]
 
 
 def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
     """Add an extract for each chunk of a question to `results`. `asked` is the line of the question in the
     file of chunks, and `record` is its line in the file of answers."""
-    parts = asked.get("parts") or [{"digest": asked["id"], **asked}]
+    parts = _parts(asked)
     if record["state"] != "answered":
         why = record.get("reason") or record["state"]
         results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]

@@ -21,7 +21,7 @@ _A_FEW = 5  # values of a fact that are shown when the answer is none of them, s
 
 @dataclass(frozen=True, slots=True)
 class RetrievedFact:
-    """A fact in words: the triples that share head and relation, or relation and tail."""
+    """A fact: triples that share head and relation, or relation and tail. Each part of a triple is a text."""
 
     triples: tuple[tuple[str, str, str], ...]
     places: tuple[int, ...] = ()

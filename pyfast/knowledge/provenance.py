@@ -4,24 +4,24 @@ that were dropped."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pyfast.engine import read_status
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
-from pyfast.knowledge.support import Dropped
+from pyfast.knowledge.extraction import ExtractionResults
 
 HOME = "extractions"
 _EXAMPLES = 3
 _PLACE = "places"
 
 
-def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, Any]:
-    """Describe a finished extraction in JSON types, for the manifest of a snapshot."""
+def describe_extraction(folder: Path, results: ExtractionResults) -> dict[str, Any]:
+    """Describe a finished extraction in JSON types, for the manifest of a snapshot. `folder` is the folder of its
+    run, and `results` are its results."""
     configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
     reasons: dict[str, dict[str, Any]] = {}
-    for one in dropped:
+    for one in results.dropped:
         dropped_so = reasons.setdefault(one.reason, {"count": 0, "examples": []})
         dropped_so["count"] += 1
         dropped_so["examples"] += [one.triple] * (len(dropped_so["examples"]) < _EXAMPLES)
@@ -32,8 +32,8 @@ def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, A
         "model": configuration.get(_PLACE, {}).get("read_llm") or configuration.get(_PLACE, {}).get("llm"),
         "fingerprint": llm.get("read_fingerprint") or llm.get("fingerprint"),
         "prompts": configuration.get("prompts", {}),
-        "chunks": status.questions,
-        "failed": status.states.get("failed", 0),
+        "chunks": len(results.extracts),
+        "failed": sum(extract.failed is not None for extract in results.extracts),
         "calls": status.llm_calls,
         "prompt_tokens": status.prompt_tokens,
         "completion_tokens": status.completion_tokens,

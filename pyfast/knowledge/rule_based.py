@@ -97,8 +97,8 @@ def _of_table(
     name.) Each other cell of the row is a tail, and the header of the column is the relation.
 
     A link gives the triple (cell, is described in, title of the target), and the title of the table gives
-    (head, is listed in, title). `places` are the rows in the corpus. `title_of` takes the uri of a document,
-    and returns the title of this document.
+    (head, is listed in, title). `places` are the segment numbers of the rows to read. `title_of` takes the uri
+    of a document, and returns the title of this document.
     """
     links = {(row, column): title_of(uri) for row, column, uri in table.links}
     for place in places:

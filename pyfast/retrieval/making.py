@@ -65,8 +65,8 @@ def _give_back() -> None:
 
 
 def _pieces(corpus: Corpus) -> list[Int64]:
-    """Divide the passages of a corpus into groups of about `_AT_ONCE` bytes. Returns, for each group, the
-    segments that are its passages.
+    """Divide the passages of a corpus into groups of about `_AT_ONCE` bytes. Returns, for each group, the segment
+    numbers of its passages.
     """
     passages = corpus.passages()
     done = (corpus.byte_start[passages] + _SEGMENT * passages) // _AT_ONCE

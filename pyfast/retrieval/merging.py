@@ -204,8 +204,8 @@ def _merge_cells(folder: Path, cells: Sequence[Cells], kept: Sequence[Mask], col
 def _cells(
     cells: Sequence[Cells], kept: Sequence[Mask], columns: Sequence[Int32]
 ) -> Iterator[tuple[Int64, Int64, Int32]]:
-    """Yield piece by piece: (the number of cell values of each kept passage, the number of terms of each
-    value, the new columns of the terms).
+    """Yield the kept passages in pieces. A piece is (for each passage: the number of its cell values, for each
+    of these values: the number of its terms, for each of these terms: its number in the merged index).
     """
     for some, keep, column in zip(cells, kept, columns, strict=True):
         of_passages, of_values, ids = map(np.asarray, (some.value_offsets, some.term_offsets, some.term_ids))

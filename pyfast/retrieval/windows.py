@@ -247,10 +247,10 @@ def _after(index: Index, i: int) -> Iterator[int]:
 
 
 def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
-    """Return the segments that name the same entities as the segments of a move.
+    """Return segments that name an entity of the segments in `move.of` (see `EntityLinks.of`).
 
-    If there are more than `limit`, return only the segments that share the most words with the question. Only
-    the first `_HOPS` segments are considered.
+    The function takes the first `_HOPS` segments that it finds, without the segments in `gone`. If these are more
+    than `limit`, it returns the `limit` segments that share the most words with the question.
     """
     hops = chain.from_iterable(index.entity_links.of(i) for i in move.of)
     related = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))

@@ -265,7 +265,8 @@ def test_where_every_chunk_failed_one_line_says_why(place: Callable[[], Index], 
     process = Session(tmp_path, *command, prepare=_fails, command=None)
     assert process.ended() == 1
     (told,) = [line for line in process.told.splitlines() if line.startswith("pyfast: ")]
-    assert "every chunk failed" in told and "because: not today" in told and " failed: " not in told
+    assert "every chunk of the extraction failed" in told and "because: not today" in told
+    assert " failed: " not in told
     assert len(open_knowledge(index).failed_chunks()) == 32
 
 
@@ -463,6 +464,19 @@ def test_packed_chunks_are_still_chunks_of_their_own(place: Callable[[], Index],
     assert llm.asked.total() == before and by_llm(store) == {c.digest for c in split_into_chunks(index, TOKENS)}
 
 
+def test_packed_chunks_are_counted_one_by_one(place: Callable[[], Index]) -> None:
+    """The numbers of chunks that wait, that failed and that were read do not depend on packing."""
+    index, no = place(), Watched(lambda request: CallError("not today"))
+    folder, count = extraction_folder(index.folder), len(list(split_into_chunks(index, TOKENS)))
+    extraction = plan_extraction(folder, new_chunks(index, TOKENS), TOKENS, packed=True)
+    assert extraction is not None and extraction.chunks.count < count == waiting(index)
+    told = f"every chunk of the extraction failed, {count} of them because: not today;"
+    with pytest.raises(CallError, match=told):
+        build(index, no, packed=True)
+    (described,) = open_knowledge(index).extractions
+    assert (described["chunks"], described["failed"]) == (count, count)
+
+
 def test_an_extraction_may_stop_at_failures_and_has_a_budget(place: Callable[[], Index]) -> None:
     index = place()
     with pytest.raises(RunError, match="more than 2 questions failed"):
@@ -512,7 +526,7 @@ def test_without_an_llm_it_is_said_that_chunks_wait(
 def test_what_did_not_fail_is_in_the_store_when_the_rest_did(place: Callable[[], Index]) -> None:
     """Every chunk of the last extraction failed: an error, after what there is was taken over."""
     index, no = place(), Watched(lambda request: CallError("not today"))
-    with pytest.raises(CallError, match=r"every chunk failed, \d+ of them because: not today;"):
+    with pytest.raises(CallError, match=r"every chunk of the extraction failed, \d+ of them because: not today;"):
         build(index, no)
     store = open_knowledge(index)
     assert len(store.failed_chunks()) == len(list(split_into_chunks(index, TOKENS)))
