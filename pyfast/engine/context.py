@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from pyfast.engine.batching import BatchPoint
 from pyfast.engine.budget import Budget, Remaining, within
+from pyfast.engine.citing import Cited, cite
 from pyfast.engine.events import OnStep, Step
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import JOURNALLING, Ledger, Stage
@@ -45,7 +46,7 @@ from pyfast.llm.collecting import Progress
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in
 from pyfast.llm.protocol import device_of, weights_of
 from pyfast.llm.reasoning import without_reasoning
-from pyfast.retrieval import Index, Pool, ScoredSegments, cite, evidence_of, narrate, search, search_and_fuse
+from pyfast.retrieval import Index, Pool, ScoredSegments, evidence_of, narrate, search, search_and_fuse
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
@@ -529,10 +530,10 @@ class Context:
         """
         self.until_now = _NOTHING_YET
 
-    async def cited(self, evidence: ScoredSegments) -> bytes:
-        """Return evidence as a JSON array. This call does not count as a step, so it works even if the
+    async def cited(self, evidence: ScoredSegments) -> Cited:
+        """Return evidence as JSON. This call does not count as a step, so it works even if the
         question has used all its steps."""
-        items: bytes = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
+        items: Cited = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
         return items
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:

@@ -143,6 +143,8 @@ class Record:
     usage: Usage = Usage()
     beside: Callable[[], bytes] | None = field(default=None, repr=False)
     """A function that reads the record's line of traces.jsonl.zst, which has evidence and trace"""
+    _names: bytes | None = field(default=None, init=False, repr=False)
+    """Only the ids and uris of the evidence, as a JSON array. None: `line` finds them in `evidence_json`"""
 
     @property
     def uris(self) -> list[str]:
@@ -180,12 +182,13 @@ class Record:
     def line(self) -> bytes:
         """Return the record's line of answers.jsonl. Of the evidence, this line has only the ids and uris."""
         reason = {} if self.reason is None else {"reason": self.reason}
+        names = _named(self.evidence_json) if self._names is None else orjson.Fragment(self._names)
         record = {
             "id": self.id,
             "state": self.state,
             "answer": self.answer,
             **reason,
-            "evidence": _named(self.evidence_json),
+            "evidence": names,
             "usage": self.usage,
         }
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
@@ -248,6 +251,13 @@ class Record:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+
+def with_names(record: Record, names: bytes | None) -> Record:
+    """Give a new record the ids and uris of its evidence as JSON, so that its `line` need not read the evidence
+    again. Returns the same record."""
+    object.__setattr__(record, "_names", names)
+    return record
 
 
 def _named(evidence: bytes) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from pyfast.engine.budget import Budget, within
+from pyfast.engine.citing import Cited, cite
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import OnStep
 from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals
@@ -24,12 +25,12 @@ from pyfast.engine.outages import Waiting, hear_nothing
 from pyfast.engine.prompt import GREEDY, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
-from pyfast.engine.record import REPLY_BEGINS, Answer, Record, State, Usage
+from pyfast.engine.record import REPLY_BEGINS, Answer, Record, State, Usage, with_names
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import LLM, Role
 from pyfast.llm.collecting import NoLog
-from pyfast.retrieval import Index, ScoredSegments, cite
+from pyfast.retrieval import Index, ScoredSegments
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings: a function that answers one question"""
@@ -292,16 +293,17 @@ async def _answered(
         async with context.timed(seconds):
             await context.restrict()
             answer = await ask(question, context)
-            evidence = answer.evidence or b"[]"
-            if isinstance(evidence, ScoredSegments):
-                evidence = await context.call(cite, evidence)
+            given = answer.evidence or b"[]"
+            if isinstance(given, ScoredSegments):
+                evidence = await context.call(cite, given)
             else:
-                evidence = _checked(evidence)
+                evidence = Cited(_checked(given), None)
         trace = orjson.dumps(_with_notes(answer.trace, context))
         (answer.text or "").encode()  # Text that is not Unicode fails here, not when it is written.
         state: State = "answered" if answer.text is not None else "abstained"
         usage = usage_of(context.ledger)
-        return Record(question.id, state, answer.text, None, evidence, trace, usage), answer
+        record = Record(question.id, state, answer.text, None, evidence.whole, trace, usage)
+        return with_names(record, evidence.names), answer
     except (RunError, InputError):
         raise
     except TimeoutError:
@@ -310,13 +312,17 @@ async def _answered(
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, PyfastError):
             _LOG.debug("question %s failed", question.id, exc_info=error)
-    evidence, trace = b"[]", b"{}"
+    evidence, trace = Cited(b"[]", None), b"{}"
     try:
         until = context.until_now()
-        segments = until.evidence or evidence
-        evidence = await context.cited(segments) if isinstance(segments, ScoredSegments) else _checked(segments)
+        given = until.evidence or b"[]"
+        evidence = (
+            await context.cited(given) if isinstance(given, ScoredSegments) else Cited(_checked(given), None)
+        )
         trace = orjson.dumps(_with_notes(until.trace, context))
     except Exception as error:
         reason += f"; what was found until then cannot be written: {error}"
     reason = reason.encode(errors="replace").decode()
-    return Record(question.id, "failed", None, reason, evidence, trace, usage_of(context.ledger)), None
+    usage = usage_of(context.ledger)
+    record = Record(question.id, "failed", None, reason, evidence.whole, trace, usage)
+    return with_names(record, evidence.names), None

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from pyfast.engine import Answer, Ask, Context, Question, Record, Summary, answer_all
+from pyfast.engine.citing import cite
+from pyfast.engine.record import with_names
 from pyfast.errors import CallError, InputError, LLMUnavailableError
 from pyfast.llm import LLM, open_llm
 from pyfast.retrieval import Index, ScoredSegments
@@ -203,3 +206,14 @@ def test_memory_does_not_grow_with_the_number_of_questions() -> None:
     peak(100)  # what is made once
     # pydantic remembers short strings, 1.2 MB of them and no more. 4,500 records more would be 2.5 MB.
     assert peak(5_000) < peak(500) + 1_200_000
+
+
+def test_a_line_of_answers_has_the_names_of_all_evidence(small: Index) -> None:
+    """Names that were written with the evidence make the same line as names that are read from it."""
+    segments = ScoredSegments(np.arange(len(small.corpus)), np.ones(len(small.corpus), np.float32))
+    (cited,) = cite(small, [segments])
+    known = with_names(Record("q", "answered", "a", None, cited.whole), cited.names)
+    assert known.line() == Record("q", "answered", "a", None, cited.whole).line()
+    assert [one["segment"] for one in orjson.loads(known.line())["evidence"]] == [
+        small.corpus.segment(i)["id"] for i in range(len(small.corpus))
+    ]
