@@ -2,9 +2,9 @@
 
     python benchmarks/reports.py FOLDER --questions 100000 --processes 2
 
-FOLDER keeps the run, so that a second call only writes the report again. The run has `n2n` answer distinct
-questions with an LLM that answers at once: each question is one of HybridQA with the title of a document, so that
-each has its own passages.
+FOLDER keeps the run, so that a second call only writes the report again. In the run, `n2n` answers distinct
+questions with an LLM that answers at once. Each is a question of HybridQA behind the title of a document, so that
+it has passages of its own. Memory counts a page that several processes map only once.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ def answered(folder: Path, questions: int) -> Path:
                 one = {"id": f"{number}-{line['id']}", "question": f"{title}: {line['question']}", **fields}
                 file.write(json.dumps(one) + "\n")
     run = folder / f"run-{questions}"
-    pyfast.answer(asked, index=index, llm="instant", system="n2n", run=run)
+    if not run.exists() or pyfast.Run(run).status.ended < questions:  # Changed code cannot resume a run.
+        pyfast.answer(asked, index=index, llm="instant", system="n2n", run=run)
     return run
 
 
 def memory(group: int) -> int:
     """kB of a process and of those that it started. Each counts only its share of a page that several map."""
-    found = subprocess.run(["pgrep", "-P", str(group)], capture_output=True, text=True, check=False)
     total = 0
-    for pid in [group, *map(int, found.stdout.split())]:
-        with suppress(OSError):
+    with suppress(OSError):  # A process may have ended.
+        others = Path(f"/proc/{group}/task/{group}/children").read_text(encoding="ascii").split()
+        for pid in [str(group), *others]:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total
 
 
@@ -67,7 +68,7 @@ def main(folder: Path, questions: int = 10_000, processes: Annotated[int, typer.
     with subprocess.Popen([*command, "--processes", str(processes)]) as process:
         while process.poll() is None:
             peak = max(peak, memory(process.pid))
-            time.sleep(0.2)
+            time.sleep(0.5)
     wall, used = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     processor = used.ru_utime + used.ru_stime
