@@ -4,27 +4,37 @@
 
 namespace pyfast::python {
 
+namespace {
+
+// The columns that ids and uris need.
+Segments named(const py::dict& columns) {
+    const auto column = [&](const char* name) { return py::array(columns[name]); };
+    return {
+        .level = view<std::uint8_t>(column("level"), "level"),
+        .source = view<std::int32_t>(column("source"), "source"),
+        .start = integers(column("start"), "start"),
+        .end = integers(column("end"), "end"),
+        .triplets = view<std::int64_t>(column("triplets"), "triplets"),
+        .ordinal = view<std::int64_t>(column("ordinal"), "ordinal"),
+        .hashes = view<std::uint64_t>(column("hashes"), "hashes"),
+        .uris = ragged<std::uint8_t>(column("uri_offsets"), column("uris"), "uri_offsets, uris"),
+    };
+}
+
+}  // namespace
+
 void bind_cite(py::module_& m) {
     m.def(
         "cite",
         [](const py::dict& columns, const py::array& offsets, const py::array& cited, const py::array& scores,
            const std::vector<std::string>& members, const py::array& member_of) {
             const auto column = [&](const char* name) { return py::array(columns[name]); };
-            const Segments segments{
-                .level = view<std::uint8_t>(column("level"), "level"),
-                .source = view<std::int32_t>(column("source"), "source"),
-                .start = integers(column("start"), "start"),
-                .end = integers(column("end"), "end"),
-                .byte_start = integers(column("byte_start"), "byte_start"),
-                .byte_end = integers(column("byte_end"), "byte_end"),
-                .triplets = view<std::int64_t>(column("triplets"), "triplets"),
-                .ordinal = view<std::int64_t>(column("ordinal"), "ordinal"),
-                .relation_start = view<std::int64_t>(column("relation_start"), "relation_start"),
-                .tail_start = view<std::int64_t>(column("tail_start"), "tail_start"),
-                .hashes = view<std::uint64_t>(column("hashes"), "hashes"),
-                .uris = ragged<std::uint8_t>(column("uri_offsets"), column("uris"), "uri_offsets, uris"),
-                .content = view<std::uint8_t>(column("content"), "content"),
-            };
+            Segments segments = named(columns);
+            segments.byte_start = integers(column("byte_start"), "byte_start");
+            segments.byte_end = integers(column("byte_end"), "byte_end");
+            segments.relation_start = view<std::int64_t>(column("relation_start"), "relation_start");
+            segments.tail_start = view<std::int64_t>(column("tail_start"), "tail_start");
+            segments.content = view<std::uint8_t>(column("content"), "content");
             const auto lists = ragged<std::int64_t>(offsets, cited, "offsets, segments");
             const auto weights = view<double>(scores, "scores");
             const auto which = view<std::int32_t>(member_of, "member_of");
@@ -41,17 +51,7 @@ void bind_cite(py::module_& m) {
         "list_segments",
         [](const py::dict& columns, const py::array& offsets, const py::array& listed,
            const std::vector<std::string>& names, const py::array& scores) {
-            const auto column = [&](const char* name) { return py::array(columns[name]); };
-            const Segments segments{
-                .level = view<std::uint8_t>(column("level"), "level"),
-                .source = view<std::int32_t>(column("source"), "source"),
-                .start = integers(column("start"), "start"),
-                .end = integers(column("end"), "end"),
-                .triplets = view<std::int64_t>(column("triplets"), "triplets"),
-                .ordinal = view<std::int64_t>(column("ordinal"), "ordinal"),
-                .hashes = view<std::uint64_t>(column("hashes"), "hashes"),
-                .uris = ragged<std::uint8_t>(column("uri_offsets"), column("uris"), "uri_offsets, uris"),
-            };
+            const Segments segments = named(columns);
             const auto lists = ragged<std::int64_t>(offsets, listed, "offsets, segments");
             const auto numbers = view<float>(scores, "scores");
             Texts texts;
