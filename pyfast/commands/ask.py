@@ -151,8 +151,8 @@ def _cut(text: str, most: int) -> str:
 
 @contextlib.contextmanager
 def _left_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the process immediately while the `with` block runs, even if threads of the model
-    work."""
+    """Let Ctrl-C end the process immediately while the `with` block runs, without waiting for threads in
+    which the LLM computes."""
     try:
         yield
     except KeyboardInterrupt:

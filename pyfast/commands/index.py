@@ -52,7 +52,7 @@ def index(
         int,
         typer.Option(
             help="The maximum number of characters that neighbouring passages of a cut paragraph share."
-            " They share whole sentences, or the last words of a longer sentence."
+            " They share whole sentences. If not even one fits, they share its last words."
         ),
     ] = 0,
     tokenizer: Annotated[
@@ -155,7 +155,8 @@ def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
 @contextlib.contextmanager
 def unread_listed() -> Iterator[Callable[[Unread], None]]:
     """Yield a function that collects the files that could not be read. When the `with` block ends, even with
-    an error, they are listed on stderr."""
+    an error, they are listed on stderr. If the block raises `InputError` and there is only one such file, the
+    error names it instead."""
     unread: list[Unread] = []
     try:
         yield unread.append

@@ -169,8 +169,9 @@ def models(given: list[str] | None) -> dict[str, str]:
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
     """Call a function of the API that carries out a run, show the progress, and return the result.
 
-    After Ctrl-C, the questions in progress finish, and then the process ends. After a second Ctrl-C, the
-    process ends immediately. It also ends immediately if the terminal closes or sends SIGQUIT.
+    After Ctrl-C or SIGTERM, the questions in progress finish, and then the process ends. After a second
+    Ctrl-C, or before the first question has started, the process ends immediately. SIGQUIT and a closed
+    terminal also end it immediately.
     """
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
@@ -284,8 +285,8 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Pa
 
 
 def _stopped(run: Path) -> NoReturn:
-    """Print that the run was stopped and can be resumed. Then end the process immediately, even while threads
-    of the model work."""
+    """Print that the run was stopped and can be resumed. Then end the process immediately, without waiting
+    for threads in which the LLM computes."""
     _say(f"pyfast: stopped; the same command resumes {run}")
     with contextlib.suppress(OSError):
         sys.stdout.flush()

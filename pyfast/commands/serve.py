@@ -77,7 +77,9 @@ def serve(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(min=0.0, help="How many seconds the server waits at its end for requests in progress."),
+        typer.Option(
+            min=0.0, help="How many seconds the server waits for requests in progress when it is stopped."
+        ),
     ] = 30.0,
 ) -> None:
     """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS."""

@@ -31,7 +31,9 @@ def hseq_iterator(
     out: Out,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A setting of hseq, NAME=VALUE, which later runs will use; repeatable."),
+        typer.Option(
+            "--set", help="A setting of hseq, NAME=VALUE. Give the settings that later runs will use; repeatable."
+        ),
     ] = None,
     head: Annotated[
         str | None,

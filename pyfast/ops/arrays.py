@@ -46,8 +46,8 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
 
     Raises:
         ArrayError: The value cannot become such an array. Examples: it has two dimensions, it has floats but
-            `dtype` is an integer type, a number does not fit `dtype`, or it is a mask of booleans in place of
-            ids.
+            `dtype` is an integer type, a number does not fit `dtype`, or it has booleans (a mask) where ids
+            are expected.
     """
     # Most arguments are such arrays already. For them, the code below would take four times as long.
     if (

@@ -1,8 +1,9 @@
 """Choose where an op runs: on the CPU, or on the GPU that has its arrays.
 
 With `backend="auto"`, an op runs where its arrays are. For arrays of CuPy or torch on a GPU, the op runs on
-this GPU, in the current stream of the library and with the library's allocator. No op copies arrays to a GPU by
-itself.
+this GPU, in the current stream of the library and with the library's allocator. If all arrays are on the CPU,
+no op copies them to a GPU. If some arrays are on a GPU, the op copies small arrays such as `pool_offsets`
+there.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 
 def on_gpu(backend: Backend, *given: Any) -> bool:
     """Return whether the op runs on the GPU: always with the backend "cuda", never with "cpu". With "auto",
-    the op runs on the GPU if one of the arrays is there.
+    the op runs on the GPU if one of the arrays in `given` is on a GPU.
 
     Raises `DeviceError` if the op should run on the GPU but cannot. Raises `ArrayError` for an unknown `backend`.
     """
@@ -202,8 +203,8 @@ class Gpu:
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """Give native ops what they need in one call: a stream, the address of a status word, and a workspace
-        of `workspace` bytes.
+        """Yield what one call of native ops needs: a stream, the address of a status word, and a workspace of
+        `workspace` bytes.
 
         The status word tells which errors the ops found. The `with` block raises such an error at its end.
         Inside a block of `errors_at_end`, the error comes at the end of that block.
@@ -217,8 +218,8 @@ class Gpu:
             pending.words.append((self, status))
 
     def look_at(self, status: Any) -> None:
-        """Wait until the stream has finished. Raise `ArrayError` if a status word says that an op found a
-        malformed array."""
+        """Wait until the stream has finished. Raise `ArrayError` if the status word `status` says that an op
+        found a malformed array."""
         call_gpu(_native.cuda.raise_faults, status=int(self.numpy(status)[0]))
 
 
@@ -230,7 +231,8 @@ def errors_at_end() -> Iterator[None]:
     Until the end of the block, results of malformed arrays are meaningless. A backward pass does not wait if
     its forward pass ran in the block. Some ops still wait for a result that they need: `evidence_graph` and
     `weighted_degree` for the sizes of the pools, `evidence_graph` for the number of its edges, and `pagerank`
-    for the convergence of the pools, if `tolerance` and `max_iterations` do not make it certain.
+    to learn which pools converged. If `max_iterations` is large enough for `tolerance`, every pool surely
+    converges, and `pagerank` does not wait.
 
     Example:
         >>> from pyfast.ops.backend import errors_at_end

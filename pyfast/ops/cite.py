@@ -75,7 +75,7 @@ def cite(
         offsets: int64[n + 1]. List i is `cited[offsets[i]:offsets[i + 1]]`.
         cited: int64, the numbers of segments.
         scores: float64, the score of each segment in `cited`.
-        members: Texts such as `b'"title":"Moons"'`, which objects get at their end.
+        members: Texts such as `b'"title":"Moons"'`. The op adds such a text at the end of an object.
         member_of: int32, which of these texts the object of each segment in `cited` gets. -1: none. Empty: no
             object gets one.
 

@@ -24,9 +24,9 @@ def eigenvector(
     eigenvalue.
 
     The values of each pool, as a vector, have Euclidean norm 1. If the edges of a pool have no cycle, all its
-    values are 1 / sqrt(n). If two components of a graph have the same largest eigenvalue, it has several
-    eigenvectors. x is then the eigenvector nearest to a vector of equal values. A self-loop counts as an
-    edge.
+    values are 1 / sqrt(n). If two components of a graph have the same largest eigenvalue, this eigenvalue has
+    several eigenvectors. x is then the one that is nearest to a vector of equal values. A self-loop counts as
+    an edge.
 
     A is the pool's adjacency matrix. The op uses power iteration in float64 on A + s * I, where s is a
     quarter of the current estimate of lambda. The shift s makes bipartite graphs converge. If a pool needs
@@ -36,9 +36,9 @@ def eigenvector(
     Args:
         g: The graphs of P pools with N nodes.
         tolerance: A pool has converged if ||A x - mu x|| <= tolerance * mu, where mu = ||A x||. x is then the
-            exact eigenvector of a matrix that differs from A by at most tolerance * mu. If the two largest
-            eigenvalues differ only by a share d, the error of x is about tolerance / d. With 0, the op
-            iterates until rounding errors prevent further progress.
+            exact eigenvector of a matrix that differs from A by at most tolerance * mu. If the second largest
+            eigenvalue is (1 - d) * lambda with a small d, the error of x is about tolerance / d. With 0, the
+            op iterates until rounding errors prevent further progress.
         max_iterations: The maximum number of products with A for a pool. If a pool needs more products, its
             result is the last iterate.
         threads: See `pyfast.ops`.

@@ -160,7 +160,7 @@ def _adjacency(name: str, given: Any) -> csr_array:
 
 def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
     """Check a graph, and return its arrays for the core: (pool_offsets, indptr, indices, weights). Raises
-    `ArrayError`.
+    `ArrayError` if `g` is no graph, or an array has the wrong shape or dtype.
     """
     try:
         return (

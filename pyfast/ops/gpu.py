@@ -204,9 +204,9 @@ def pagerank(
 ) -> tuple[Any, Any]:
     """Compute the rank of each node (on the GPU), and whether each pool converged (on the CPU).
 
-    To find out which pools converged, the function waits until the stream has finished. It does not wait if
-    this `tolerance` and `max_iterations` make it certain that every pool converges. The second array is then
-    empty.
+    To find out which pools converged, the function waits until the stream has finished. If `max_iterations`
+    is large enough for `tolerance`, every pool surely converges. The function then does not wait, and the
+    second array is empty.
     """
     gpu = Gpu(*graph)
     with gpu.current():

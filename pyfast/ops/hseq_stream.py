@@ -240,8 +240,8 @@ class Stream:
         )
 
     def delete(self, segments: npt.ArrayLike) -> Stream:
-        """Return a stream without these segments and without all segments inside them. Cursors of this stream
-        also work with the new stream.
+        """Return a stream without these segments and the segments inside them. Cursors of this stream also
+        work with the new stream.
 
         Args:
             segments: int64, the numbers of the segments.

@@ -31,7 +31,8 @@ def weighted_degree(
     pool with term t, and S_t is the sum of the weights of t in these documents. The degree of document i is:
 
     - "sum": the sum over t in i of (df_t - 2) * x_it + S_t
-    - "dot": the sum over t in i of x_it * (S_t - x_it). The op computes S_t - x_it as a sum, without subtraction
+    - "dot": the sum over t in i of x_it * (S_t - x_it). The op computes S_t - x_it as the sum of the weights
+      of t in the other documents, without a subtraction
 
     "sum" and "dot" take time in proportion to the stored entries of X in the rows of the pools. "min" and a
     `numba.cfunc` need a pass over all edges.

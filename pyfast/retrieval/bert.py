@@ -49,7 +49,8 @@ def _are_float32(path: Path) -> bool:
 
 def _pooling(folder: Path) -> str | None:
     """Return how the model in a folder makes the vector of a text from the vectors of its tokens: `mean`
-    (their mean) or `first` (the first vector). None: in a way that `Bert` does not support."""
+    (their mean) or `first` (the first vector). None: the model does it in another way, which `Bert` does not
+    support."""
     given = _json(folder / "1_Pooling" / "config.json")
     chosen = [name for name, value in given.items() if name.startswith("pooling_mode") and value]
     return _POOLED.get(chosen[0]) if len(chosen) == 1 else None
@@ -106,9 +107,9 @@ class Bert:
         """Compute the vectors of texts, each of length 1, from the token ids of each text: float32[texts,
         dimensions].
 
-        The tokens of all texts are the rows of one matrix. Only the attention separates the texts, and
-        computes consecutive texts with the same number of tokens together. So the method is fastest if the
-        texts are sorted by their number of tokens.
+        The tokens of all texts are the rows of one matrix. Only the attention is computed for each text
+        separately, in one call for consecutive texts with the same number of tokens. So the method is fastest
+        if the texts are sorted by their number of tokens.
         """
         import torch
         from torch.nn import functional

@@ -81,7 +81,7 @@ def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]
     the part.
 
     The arrays `others` have an entry for each term count. The function also compares the entries of these
-    terms with their checksums. Raises `IndexFormatError` if some data is damaged.
+    terms with their checksums. Raises `IndexFormatError` if an entry is damaged.
     """
     indptr, documents, counts = (files.file(f"{FOLDER}/{name}.npy").checked(*_TYPES[name]) for name in _ARRAYS[:3])
     check_lists(indptr, columns, documents, counts, *others)

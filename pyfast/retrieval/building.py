@@ -45,11 +45,11 @@ MEMORY = 2000
 """The default of the argument `memory` of `build_index`, in MB"""
 _LEAST = 600
 _BESIDE = 350
-"""MB of memory that the process takes in addition to the part that it makes"""
+"""How many MB of memory the process takes, without the part that it makes"""
 _STATE = "building.json"
 """The file of an unfinished index that lists its finished parts"""
 _EVERY = 0.5
-"""The minimum number of seconds between two calls of `on_progress` while a part is read"""
+"""The minimum number of seconds between two calls of `on_progress` while the documents of a part are read"""
 _LOG = logging.getLogger("pyfast")
 
 
@@ -91,7 +91,7 @@ def build_index(
     Args:
         sources: The documents and files. Each document needs its own uri.
         out: The folder to make.
-        overwrite: Whether to replace an existing index in `out`.
+        overwrite: Whether to replace an existing index in `out`. Its knowledge graph stays.
         size: The maximum length and overlap of passages. None: the default.
         vectors: The kinds of vectors to compute for the passages, such as `dense` or `dense:MODEL`.
         analysis: The tokenizer, stemmer and stop words.
@@ -217,7 +217,8 @@ class _Build:
         self._progress.finished(self.finished)
 
     def _resumed(self) -> list[dict[str, Any]]:
-        """Return the parts that a stopped build finished, up to the first part whose sources have changed.
+        """Return the parts that a stopped build finished and whose sources have not changed. The result ends
+        before the first part whose sources have changed.
 
         If the parameters of the build have changed, the result is empty. All parts that are not in the result
         are removed from the disk.
@@ -354,7 +355,8 @@ def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:
 def _footprint(document: Document) -> int:
     """About how many bytes a document takes while its part is made and written.
 
-    The factors in the function are a little larger than those measured on hotpotqa, hybridqa, metaqa and tatqa.
+    The factors in the function are a little larger than the values that were measured on hotpotqa, hybridqa,
+    metaqa and tatqa.
     """
     match document:
         case TextDocument():
@@ -438,7 +440,7 @@ class _Progress:
         self._end: float | None = None
 
     def watched(self, documents: Iterator[Document]) -> Iterator[Document]:
-        """Yield the documents, and count them."""
+        """Yield the documents and count them. Call `on_progress` from time to time."""
         if self._skipped is None:
             self._skipped = self._reading.read
         for document in documents:
@@ -448,7 +450,7 @@ class _Progress:
             yield document
 
     def finished(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Record the finished parts. Estimate the remaining time from the time that these parts took."""
+        """Record the finished parts. Estimate the remaining time from the speed of this process so far."""
         self._documents, self._passages = (sum(one[what] for one in parts) for what in ("documents", "passages"))
         self._parts = len(parts)
         done, now = self._reading.read - (self._skipped or 0), time.monotonic()

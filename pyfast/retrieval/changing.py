@@ -44,12 +44,12 @@ from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
-"""Parts of a similar size form a tier. In each tier, a part can have this many times as many documents as in
-the tier below. For each tier, the last parts of an index that belong to this tier or to lower ones are merged
-if there are more of them than this number
+"""Parts with a similar number of documents form a tier. This number is used twice. A part can have this many
+times as many documents as a part of the tier below. If more than this many of the last parts of an index
+belong to a tier or to lower tiers, pyfast merges them
 """
 _SMALLEST = 512
-"""The maximum number of documents in a part of the lowest tier"""
+"""The maximum number of documents in a part of the lowest tier, without deleted documents"""
 _LOG = logging.getLogger("pyfast")
 
 
@@ -154,7 +154,7 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
     """Delete the documents with these uris from an index, in one commit. Searches no longer return them.
 
     Raises:
-        InputError: The index has no document with one of these uris.
+        InputError: One of these uris belongs to no document of the index.
         IndexFormatError: The folder is not an index, or is damaged.
     """
     with _writing(folder) as writer:
@@ -203,7 +203,7 @@ _Place = tuple[int, int]
 
 @dataclass(slots=True)
 class _Entry:
-    """A part of the index, as the next commit has it."""
+    """A part of the index, as the next commit will list it."""
 
     documents: int
     live: Mask
@@ -222,8 +222,8 @@ class _Entry:
 
 
 class _Writer:
-    """The next commit of an index, while its changes are collected. Before `commit` is called, only merged
-    parts are written, and no commit lists them yet.
+    """The next commit of an index, while its changes are collected. Before `commit` is called, the folder of
+    the index gets only merged parts. No commit lists these parts yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -266,8 +266,8 @@ class _Writer:
         return self._corpora[entry.name]
 
     def find(self, uris: Sequence[str]) -> dict[str, _Place]:
-        """Return the places of the documents with these uris, by uri. Uris that the index does not have are
-        left out."""
+        """Return a dict from each of these uris to the `_Place` of its document. Uris that the index does not
+        have are left out."""
         places: dict[str, _Place] = {}
         for number, entry in enumerate(self._parts):
             found = find_documents(self._corpus(entry), self._mapped(entry), uris)

@@ -126,9 +126,9 @@ class Embedder:
 
     A text has the same vector, bit for bit, in any batch. Batches have no padding: `Bert` accepts texts of
     different lengths, and other models get batches of texts with the same number of tokens. When pyfast loads
-    a model, it looks for a minimum size of batches that does not change the bits of a vector. If there is
-    none, each text is computed alone. Equal texts are computed only once, and the vectors of recent texts are
-    cached.
+    a model, it looks for a minimum size of batches: in all batches of at least this size, a text must have
+    the same vector. If no size that it tries is large enough, each text is computed alone. Equal texts are
+    computed only once, and the vectors of recent texts are cached.
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
@@ -261,8 +261,8 @@ def cut(
         lengths: The number of tokens of each text.
         sizes: A function. For a number of tokens, it returns the minimum and the maximum number of texts of
             this length in a batch.
-        mixed: Whether a batch can have texts of different lengths. The shortest text then decides the minimum
-            size of the batch, and the longest text decides the maximum size.
+        mixed: Whether a batch can have texts of different lengths. If it can, its shortest text decides its
+            minimum size, and its longest text decides its maximum size.
 
     Returns:
         For each batch: the positions of its texts, the shortest text first, and how many copies of its first
@@ -293,7 +293,7 @@ def _vectors(
 def _is_alone_as_together(
     model: _Model, batches: Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]
 ) -> bool:
-    """Whether a text's vector has the same bits in batches of different sizes.
+    """Whether the vectors of a few test texts have the same bits in batches of different sizes.
 
     The bits can differ, because the rounding in a matrix product can depend on the shape of the matrices.
     """

@@ -19,8 +19,8 @@ from pyfast.retrieval.pools import Pool, stack_pools
 def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
     """Write the passages of each pool as numbered lines, best first.
 
-    A passage is left out if the text would have more than `characters` characters with it. The passages after
-    it are then left out too. If the first passage alone is too long, it is cut.
+    Passages are added until the next one would make the text longer than `characters` characters. If the
+    first passage alone is too long, it is cut.
 
     Args:
         index: The index.
@@ -74,8 +74,8 @@ def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     """Write lists of segments as JSON. Each object has `segment`, `uri`, `offsets`, `snippet` and `score` (see
     `ops.cite`).
 
-    The snippet of a segment of a table has only cells. So the object of this segment also has the table's
-    `title` and `header`, and its `section` if the table has one.
+    The snippet of a segment of a table has only cells. So the object of this segment also has the `title`,
+    the `header` and, if there is one, the `section` of the table.
 
     Args:
         index: The index.

@@ -23,9 +23,9 @@ def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: 
     """Find at most `k` evidence items for each query, best first.
 
     There are two stages (section 4.1 of the paper of graph_convqa): a search returns passages, then BM25
-    ranks the items in these passages. BM25 uses the document frequencies of the whole corpus. Within the
-    found passages alone, every word of the query would be frequent. Items without a word of the query are
-    left out. Items with equal scores keep the order of the passages.
+    ranks the items in these passages. BM25 uses the document frequencies of the whole corpus, because in the
+    found passages every word of the query is frequent. Items without a word of the query are left out. Items
+    with equal scores keep the order of the passages.
 
     Args:
         index: The index.
@@ -58,8 +58,8 @@ def bm25_scores(
     """Compute Lucene's BM25 score of each text for the words of a query.
 
     `frequencies` has, for each word of the query, the number of documents that contain it. `documents` is the
-    number of all documents. The library bm25s cannot use such frequencies: it counts them in `texts` itself.
-    Words that are in no document do not count.
+    number of all documents. The function does not use the library bm25s, because bm25s would count the
+    frequencies in `texts`. Words that are in no document do not count.
     """
     k1, b = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
     tokens = [analysis.tokens(text) for text in texts]

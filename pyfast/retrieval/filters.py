@@ -104,8 +104,8 @@ def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mas
 
 
 def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
-    """Return a knowledge graph with only the triples whose time meets the conditions. Return any other
-    document unchanged.
+    """Return a knowledge graph with only the triples whose time meets all conditions on `time`. Return any
+    other document unchanged.
     """
     timed = [condition for condition in conditions if condition.key == "time"]
     if not timed or not isinstance(document, KnowledgeGraph):

@@ -31,8 +31,9 @@ _LEAST = 1 << 17
 _RANGES = 8
 """In one pass over all counts, `_entries` finds the entries of this many ranges of passages"""
 _SHARES = 64
-"""`weighted` divides the passages into this many ranges, if a range then has `_LEAST` to `_AT_ONCE` values. A
-range takes about ten times the memory of its values
+"""`weighted` divides the passages into this many ranges. But a range has at least `_LEAST` and at most
+`_AT_ONCE` values, so there can be fewer or more ranges. The computation of a range takes about ten times as
+much memory as its values
 """
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
@@ -98,13 +99,14 @@ def narrow_offsets(offsets: Int64) -> Int32 | Int64:
 
 Rows = tuple[Int64, Int32, Float32, Int64, Float32]
 """The weights of some passages as a tuple. For X: the number of entries in each row, the term of each entry,
-the weight of each entry. For the transpose of X: the positions of the entries, the weight of each entry
+the weight of each entry. For the transpose of X: the position of each entry in the term counts, the weight of
+each entry
 """
 
 
 def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> Iterator[Rows]:
-    """Compute the forward index X and its transpose, with the weights of `weigh`. Yields some passages at a
-    time.
+    """Compute the forward index X and its transpose, with the weights of `weigh`. Yields the weights of some
+    passages at a time.
 
     X has no entries of stop words. The transpose has these entries, with the weight 0. So the entries of the
     transpose have the same positions as the term counts.
@@ -269,7 +271,7 @@ def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
 
 
 def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
-    """Return the cell values in the form that ops read. The cell values of the given passages are checked
+    """Return all cell values in the form that ops read. Only those of the given passages are checked
     first."""
     values, terms, ids = cells.value_offsets, cells.term_offsets, cells.term_ids
     check_lists(values, passages, terms)

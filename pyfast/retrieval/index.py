@@ -79,9 +79,9 @@ class Index:
     """An opened index. It shows one commit (one version of the index). Later changes to the folder do not affect
     it.
 
-    Its large arrays are memory-mapped, and each block of an array is compared with its checksum when it is first
-    read. BM25 searches several parts without merging them. All other data of the parts is merged when it is first
-    used. Several threads can call all methods at the same time.
+    Its large arrays are memory-mapped, and each block of an array is compared with its checksum when it is
+    first read. If the index has several parts, BM25 searches each of them. All other data of the parts is
+    merged when it is first used. Several threads can call all methods at the same time.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Index:
     def keeping_scores(self, path: Path) -> Index:
         """Return the same index, but with rerankers that store their scores in the file `path`.
 
-        Raises `InputError` if the file is damaged.
+        The first reranking opens the file. It raises `InputError` if the file is damaged.
         """
         if not self.rerankers:
             return self

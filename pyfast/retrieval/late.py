@@ -104,8 +104,8 @@ def rotated(vectors: Float32) -> Float32:
 
 
 class LateReranker:
-    """A reranker by late interaction. The score of a passage is a sum over the tokens of the query: for each
-    of them, its largest cosine with a token of the passage.
+    """A reranker by late interaction. For each token of the query, it takes the largest cosine with a token
+    of the passage. The sum of these cosines is the score of the passage.
 
     If the index has vectors of this model, the reranker uses them. Otherwise it encodes the passages of a few
     queries at a time, with all dimensions of the model.

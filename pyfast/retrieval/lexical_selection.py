@@ -56,8 +56,8 @@ class Words:
 def select_lexically(
     index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int
 ) -> list[LexicalSelection]:
-    """Pick at most `k` more texts for each question: one after the other, each time the text with the highest
-    value.
+    """Pick at most `k` more texts for each question, one after the other. The next text is always the one
+    with the highest value.
 
     The value of a text is the weight of the question's words in it. A word that is in no picked text counts twice.
     Of several texts with the same value, the first is picked. A text without a word of the question is never
@@ -69,7 +69,7 @@ def select_lexically(
         k: The maximum number of texts to pick.
 
     Returns:
-        For each question, the picked texts, best first.
+        For each question, the picked texts in the order in which they were picked.
 
     Example:
         >>> from pathlib import Path

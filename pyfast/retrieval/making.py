@@ -35,8 +35,8 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
     """Make a part of an index from documents.
 
     The terms of only some passages are counted at a time, because counting takes several times the memory of
-    the text. The counts of a large part are in temporary files (`TMPDIR`), which are deleted when nothing
-    uses the part any more.
+    the text. The terms, counts, cell values and texts of a large part are in temporary files (`TMPDIR`),
+    which are deleted when nothing uses the part any more.
     """
     corpus = encode(documents, size.length)
     pieces = _pieces(corpus)
@@ -56,8 +56,8 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
 
 
 def _give_back() -> None:
-    """Return free memory to the operating system. Otherwise glibc and Arrow keep as much memory as a large
-    table takes.
+    """Return free memory to the operating system. Otherwise glibc and Arrow keep memory that they no longer
+    use. This can be as much as a large table takes.
     """
     with contextlib.suppress(AttributeError):  # Other C libraries have no such function.
         ctypes.CDLL(None).malloc_trim(0)

@@ -118,8 +118,8 @@ def write_commit(
         before: The manifest of the previous commit.
         facts: The contents of the new manifest. The key `commit` has the number of the new commit.
         added: New files, and folders with new files.
-        removed: The files that the new commit no longer has, as names or beginnings of names. They stay on the
-            disk for earlier commits.
+        removed: The files that the new commit no longer has: names, or beginnings of names, such as
+            `parts/3/`. The files stay on the disk for earlier commits.
 
     Returns:
         The new manifest.

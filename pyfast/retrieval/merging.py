@@ -165,8 +165,8 @@ def _merge_counts(
 
 
 def _largest(counts: TermCounts, keep: Mask) -> int:
-    """Return the largest count of the kept passages. The result is 0 if each count is stored in one byte,
-    because no caller needs the number then."""
+    """Return the largest count of the kept passages. If the part stores each count in one byte, the result is
+    0: the caller only needs to know that one byte is enough."""
     if counts.counts.dtype == np.uint8:
         return 0
     largest = 0
@@ -204,8 +204,9 @@ def _merge_cells(folder: Path, cells: Sequence[Cells], kept: Sequence[Mask], col
 def _cells(
     cells: Sequence[Cells], kept: Sequence[Mask], columns: Sequence[Int32]
 ) -> Iterator[tuple[Int64, Int64, Int32]]:
-    """Yield the kept passages in pieces. A piece is (for each passage: the number of its cell values, for each
-    of these values: the number of its terms, for each of these terms: its number in the merged index).
+    """Yield the cell values of the kept passages in pieces. A piece has three arrays: the number of cell
+    values of each passage, the number of terms of each cell value, and the number of each term in the merged
+    index.
     """
     for some, keep, column in zip(cells, kept, columns, strict=True):
         of_passages, of_values, ids = map(np.asarray, (some.value_offsets, some.term_offsets, some.term_ids))

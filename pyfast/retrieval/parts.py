@@ -69,7 +69,8 @@ class Part:
     rendered: RenderedPassages
     """The text of each passage, as the LLM reads it"""
     weights: tuple[csr_array, csr_array] | None = None
-    """The forward index X and its transpose, if this part is the whole index"""
+    """The forward index X and its transpose. None: this part is not the whole index, or they are not computed
+    yet"""
     vectors: Mapping[str, PassageVectors] = field(default_factory=dict)
     """The vectors of the passages, for each kind of vectors that the index has: `dense`, `sparse` or `late`
     """

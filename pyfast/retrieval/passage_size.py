@@ -48,8 +48,8 @@ def repeated(corpus: Corpus, i: int, overlap: int) -> str:
     """Return the text that passage `i` shares with the previous passage. The text is empty if the two were
     not cut from one long paragraph.
 
-    The text has at most `overlap` characters: the last sentences of the previous passage that fit. If even
-    the last sentence is too long, the text is the last words of this sentence.
+    The text has at most `overlap` characters: as many of the last sentences of the previous passage as fit.
+    If even the last sentence is too long, the text is the last words of this sentence.
     """
     if not overlap or i == 0 or corpus.level[i] != Level.PARAGRAPH or corpus.level[i - 1] != Level.SENTENCE:
         return ""
@@ -78,7 +78,8 @@ def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
     """Return the text of a passage for BM25. It is the text that the LLM reads, but a paragraph always gets
     its title in front, even if the paragraph begins with the title.
 
-    The words of such a title then count twice, because the paragraph is about them.
+    So if the paragraph begins with the title, the words of the title count twice. This is useful, because the
+    paragraph is about them.
     """
     if corpus.level[i] == Level.PARAGRAPH:
         return f"{corpus.title(corpus.source[i])} {repeated(corpus, i, overlap)}{corpus.content(i)}"

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def open_plug_in(kind: Literal["retrievers", "rerankers"], name: str, index: Index) -> Any:
-    """Open a retriever or reranker for an index. For example, `cross:MODEL` passes `MODEL` to `cross`.
+    """Open a retriever or reranker for an index. For example, `cross:MODEL` opens `cross` with `MODEL` as its
+    second argument.
 
     Raises `InputError` if there is no such plug-in, or its module cannot be imported.
     """

@@ -134,7 +134,8 @@ def expand(
     terms: tuple[Int64, Int32],
     by: Retriever | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """Add to each pool the passages that share the most terms with its best passages (`ops.bridge_expand`).
+    """Add to each pool the passages that are most similar to its best passages (`ops.bridge_expand`). Terms
+    of the question do not count for the similarity.
 
     If `by` is a retriever, the passages that it finds nearest to the best passages are added instead.
     `semantic` has the scores of the search. The new passages come last in a pool. They get the lowest score
@@ -200,7 +201,8 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
 
 
 def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
-    """Convert node numbers within each pool to positions among the nodes of all pools."""
+    """Return the positions of kept nodes among the nodes of all pools. `nodes` has the position of each kept
+    node in its own pool."""
     return np.repeat(offsets[:-1], np.diff(kept_offsets)) + nodes
 
 

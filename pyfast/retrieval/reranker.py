@@ -22,8 +22,9 @@ OFF, BOTH = "off", "both"
 class Reranker(Protocol):
     """The interface of a reranker. It scores the passages of many queries in one call.
 
-    An entry point of the group `pyfast.rerankers`, or `MODULE:NAME`, names a function `open(index)` that returns a
-    reranker. The score of a passage must not depend on the other passages, because pyfast caches scores.
+    An entry point of the group `pyfast.rerankers`, or `MODULE:NAME`, names a function `open(index)` that
+    returns a reranker. If the user writes `ENTRY_POINT:PARAMETERS`, pyfast calls `open(index, PARAMETERS)`.
+    The score of a passage must not depend on the other passages, because pyfast caches scores.
     """
 
     @property
@@ -40,10 +41,10 @@ class Reranker(Protocol):
 
 
 def open_rerankers(name: str, index: Index) -> tuple[Reranker, ...]:
-    """Open the rerankers that `name` stands for. `late`, `cross`, `cross:MODEL` and `MODULE:NAME` stand for
-    one reranker, `both` for `late` and `cross`, and `off` for none.
+    """Open the rerankers that `name` stands for. `off` stands for none, and `both` for `late` and `cross`.
+    Every other name stands for one reranker, such as `cross:MODEL` or `MODULE:NAME`.
 
-    Raises `InputError` if there is no such reranker.
+    Raises `InputError` if there is no such reranker, or it does not have the interface `Reranker`.
     """
     if name == OFF:
         return ()

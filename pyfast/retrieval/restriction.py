@@ -23,9 +23,9 @@ def fitting_parts(
 ) -> tuple[list[Part], list[Mask]]:
     """Return the parts, and for each part a mask of the documents that are not deleted and meet all conditions.
 
-    If a condition is about `time`, the chosen documents of each part become a new part, which follows the old
-    part. In the new part, a knowledge graph has only the triples that meet the condition. The mask of the old
-    part then chooses no document.
+    If a condition is about `time`, the result has a new part after each part. The new part has the documents
+    that the mask of the old part would choose, and the mask of the old part chooses none. In the new part, a
+    knowledge graph has only the triples that meet all conditions on `time`.
     """
     fitting: list[Part] = []
     masks: list[Mask] = []
@@ -47,7 +47,7 @@ def fitting_parts(
 def part_of(whole: Part, uris: Sequence[str], parameters: Mapping[str, Any]) -> Part:
     """Make a part from some documents of another part. The result equals a part made from only these documents.
 
-    Raises `InputError` if `whole` has no document with one of the uris.
+    Raises `InputError` if one of the uris belongs to no document of `whole`.
     """
     wanted = list(dict.fromkeys(uris))
     found = find_documents(whole.corpus, whole.files, wanted)

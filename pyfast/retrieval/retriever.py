@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 class Retriever(Protocol):
     """The interface of a retriever. It finds passages for many queries in one call.
 
-    An entry point of the group `pyfast.retrievers`, or `MODULE:NAME`, names a function `open(index)` that returns
-    a retriever. The result of a query must not depend on the other queries of the call.
+    An entry point of the group `pyfast.retrievers`, or `MODULE:NAME`, names a function `open(index)` that
+    returns a retriever. If the user writes `ENTRY_POINT:PARAMETERS`, pyfast calls `open(index, PARAMETERS)`.
+    The result of a query must not depend on the other queries of the call.
     """
 
     @property
@@ -37,7 +38,7 @@ class Retriever(Protocol):
 
 def open_retriever(name: str, index: Index) -> Retriever:
     """Open a retriever for an index, by its name or `MODULE:NAME`. Raises `InputError` if there is no such
-    retriever.
+    retriever, or it does not have the interface `Retriever`.
     """
     retriever: Retriever = open_plug_in("retrievers", name, index)
     if not hasattr(retriever, "search") or not hasattr(retriever, "fingerprint"):

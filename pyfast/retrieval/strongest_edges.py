@@ -27,8 +27,8 @@ TERMS = 5
 _DIGITS = 4
 
 Trace = dict[str, list[dict[str, Any]] | orjson.Fragment]
-"""A part of a trace. A native op writes long lists as JSON, because a dict for each passage takes as long as its
-ranking"""
+"""A part of a trace. A native op writes long lists as JSON. Making a dict for each passage would take as long
+as ranking the passages"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,8 @@ def traced(index: Index, pool: Pool) -> Trace:
         pool: A ranked pool, or a pool as a search returned it.
 
     Returns:
-        The description, in JSON types and `orjson.Fragment`, which is JSON that is already written.
+        The description. Its values have JSON types, or are an `orjson.Fragment` (a text that is JSON
+        already).
     """
     if isinstance(pool, RankedPool):
         return pool.trace
@@ -89,8 +90,8 @@ def pool_ids(index: Index, pool: Pool) -> list[str]:
 def traces(
     index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32], with_edges: bool
 ) -> list[Trace]:
-    """Describe the evidence graphs of these pools for traces. `scores` has, for each name of a score, this
-    score of each passage.
+    """Describe the evidence graphs of these pools for traces. `scores` maps each name of a score, such as
+    `semantic`, to the scores of all passages.
 
     If `with_edges` is True, a description also has the strongest edges.
     """

@@ -58,8 +58,8 @@ class TokenStore:
 
     pieces: tuple[Tokens, ...]
     places: Int64
-    """[passages] the place of each passage of the store. Places count the passages of all pieces, piece after
-    piece
+    """[passages] the position of each passage of the store, if the passages of all pieces are numbered piece
+    after piece
     """
 
     @classmethod
@@ -188,7 +188,7 @@ def encode_tokens_into(
     time. If the process is killed, the finished batches stay, and the next call continues after them.
 
     Passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]. The folder's name must identify the passages
-    and the encoder. All other folders next to this folder are removed.
+    and the encoder. The function removes all other folders from the parent folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for other in folder.parent.iterdir():

@@ -28,10 +28,11 @@ def upgrade_index(folder: Path) -> bool:
 
     Returns False if the index already has the current format.
 
-    The function builds the new folder next to the old one and renames it. The new index has one commit, with the
-    number of the old index's last commit. Earlier commits and deleted documents are left out. Other content, such
-    as `knowledge`, moves to the new index by hard links. Raises `IndexFormatError`, without any change, if the
-    folder is not an index, is damaged, or has a format that is too old or too new.
+    The function builds the new index in a folder next to the old one. The new folder then gets the name of
+    the old one. The new index has one commit, with the number of the old index's last commit. Earlier commits
+    and deleted documents are left out. Other content, such as `knowledge`, moves to the new index by hard
+    links. Raises `IndexFormatError`, without any change, if the folder is not an index, is damaged, or has a
+    format that is too old or too new.
     """
     folder = folder.resolve()  # If the folder is a link, it stays a link.
     version = format_version(folder)

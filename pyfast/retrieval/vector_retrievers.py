@@ -55,8 +55,8 @@ class DenseRetriever:
         return self._around(max(coded, key=lambda number: len(parts[number].passages)), matrix)
 
     def _around(self, largest: int, matrix: Float32) -> vectors.Vectors:
-        """Make the `Vectors` of all passages (`matrix`). A search in them uses faiss's codes for the part
-        with the number `largest`. For the other parts, it compares the query with all vectors.
+        """Make the `Vectors` of all passages, whose vectors are in `matrix`. A search uses the codes of the
+        part with the number `largest`. It compares the query with all vectors of the other parts.
         """
         part = self._index.parts[largest]
         base: Float32 = np.asarray(part.vectors["dense"])
@@ -85,7 +85,7 @@ class DenseRetriever:
         return self._nearest(self._encoder.encode(queries), k)
 
     def near(self, passages: Int32, k: int) -> list[Pool]:
-        """Find the `k` passages nearest to each passage. The result includes the passage itself."""
+        """Find the `k` passages nearest to each passage. The result can include the passage itself."""
         return self._nearest(self._vectors.of(passages), k)
 
     def _nearest(self, encoded: Float32, k: int) -> list[Pool]:

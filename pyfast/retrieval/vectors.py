@@ -44,8 +44,8 @@ class Vectors:
     matrix: Float32
     """[rows, dimensions] the vectors"""
     codes: Any = None
-    """faiss's index of the vectors, which has a code of four bits for every four numbers. None: a query is
-    compared with all vectors"""
+    """faiss's index of the vectors, which has a code of four bits for every four numbers of a vector. None: a
+    query is compared with all vectors"""
     late: Float32 | None = None
     """[late rows, dimensions] vectors that were added later. Their rows come after those of `matrix`. A query is
     compared with all of them"""

@@ -204,8 +204,8 @@ def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i:
     only rows that share a cell value with this row are neighbours.
 
     The neighbours of a paragraph are the paragraphs before and after it, the nearest first. The neighbours of
-    a sentence are the paragraphs before and after the paragraph of this sentence. Of rows and paragraphs, only
-    the `_HOPS` nearest are considered. Other segments have no neighbours here.
+    a sentence are the paragraphs before and after the paragraph of this sentence. Of rows and paragraphs,
+    only the `_HOPS` nearest are considered. For segments of other levels, the result is empty.
     """
     corpus = index.corpus
     if corpus.level[i] == Level.TABLE_CELL:
