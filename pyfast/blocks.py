@@ -22,8 +22,8 @@ BLOCK = 1 << 18
 """The number of bytes in a block"""
 _SHIFT = 18
 CHECKSUMS = "checksums.bin"
-"""The file with the checksums (XXH3, 64 bits) of the blocks of all other files in a folder. They are sorted
-by the names of the files"""
+"""A file with a checksum (XXH3, 64 bits) for each block of each other file in its folder. The checksums are
+sorted by the names of the files"""
 
 # NumPy reads headers with `ast`. In CPython 3.11, that sometimes fails if two threads use it at once.
 _HEADERS = threading.Lock()
@@ -40,8 +40,8 @@ def block_sums(path: Path) -> Sums:
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the checksums of the blocks of all files in a folder into the file `CHECKSUMS` of the same
-    folder."""
+    """Compute a checksum for each block of each file in a folder, and write the checksums to the folder's
+    file `CHECKSUMS`."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     paths.sort(key=lambda path: path.relative_to(folder).as_posix())
     sums = [block_sums(path) for path in paths if path.name != CHECKSUMS]
@@ -282,8 +282,8 @@ def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
-    """Return whether a ragged array (an array of lists) needs no more checks. An array in a file needs none after
-    all of it was checked. Any other array needs no checks."""
+    """Return whether a ragged array (an array of lists) needs no more checks. An array in a file needs no
+    more checks after the whole array was checked. An array in memory never needs a check."""
     return not isinstance(offsets, CheckedArray) or (
         offsets.is_ordered and all(one.is_whole for one in values if isinstance(one, CheckedArray))
     )
@@ -339,8 +339,8 @@ class MappedFolder:
 
 
 def map_folder(folder: Path) -> MappedFolder:
-    """Memory-map the files of a folder that this process has just written, with the checksums of their
-    blocks."""
+    """Memory-map the files of a folder that this process has just written. The folder must also have the file
+    `CHECKSUMS`."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return MappedFolder(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
 

@@ -77,7 +77,7 @@ def fault(error: sqlite3.Error) -> str:
 
 
 class _Watched(sqlite3.Connection):
-    """A connection whose statements have a time limit."""
+    """A connection whose statements may take only a limited number of steps of SQLite's virtual machine."""
 
     def watch(self, path: Path) -> None:
         self._path = path

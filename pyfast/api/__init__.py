@@ -1,2 +1,2 @@
-"""The public API, one file for each part. The most used names can also be imported from `pyfast`. The
-commands call this API."""
+"""The public API. Each file has the functions for one task. You can also import the most used names from
+`pyfast`. The commands call this API."""

@@ -111,7 +111,8 @@ def answer(
             `pyfast systems NAME` prints the roles.
         llm_options: Options of a model that you name by a text. The key `"NAME"` sets an option of the
             default model. The key `"ROLE.NAME"` sets an option of the model of this role.
-        system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
+        system: The name of a system (`pyfast.systems.names()`), a `System`, or `MODULE:NAME` for a `System`
+            in a Python module.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets
             several others at once.
         prompts: A TOML file with prompts that replace prompts of the system.
@@ -391,8 +392,8 @@ async def _carry_out(
 
 @contextlib.asynccontextmanager
 async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
-    """Yield an asyncio event for code in the event loop, which cannot wait for a `threading.Event`. The asyncio
-    event is set soon after `stop` is set. If `stop` is None, it is never set."""
+    """Yield an asyncio event that is set soon after `stop` is set. If `stop` is None, the asyncio event is
+    never set. Code in the event loop cannot wait for `stop` itself."""
     stopping = asyncio.Event()
 
     async def look() -> None:

@@ -1,4 +1,5 @@
-"""Add, update and delete the documents of an index. docs/changing.md explains how."""
+"""Add, update and delete the documents of an index. docs/changing.md has examples, and explains what happens
+to runs and knowledge graphs."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ def add_documents(
         The number of the new commit, and the number of added documents.
 
     Raises:
-        InputError: The index already has a document with the uri of a new document, or a source cannot be
-            read.
+        InputError: The index already has a document with the uri of a new document. Or a source does not
+            exist, or with `strict` cannot be read.
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
@@ -66,7 +67,7 @@ def update_documents(
     """Replace documents of an index by new versions, and add new documents. All changes make one commit.
 
     A given document replaces the document of the index that has the same uri. The new version comes after all
-    other documents of the index. If the two documents are equal, nothing changes.
+    other documents of the index. If the two documents are equal, the old document stays where it is.
 
     Args:
         index: The folder of the index.
@@ -77,10 +78,11 @@ def update_documents(
         on_unread: As in `build_index`.
 
     Returns:
-        The number of the new commit, and how many documents were added, replaced, and left unchanged.
+        The number of the commit, and how many documents were added, replaced, and left unchanged. If nothing
+        changed, there is no new commit.
 
     Raises:
-        InputError: A source cannot be read.
+        InputError: A source does not exist, or with `strict` cannot be read.
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
@@ -98,8 +100,8 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
     """Delete documents of an index. All deletions make one commit.
 
     Later searches do not return these documents. The words in these documents no longer affect the scores of
-    other documents. Their text stays in the index's files until `compact_index(..., erase=True)`, because
-    earlier commits still need it.
+    other documents. The text of the deleted documents stays in the index's files until
+    `compact_index(..., erase=True)`, because earlier commits still need it.
 
     Args:
         index: The folder of the index.
@@ -132,7 +134,7 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
             contain text of a deleted document: see docs/changing.md.
 
     Returns:
-        The number of the new commit.
+        The number of the commit. If there was nothing to merge or leave out, it is not a new commit.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
@@ -155,7 +157,8 @@ def describe_index(index: str | Path) -> IndexInfo:
         index: The folder of the index.
 
     Returns:
-        The description. The call is fast, because it reads only one small file, the index's manifest.
+        The description. The call is fast, because it reads no documents, but only the manifest, the marks of
+        deleted documents, and the sizes of files.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged or of another version.

@@ -41,8 +41,8 @@ def compare(
         belong to one conversation, it comes from the bootstrap. The field `least` says how many independent
         questions are needed before a difference can be significant. With fewer questions, do not trust the
         p-values of the bootstrap: they are too small. For each pair, the result lists the questions that only
-        one run answers correctly. For each run, it has the calls, tokens, seconds and money, per question and
-        per correct answer.
+        one run answers correctly, if the first figure is 0 or 1 for each question. For each run, it has the
+        calls, tokens, seconds and money, per question and per correct answer.
 
     Raises:
         InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
@@ -79,8 +79,8 @@ def compare(
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:
-    """Return the name of each run in tables. The name of a run with a folder is the path of the folder. A run in
-    memory is named by its place in `runs`, such as `run 2`. Raises `InputError` if two names are equal."""
+    """Return the name of each run in tables. The name of a run with a folder is the path of the folder. A run
+    in memory is named by its position in `runs`, such as `run 2`. Raises `InputError` if two names are equal."""
     names = [
         str(path) if path is not None else f"run {number}"
         for number, path in enumerate((run.path if isinstance(run, Run) else Path(run) for run in runs), start=1)

@@ -17,8 +17,8 @@ def convert(name: str, source: str | Path, out: str | Path) -> Converted:
         name: The name of the set: `hotpotqa`, `2wiki`, `musique`, `hybridqa`, `metaqa`, `tatqa` or `convmix`.
             The sets `ottqa`, `nq`, `triviaqa`, `popqa` and `hipporag` work too, but were not tested with the
             published files. `hipporag` stands for the corpora that HippoRAG's authors publish for 2Wiki,
-            MuSiQue and HotpotQA. For it, give the file `NAME_corpus.json` as the source. The file `NAME.json`
-            with the questions must be in the same folder.
+            MuSiQue and HotpotQA. For `hipporag`, the source is one of these corpora, such as
+            `musique_corpus.json`. The questions, here `musique.json`, must be in the same folder.
         source: The set's file of questions. If a folder has only one such file, you can give the folder.
         out: The folder to make. If the conversion fails, no folder is made.
 

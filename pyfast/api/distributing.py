@@ -74,7 +74,8 @@ def extract_by_workers(
     """Let the workers of a cluster extract a knowledge graph, and return the run of the extraction. If the
     extraction has started before, it resumes.
 
-    `llm` and `llm_options` are as in `build_knowledge`. All other arguments are as in `answer_by_workers`.
+    `job` describes the run of the extraction. `llm` and `llm_options` are as in `build_knowledge`, and the
+    other arguments as in `answer_by_workers`.
 
     Raises `InputError` if the LLM cannot be sent to another process.
     """
@@ -92,7 +93,7 @@ def run_by_workers(job: Job, opens: Opens, cluster: Cluster, on_event: OnEvent, 
 
 
 def _joined(run: str, given: Mapping[str, Any]) -> tuple[Job, OpenedModels]:
-    """Return, in a worker, the `Job` of a run and the opened models. `run` is the folder of the whole run, and
+    """Make the `Job` of a run in a worker, and open its models. `run` is the folder of the whole run, and
     `given` has the arguments of `pyfast.answer`."""
     index = None if given["index"] is None else open_index(*given["index"])
     return job_of(["-"], **{**given, "index": index}, run=run, joins=True)
@@ -105,8 +106,8 @@ def _with_llm(job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None) ->
 
 
 def _check_named(given: GivenLLM) -> None:
-    """Raise `InputError` if an LLM is given as an object, because a worker cannot open it, or if an LLM is
-    behind a Batch API, because only one process can collect the calls of a run."""
+    """Raise `InputError` if an LLM cannot be used by workers. A worker cannot open an LLM that is given as an
+    object. If an LLM is behind a Batch API, only one process can collect the calls of a run."""
     for role, llm in by_role(given).items():  # type: ignore[arg-type]
         if not isinstance(llm, str):
             raise InputError(f"llm {role}: with ray, give the text that names it: each worker opens its own")

@@ -57,9 +57,9 @@ class Estimate:
     than two of its questions have recorded times. The time to start models and workers is not included
     """
     shares: Mapping[str, float] = field(default_factory=dict)
-    """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for the llm`
-    (all places were taken), `search`, `engine` (this process). The sum can be above 1 if a question makes several
-    calls at once
+    """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`,
+    `waiting for the llm` (all places were taken), `search` (searches and other batched calls), `engine`
+    (pyfast's own process). The sum can be above 1 if a question makes several calls at once
     """
 
     @property
@@ -86,31 +86,31 @@ def estimate(
 ) -> Estimate:
     """Estimate the LLM calls, tokens and price of a run, without a call to its LLM.
 
-    `based_on` is an earlier run of the same system. pyfast computes the mean usage of one of its questions, and
-    multiplies the mean by the number of questions. Without `based_on`, pyfast answers a uniform sample of the
-    questions with the LLM `instant`. This LLM replies immediately with text that fits the schema.
+    `based_on` is an earlier run of the same system. pyfast computes the mean usage per question of this run,
+    and multiplies the mean by the number of questions. Without `based_on`, pyfast answers a uniform sample of
+    the questions with the LLM `instant`. This LLM replies immediately with text that fits the schema.
 
-    In this second case, searches and prompts are real, but replies are not. So a plan can have more or fewer
-    hops than a plan of a real language model. The LLM `instant` counts four bytes as one token. For a reliable
-    estimate, make a small real run and give it as `based_on`.
+    With the LLM `instant`, searches and prompts are real, but replies are not. So a plan can have more or
+    fewer hops than a plan of a real language model. The LLM `instant` counts four bytes as one token. For a
+    reliable estimate, make a small real run and give it as `based_on`.
 
     Args:
-        questions: As in `pyfast.answer`. With `based_on`, you can also give the number of questions.
-        index: As in `pyfast.answer`.
+        questions: As in `pyfast.answer`. With `based_on`, the number of questions is enough.
+        index: As in `pyfast.answer`. Only used without `based_on`.
         llm: The text that names the model of the run, or a mapping of roles to such texts. pyfast only looks
             up the price of this model in `prices`.
         system: As in `pyfast.answer`.
-        settings: As in `pyfast.answer`.
-        budget: Limits of each question, as in `pyfast.answer`.
+        settings: As in `pyfast.answer`. Only used without `based_on`.
+        budget: Limits of each question, as in `pyfast.answer`. Only used without `based_on`.
         limit: Count only the first `limit` questions.
         based_on: An earlier run of the system, or its folder.
         sample: How many questions to try. Only used without `based_on`.
         context_window: The size of the LLM's context window in tokens. Only used without `based_on`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
-        workers: How many workers of a cluster will answer the questions. Only the result's `hours` depends on this
-            number. The estimate assumes that each worker is as fast as one worker (or the only process) of the
-            earlier run. This is true if each worker has its own model, or if the shared server is not fully
-            loaded.
+        workers: How many workers of a cluster will answer the questions. Only the result's `hours` depends on
+            this number. The estimate assumes that each worker is as fast as one worker (or the only process)
+            of the earlier run. This is true if each worker has its own model, or if the workers share an LLM
+            server that is not fully loaded.
 
     Returns:
         The expected totals with intervals.
@@ -175,7 +175,8 @@ def estimate(
 
 
 def _workers_of(run: Path) -> int:
-    """Return how many workers answered an earlier run. The result is 1 for a run of one process."""
+    """Return how many workers answered the questions of an earlier run. The result is 1 for a run of one
+    process."""
     recorded = recorded_value(run, "places", "workers")
     return int(recorded) if isinstance(recorded, str) and recorded.isdigit() and int(recorded) else 1
 
@@ -219,8 +220,8 @@ def _priced(
     """Return the expected price of `count` questions.
 
     If the roles have different prices, the function divides the tokens of each question among the roles, in
-    proportion to `roles`. `roles` has the tokens of all questions together, (in prompts, in completions) for
-    each role. `of_role` has the price for each role.
+    proportion to `roles`. `roles` has for each role the tokens of all questions together: (in prompts, in
+    completions). `of_role` has the price for each role.
     """
     default = of_role.get("default") or next(iter(of_role.values()))
     if len(set(of_role.values())) == 1:

@@ -37,7 +37,7 @@ class RetrievalSetting:
     this name"""
     expand: bool | str = False
     """Whether to add passages that share terms with the best passages. You can also name a retriever, such as
-    `dense`: pyfast then adds the passages that are most similar to the best passages by this retriever. Only
+    `dense`: pyfast then adds the passages that this retriever finds most similar to the best passages. Only
     possible with the ranking `bridge_rank`
     """
     rerank: str = "off"
@@ -134,8 +134,9 @@ def evaluate_retrieval(
         settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
             mapping to give the settings names. An empty text stands for BM25. Each setting is compared with every
             later setting.
-        gold: A file of JSON lines with `id` and `supporting`. You need it if the questions have no `supporting`.
-            None: the file gold.jsonl in the folder of the questions, as `pyfast data convert` writes it.
+        gold: A file of JSON lines with `id` and `supporting`. None: the `supporting` of the questions. If no
+            question has one: the file gold.jsonl in the folder of the questions, as `pyfast data convert`
+            writes it.
         at: The values of k for `recall@k` and `ndcg@k`.
         scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
 

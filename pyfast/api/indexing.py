@@ -139,18 +139,20 @@ def open_index(
             the same way. `hybrid:bm25*0.3+dense*0.7`: the lists are joined by weighted scores. You can also
             give `MODULE:NAME`, or a function that takes the index and returns a retriever.
         rerank: The reranker, a model that scores the best passages of a list again. `off`: none. `cross`: a
-            cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and `late`.
-            You can also give `MODULE:NAME`, or a function that takes the index and returns a reranker. Every
-            system uses the reranker. The system `rag` with a reranker also adds linked passages (`bridge_expand`)
-            and ranks by `bridge_rank`.
-        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (for
-            triples) or `meta.author=Sagan|Drake`. A document that does not meet one of the conditions is left
-            out, as if it were deleted. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`,
-            `*` and `?` are wildcards, and `|` separates several values.
+            cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and
+            `late`. You can also give `MODULE:NAME`, or a function that takes the index and returns a
+            reranker. All systems use the reranker, except `direct`, `cot` and `mtqa`, which do not search for
+            passages. Before it reranks for `rag`, `hseq`, `subqrag` or `graph_convqa`, pyfast adds linked
+            passages (`bridge_expand`) and ranks by `bridge_rank`.
+        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` or
+            `meta.author=Sagan|Drake`. A document must meet all conditions. Otherwise it is left out, as if it
+            were deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the
+            condition. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`, `*` and `?` are
+            wildcards, and `|` separates several values.
 
     Returns:
-        The index. Its large files are memory-mapped. With a filter, the documents that meet the conditions are
-        copied into memory.
+        The index. Its large files are memory-mapped. With a filter, the documents that meet the conditions
+        are copied into temporary files.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged or of another version.
@@ -230,8 +232,8 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
 def _sources(
     given: Source | Iterable[Source], unread: list[Unread] | None, readers: tuple[Reader | str, ...], columns: int
 ) -> Iterator[DocumentSource]:
-    """Yield the sources of `given`, in order. Consecutive paths go to `files_of` together: if files of two
-    paths would have the same uri, `files_of` adds the names of their folders."""
+    """Yield the sources of `given`, in order. Consecutive paths go to `files_of` together. So `files_of` sees
+    if files of two paths would have the same uri. Then it puts the names of the folders before the uris."""
     paths: list[Path] = []
     number = 0
     for one in [given] if isinstance(given, str | Path | Document | Mapping) else given:

@@ -24,7 +24,7 @@ class Judgement:
     """The result of judging two runs."""
 
     run: Run
-    """The run in which the judge compared the answers. It is like any other run"""
+    """The run in which the judge compared the answers: one question for each pair of answers"""
     rows: list[Row]
     """The result for each dimension, such as comprehensiveness. Empty if the judge's run was stopped before
     its end"""
@@ -62,12 +62,12 @@ def judge_runs(
         ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
             Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order
             of the two answers, or the two answers are the same.
-        llm: The model that judges. Its role is `judge`. `llm` and all that follows are as in
+        llm: The model that judges. Its role is `judge`. This argument and all later ones are as in
             `pyfast.answer`.
 
     Returns:
-        For each dimension: how often each run wins, and the share of pairs that `run_a` wins, with the
-        bootstrap interval of this share.
+        For each dimension: how often each run wins, and the win rate of `run_a` with its bootstrap interval.
+        In the win rate, a tie counts as half a win.
 
     Raises:
         InputError: The runs answer different questions, or a run is not finished, or an argument is not valid for

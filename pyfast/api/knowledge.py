@@ -97,7 +97,7 @@ def build_knowledge(
         The graph. `len(graph)` is the number of triples.
 
     Raises:
-        CallError: Every chunk of the last extraction failed.
+        CallError: Every chunk failed in the last extraction that this call carried out.
         InputError: An earlier extraction used other `chunk_tokens`, another process is working on the extraction,
             or `ray` is given without `llm`.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.

@@ -68,8 +68,8 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
             key `ROLE.NAME` sets an option of the model of this role.
 
     Raises:
-        InputError: A role does not exist, no model is given for the role of an option, or this model was passed
-            as an object.
+        InputError: A role does not exist. Or an option is for a role without a model, or for a model that was
+            passed as an object.
     """
     each: dict[Role, LLM | str] = {}
     for role, llm in given.items() if isinstance(given, Mapping) else [(DEFAULT_ROLE, given)]:
@@ -132,8 +132,8 @@ class _Use:
 
 
 _uses: dict[int, _Use] = {}
-"""The use of each started model, by the model's `id()`. An entry is deleted when nothing refers to its model
-any more
+"""The `_Use` of each started model, by the model's `id()`. An entry is deleted when nothing refers to its
+model any more
 """
 
 

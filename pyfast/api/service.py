@@ -54,8 +54,8 @@ class Engine:
     """Answer questions inside a service. Use it with `async with`.
 
     Use an engine only in the event loop in which its `async with` block started. The questions of all callers
-    share batches, even if they use different systems. If you cancel one caller, the other callers are not
-    affected. Without `journal`, the engine writes nothing to the disk.
+    of `answer` and `answer_many` share batches, even if they use different systems. If you cancel one caller,
+    the other callers are not affected. Without `journal`, these two methods write nothing to the disk.
 
     Example:
         >>> import asyncio, pyfast
@@ -95,9 +95,9 @@ class Engine:
             follow_ups: What to do with a question that has a `history`, if the system can answer only single
                 questions. The values are those of `pyfast.answer`. Other systems read the history themselves,
                 and this argument has no effect on them.
-            journal: A new folder. The engine writes replies of the LLM, answers, traces and times into it, as
-                a run does. The engine stores a reply before the question that asked for the reply
-                continues. You cannot resume from this folder. None: the engine writes nothing.
+            journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, answers,
+                traces and times, as a run does. A reply is stored before the question that asked for the
+                reply continues. You cannot resume from this folder. None: these methods write nothing.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -197,8 +197,9 @@ class Engine:
     ) -> AsyncGenerator[Record, None]:
         """Answer questions, and yield their records in the order of the questions.
 
-        The engine reads only a few questions ahead, so an iterator may be endless. To stop early, call the
-        generator's `aclose()`, or use `contextlib.aclosing`. Both cancel the questions in progress.
+        The engine reads only about `2 * concurrency` questions ahead, so an iterator may be endless. To stop
+        early, call the generator's `aclose()`, or use `contextlib.aclosing`. Both cancel the questions in
+        progress.
 
         Args:
             questions: As in `pyfast.answer`, including asynchronous iterators. Consecutive `Question` objects with
@@ -420,7 +421,7 @@ async def _next(asked: AsyncGenerator[list[Question], None]) -> list[Question]:
 
 
 async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Question], None]:
-    """Yield a list for each single question, and a list with all turns for each conversation."""
+    """Yield a list of one question for each single question, and a list of all turns for each conversation."""
     turns: list[Question] = []
     number = 0
     async for given in _each(questions):

@@ -31,7 +31,7 @@ OnStep = Callable[["Point", int], None]
 """A function that is called after each step of a training. It gets the step's `Point` (loss, norm of the
 gradient, seconds), and the number of steps in the whole training"""
 OnEstimate = Callable[["Estimate"], None]
-"""A function that is called with an estimate of the remaining training"""
+"""A function that is called with an estimate of the time and memory of the remaining training"""
 _LAST = 10
 
 
@@ -85,8 +85,8 @@ def train_graph_convqa(
         model: The folder of a language model in safetensors.
         out: The folder of the training. To resume an interrupted training, call the function again with the same
             arguments.
-        graph: Whether the LLM gets the evidence graph in addition to the text. False: the LLM gets only the text,
-            as in one row of the paper's comparison.
+        graph: Whether the LLM gets the evidence as a graph, which the encoder reads. False: the LLM gets the
+            evidence as text, and there is no encoder, as in one row of the paper's comparison.
         layers: The number of layers of the encoder.
         heads: The number of attention heads in each layer. The hidden size is divided among them.
         dropout: The dropout of the encoder's attention.
@@ -112,8 +112,9 @@ def train_graph_convqa(
             its gradient, and its time), and the number of steps in the whole training.
 
     Returns:
-        The training, with its curve. The folder `out` has the encoder, and in `model` the language model with
-        LoRA's updates merged into it. Give `out` to the system as its setting `trained`.
+        The training, with its curve. The folder `out` has the encoder, if `graph` is True. Its subfolder
+        `model` has the language model, with LoRA's updates merged into it. Give `out` to the system as its
+        setting `trained`.
 
     Raises:
         InputError: The conversations or the model cannot be read, or `out` has another training.
@@ -177,9 +178,9 @@ def train_hseq_iterator(
 ) -> Training:
     """Train the iterator of hseq on questions with gold answers (section 4.1 and appendix A.3 of its paper).
 
-    The training runs on a GPU if the machine has one, otherwise on the CPU. To train on several devices, start the
-    program several times with `accelerate launch`. Each process computes its share of every step, and the first
-    process writes `out`.
+    The training runs on a GPU if the machine has one, otherwise on the CPU. To train on several devices,
+    start the program with `accelerate launch --num_processes N`, which runs it in N processes. Each process
+    computes its share of every step, and the first process writes `out`.
 
     Args:
         sources: A mapping from each file of questions with gold answers to its index, or to the index's
@@ -190,8 +191,8 @@ def train_hseq_iterator(
         settings: Settings of hseq by name. Give the settings that later runs will use. The default of
             `guidance` is `template`.
         head: The model that makes the plans if `guidance` is `head`. You name it as you name `llm` in
-            `pyfast.answer`. The plans are made by a run in the folder `guidance` of `out`, which resumes like
-            any other run.
+            `pyfast.answer`. A run in the folder `guidance` of `out` makes the plans. It resumes like any
+            other run.
         weights: The weight of each source. The number of examples from a source is in proportion to its
             weight. Empty: all sources have the same weight.
         size: The number of examples from all sources together. An example is one step of hseq.

@@ -114,7 +114,7 @@ def check_system(
         on_result: A function that is called with each result.
 
     Returns:
-        A result for each check.
+        A result for each check. If the system cannot run at all, only the result of the first check.
 
     Raises:
         InputError: The system or a setting does not exist, or another process cannot load the `System`, because
@@ -268,8 +268,9 @@ def _middle(used: list[int]) -> int:
 
 def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str:
     """Make two runs with the value `allowed` for the limit `limit`: one with many questions at once, one with
-    one question at a time. Check that the records of both runs are equal, and that only questions that need
-    more than `allowed` fail. `used` is how much each question used without the limit."""
+    one question at a time. Check that the records of both runs are equal, that the limit is the reason of
+    each failure, and that no single question fails that needs less than `allowed`. `used` is how much each
+    question used without the limit."""
     if allowed < 1:
         return f"each question takes one of the {limit}: there is nothing to cut"
     lines = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
@@ -313,7 +314,7 @@ def _poison(checked: _Checked) -> str:
 
 def _malformed(checked: _Checked) -> str:
     """Check that an unusable reply of the LLM affects only the question that got the reply. If this question
-    fails, its record must say what was wrong."""
+    fails, the cause must be an error of pyfast, not of Python, and not the time limit."""
     questions = marked(checked.questions)
     lines = checked.run("malformed", questions, CheckLLM(spoiled), 16)
     _check_complete(lines, questions)

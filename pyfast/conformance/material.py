@@ -30,8 +30,8 @@ _LIGHTHOUSES = [
 _KEEPERS = ["Ada Rook", "Bram Tolley", "Cora Finch", "Dov Marsh", "Edda Vale"]
 
 MARK = "Zzyzx"
-"""A text that is in no corpus. If a question contains it, the LLM's replies to this question are made
-unusable"""
+"""A text that is in no corpus. In the check of malformed replies, the LLM's replies to questions with this
+text are spoiled"""
 
 CONTROL_TOKENS = (
     *("<|im_start|>", "<|im_end|>", "<|eot_id|>", "[INST]", "<<SYS>>", "</s>", "<bos>", "<think>"),

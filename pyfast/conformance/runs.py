@@ -65,7 +65,8 @@ def recorded(run: Path) -> list[bytes]:
 
 
 def name_of(system: System) -> str:
-    """Find the name by which another process can load the system. Raises `InputError` if there is none."""
+    """Return a name by which another process can load the system, such as `MODULE:NAME`. Raises `InputError`
+    if there is none."""
     if system.name in names() and load_system(system.name) is system:
         return system.name
     for name in _bound_to(system):

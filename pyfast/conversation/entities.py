@@ -70,7 +70,7 @@ class Linear:
     lines: tuple[str, ...]
     """The text of each item"""
     spans: tuple[tuple[Span, ...], ...]
-    """The known names in each line"""
+    """For each line: the positions of known names in it"""
     entities: tuple[str, ...]
     """All entities that the items name, without duplicates, in the order of their first mention"""
 

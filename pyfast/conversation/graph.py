@@ -29,7 +29,7 @@ class TokenGraph:
     tokens: Int32
     """[nodes] the LLM's token ids"""
     indptr: Int64
-    """[nodes + 1] the position in `indices` at which the edges of each node start"""
+    """[nodes + 1] the position in `indices` at which the incoming edges of each node start"""
     indices: Int32
     """[edges] the nodes from which edges lead to node i are `indices[indptr[i]:indptr[i + 1]]`, ascending"""
     items: int

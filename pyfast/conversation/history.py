@@ -82,9 +82,9 @@ def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Mes
 def text_prompt(history: History, question: str, facts: Sequence[str], max_tokens: int) -> TextPrompt:
     """Write the prompt with the evidence as text, within a limit of tokens.
 
-    The conversation gets at most half of the tokens. If the prompt is too long, the function first leaves out
-    the oldest turns, and then the lowest-ranked evidence. The function estimates the number of tokens from the
-    number of characters.
+    The conversation gets at most half of the tokens: if it is longer, the oldest turns are left out. The
+    evidence gets the rest: the lowest-ranked items that do not fit are left out. The function estimates the
+    number of tokens from the number of characters.
 
     Args:
         history: The (question, answer) pairs of the earlier turns.

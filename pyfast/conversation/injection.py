@@ -96,8 +96,8 @@ def check_llm(folder: str, device: str, weights: str) -> None:
 def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
     """Build the prompt of a turn, with at most `max_tokens` tokens and at most `max_nodes` nodes of the graph.
 
-    The conversation gets at most half of the tokens. If the prompt is too long, the oldest turns are left out
-    first, and then the lowest-ranked items of evidence.
+    The conversation gets at most half of the tokens: if it is longer, the oldest turns are left out. The
+    evidence gets the rest: the lowest-ranked items that do not fit are left out.
     """
 
     def size(text: str) -> int:

@@ -28,8 +28,8 @@ _LARGEST, _SMALLEST = 4096, 8
 With larger blocks, there is less overhead. With smaller blocks, all workers finish at about the same time
 """
 _SHARES = 4
-"""The remaining questions, divided by `_SHARES` and by the number of workers, are the maximum size of the
-next block. So the last blocks are the smallest"""
+"""The maximum size of the next block is the number of remaining questions, divided by `_SHARES` and by the
+number of workers. So the last blocks are the smallest"""
 
 
 @dataclass(frozen=True, slots=True, order=True)

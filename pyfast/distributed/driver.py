@@ -120,7 +120,7 @@ class _Driver:
         self._members: list[_Member] = []
         self._calls: dict[Any, tuple[_Member, Block]] = {}
         self._again: list[Block] = []
-        """Blocks whose worker has ended. Another worker continues them"""
+        """Unfinished blocks that wait for a worker, for example because their worker has ended"""
         self._fresh: Iterator[Block] = iter(())
         self._watched: dict[Block, _Watched] = {}
         self._answered: dict[int, Block] = {}

@@ -85,8 +85,9 @@ def is_given_back(block: Path, lease: Lease | None) -> bool:
 def take(block: Path, free: Lease | None) -> Holding | None:
     """Take a block for this worker, and return the new lease of the block.
 
-    The driver has found that the block is free. If its lease has not changed for `LEASE_S` seconds, the old
-    worker may still exist. Then the block's folder is renamed, and this worker gets a copy.
+    The driver has found that the block is free. If the reason is only that the lease has not changed for
+    `LEASE_S` seconds, the old worker may still exist. Then the function renames the block's folder, and this
+    worker gets a copy with the old name.
 
     Args:
         block: The folder of the block.

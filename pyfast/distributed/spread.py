@@ -31,7 +31,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
     """Call a function with each item, as `map` does, but in the workers of a cluster.
 
     Only a few items and results for each worker are in memory. If a worker or its machine dies, another
-    worker gets its item. If the call for the next result hangs, another worker also gets the item of this
+    worker gets its item. If the call whose result must be yielded next hangs, another worker also makes this
     call.
 
     Args:

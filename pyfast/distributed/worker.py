@@ -94,8 +94,8 @@ class Worker:
         return Told(described)
 
     def answer(self, name: str, free: Lease | None) -> Told:
-        """Answer the questions in the folder `name` of a block, if the block still has the lease that the
-        driver saw (`free`). Return the counts of the block, or an error."""
+        """Answer the questions in the folder `name` of a block, and return the counts of the block, or an
+        error. If the block no longer has the lease that the driver saw (`free`), return an empty `Told`."""
         assert self._work is not None
         with contextlib.ExitStack() as fills:
             fills.enter_context(self._full)

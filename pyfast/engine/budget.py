@@ -17,8 +17,8 @@ from pyfast.errors import InputError, first_fault
 class Budget(BaseModel):
     """The limits of questions and of a run.
 
-    None means no limit. A question that reaches a limit fails. A run that reaches a limit stops, and you can
-    resume it.
+    None means no limit, unless the field says otherwise. A question that needs more `calls`, `tokens`,
+    `steps` or `seconds` than allowed fails. A run that reaches a limit stops, and you can resume it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

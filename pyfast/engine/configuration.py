@@ -155,9 +155,10 @@ def recorded_path(run: Path, name: str) -> Path:
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
-    """Return the configuration with which a run that other code started can be resumed. It names the code that
-    started the run in place of the current code. The version and digest of the current code are added to the
-    table `places`, if they are different. If the folder `run` has no run yet, the configuration is unchanged.
+    """Return a configuration that lets the current code resume the run in the folder `run`, although other
+    code started the run. The configuration names the code that started the run, not the current code. The
+    version and digest of the current code are added to the table `places`, if they are different. If the
+    folder `run` has no run yet, the configuration is unchanged.
     """
     if run is None or not (run / CONFIGURATION).exists():
         return described

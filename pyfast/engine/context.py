@@ -94,8 +94,8 @@ class Runtime:
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
         self._within: dict[tuple[str, ...], asyncio.Future[Index]] = {}
-        """For questions that name their own documents: an index of only these documents, by their uris. The
-        turns of a conversation share one index"""
+        """For questions that name their own documents: the uris of these documents, and an index of only
+        these documents. Questions with the same uris share one index"""
 
     def required_index(self) -> Index:
         """Return the index. Raises `InputError` if the run has no index."""
@@ -220,7 +220,7 @@ class Context:
             replaced: Prompts that replace prompts of the system.
             on_step: A function that is called for each step of this question. None: the function for all
                 questions.
-            system: The name of the system, for spans.
+            system: The name of the system, for the question's OpenTelemetry span.
         """
         self._runtime = runtime
         self.system = system
@@ -451,7 +451,8 @@ class Context:
     def call(self, work: Callable[..., Sequence[Any]], item: Any, /, *parameters: *Ts) -> Awaitable[Any]:
         """Compute `work([item], *parameters)[0]`. One call of `work` serves all questions that wait for it.
 
-        If the first parameter of `work` is named `index`, `work` gets the run's index before the items.
+        If the first parameter of `work` is named `index`, `work` gets the index that the question searches
+        (`Context.index`) before the items.
 
         Args:
             work: A function that takes a list of items, and returns a list with one result for each item. It
@@ -544,7 +545,8 @@ class Context:
 
         Args:
             prompt: The prompt without a usable reply.
-            why: The error in the reply. In a strict run, the question fails with this error.
+            why: The error in the reply. In a strict run, the question fails, and its reason begins with this
+                error.
 
         Raises:
             FallBackError: The run is `strict`. Do not catch this error.
@@ -609,8 +611,8 @@ class Context:
         return prompt.sized(max(min(wanted, left), 1))
 
     def _sized(self, prompt: Prompt[M]) -> Prompt[M]:
-        """Return the prompt with the token limit that holds for it. If the budget limits the tokens of an
-        answer, this limit replaces the limit of a prompt with the role `answer`."""
+        """Return the prompt with the token limit that applies. For a prompt with the role `answer`, this is
+        the limit of the budget (`answer_tokens`), if there is one."""
         wanted = self.answer_tokens if prompt.role == "answer" else None
         return prompt if wanted is None else prompt.sized(wanted)
 
@@ -639,7 +641,8 @@ def _queries(item: object) -> str:
 
 
 def _of_result(step: Step, done: asyncio.Future[Any]) -> Step:
-    """Return the step with the number of passages that its work found, or with the error of its work."""
+    """Return the step with the result of its work: an error, or the number of passages that a search found.
+    After other work, the step stays unchanged."""
     if done.cancelled():
         return replace(step, error="cancelled")
     error = done.exception()

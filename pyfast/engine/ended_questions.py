@@ -27,7 +27,7 @@ Ended = tuple[str, dict[str, Any], list[LLMCall]]
 
 
 def ended_questions(journal: Path, first: int, count: int) -> Iterator[Ended]:
-    """Read at most `count` of the questions that have ended, in the order of the run, beginning at number `first`.
+    """Of the `count` questions from number `first` on, read those that have ended, in the order of the run.
 
     All questions are read from one state of the journal, even if a run writes to it meanwhile.
 

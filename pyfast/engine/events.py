@@ -50,7 +50,7 @@ class Step:
     reply: str = ""
     """The LLM's reply"""
     passages: int | None = None
-    """How many passages a retrieval found. None: the step is not a retrieval"""
+    """How many passages a search found. None: the step is not a search, or it has just started"""
     error: str = ""
     """Why the step failed. Empty: it did not fail"""
     fell_back: str = ""

@@ -178,7 +178,7 @@ class Journal:
         self._path = path
         self._indexed = False
         self._highest: int | None = None
-        """The highest number of a question with LLM calls, or a higher number. None: not known"""
+        """An upper limit for the numbers of the questions that have LLM calls. None: not known"""
         self.salvaged: Path | None = None
         """The new path of the damaged file. None: the file was not damaged"""
         with self._explained():
@@ -227,8 +227,8 @@ class Journal:
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """Return the numbers of the questions that failed.
 
-        With `only_of_transport`, return only those with a call that failed in transit, which means because of
-        the connection.
+        With `only_of_transport`, return only questions with a call that failed in transit (because of the
+        connection).
         """
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
@@ -518,9 +518,9 @@ def admit_run(path: Path, run: str) -> None:
 
 
 def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Add the checksum `run` of the run to a journal of an older format, and the checksums `known` of each
-    question: (of its line in the answers, of its line in the traces). Raises `InputError` if the journal cannot
-    be written."""
+    """Add checksums to a journal of an older format. `run` is the checksum of the run. `known` has for each
+    question the checksums of two lines: its line in the answers, and its line in the traces. Raises
+    `InputError` if the journal cannot be written."""
     try:
         with contextlib.closing(open_database(path)) as database, database:
             there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}

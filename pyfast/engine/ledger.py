@@ -24,7 +24,8 @@ class Stage:
     """The microseconds of the work, summed over all calls. For batched work, each call counts the time of its
     whole batch"""
     batches: list[int] = field(default_factory=list)
-    """The size of the batch of each call. For an LLM, how many of its calls were in progress"""
+    """The size of the batch of each call. For an LLM, how many of its calls were in progress when the call
+    ended"""
     role: str = ""
     """The role of the prompt. Empty for work without an LLM"""
     prompt_tokens: int = 0

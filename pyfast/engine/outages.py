@@ -31,16 +31,16 @@ the next probe, because a probe may be lost. After the third wait, the LLM count
 """
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
-"""By the kind of failure: if a call fails this many times while other calls succeed, pyfast gives up the call.
-A busy server refuses some calls and answers others"""
+"""By the kind of failure: if a call fails this many times while other calls succeed, pyfast gives up the
+call. The number for `busy` is larger, because a busy server refuses some calls and answers others"""
 _AT_ONCE_S = 2.0
 _LATE = 2
 """How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
 _FELLED = 3
 """If the LLM goes down this many times while it works on one call alone, this call counts as the cause"""
 _FAILED_IN_A_ROW = 3
-"""How many calls in a row may fail in transit while the LLM answers only probes. More may fail if the LLM has
-answered many calls before: a fifth of their number
+"""How many calls in a row may fail in transit while the LLM answers only probes. After many answered calls,
+the limit is a fifth of the number of answered calls
 """
 
 

@@ -36,8 +36,9 @@ class Sampling:
     def apply(self, request: Request) -> Request:
         """Return the request with this temperature and seed.
 
-        If the system has set a temperature for the request, this temperature stays. The seed of the request
-        is combined with the seed of the run, so that two runs with different seeds never send the same seed.
+        If the system has set a temperature above 0 for the request, this temperature stays. The seed of the
+        request is combined with the seed of the run, so that two runs with different seeds never send the
+        same seed.
         """
         if self == GREEDY:
             return request

@@ -62,7 +62,8 @@ class PromptOverrides:
 
         Raises:
             InputError: The file names a prompt that the system does not have, or a `user` lacks a placeholder
-                of the original. The message is one line with the file, the prompt and the fault.
+                of the original or has an unknown one. The message is one line with the file, the prompt and
+                the fault.
         """
         known = {prompt.name: prompt for prompt in prompts}
         for name in self.texts:

@@ -198,15 +198,15 @@ def unrestricted(questions: Questions) -> Questions:
 
 
 def write_questions(questions: Questions, path: Path) -> Questions:
-    """Write questions to a file that `read_questions` can read, and return the questions as stored in this
-    file.
+    """Write questions to a file that `read_questions` can read. Return the same questions, with this file as
+    their `place`.
 
     Args:
         questions: The questions.
         path: The file to write.
 
     Returns:
-        The same questions, stored in this file.
+        The same questions, with `path` as their `place`.
     """
     lines: list[dict[str, Any]] = []
     for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
@@ -245,9 +245,9 @@ def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
 def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
     """Yield (place, question) for a question, or for each turn of a conversation.
 
-    An object without an id gets `number` as its id.
+    A single question without an id gets `number` as its id. A conversation needs an id.
 
-    If the object is neither a question nor a conversation, an `InputError` names its place.
+    Raises `InputError` if the object is neither a question nor a conversation. The message names the place.
     """
     place = f"question {number}"
     if isinstance(given, Question):

@@ -54,8 +54,8 @@ class Evidence:
     snippet: str
     """The content of the segment"""
     offsets: tuple[int, int] = (-1, -1)
-    """In a text: half-open character offsets, from 0. In a table: row and column, where -1 stands for all. In a
-    knowledge graph: (-1, -1)"""
+    """In a text: half-open character offsets, from 0. In a table: (row, column), where -1 stands for all rows
+    or all columns. In a knowledge graph: (-1, -1)"""
     segment: str = ""
     """The segment's id, 16 hexadecimal digits"""
     score: float | None = None
@@ -108,8 +108,8 @@ _NAMES = ("segment", "id", "uri")  # the fields of a piece of evidence that answ
 
 
 def reply_begins(text: str) -> str:
-    """Return the beginning of an unusable reply as a JSON string, for the end of an error message. For an empty
-    reply, the result is empty.
+    """Return the end of an error message about an unusable reply: `REPLY_BEGINS`, and the beginning of the
+    reply as a JSON string. For an empty reply, the result is empty.
     """
     shown = text[:_BEGINNING].encode("utf-8", "replace").decode()
     return f"{REPLY_BEGINS}{json.dumps(shown, ensure_ascii=False)}" if text.strip() else ""

@@ -127,7 +127,7 @@ async def answer_all(
         on_step: A function that is called with each step of each question, when the step starts and when it ends.
         sampling: The temperature and the seed. A temperature that the system sets for a prompt takes
             precedence.
-        system: The name of the system, for spans.
+        system: The name of the system, for OpenTelemetry spans.
 
     Returns:
         The counts of this session.

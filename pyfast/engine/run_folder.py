@@ -207,7 +207,8 @@ class RunFolder:
         self.replaying = not self.journal.is_empty()
         """Whether the journal may have completions for questions that are not finished"""
         self._lines: dict[int, tuple[bytes, bytes]] = {}
-        """The lines of records that have ended and are not written yet, by the records' `id()`"""
+        """The lines of finished records that are not written yet: the answer and the trace, by the `id()` of
+        the record object"""
         self._group = _Group()
         self._armed = False
         self._gathered = self._group
@@ -216,7 +217,8 @@ class RunFolder:
         self._broken: BaseException | None = None
 
     def batches(self) -> JournalledBatches:
-        """Return the batches that the run has submitted to an LLM provider, as the journal stores them."""
+        """Return the object that stores in the journal which batches the run has submitted to an LLM
+        provider."""
         return JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
@@ -308,7 +310,8 @@ class RunFolder:
     async def store_completion(
         self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
     ) -> int:
-        """Store a completion, with the messages of its request for the prompt `name`.
+        """Store a completion. If the run stores prompts, also store the name of the prompt and the messages
+        of the request.
 
         Waits until the completion is committed. Returns how many completions were committed together. Raises
         `CallError` if the completion cannot be stored, and `RunError` if the disk fails.
@@ -480,7 +483,8 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _make_private(path: Path, is_new: bool) -> None:
-    """Make a new run readable by its owner only. An existing folder keeps its permissions."""
+    """Make the files of a run readable by their owner only, and also a new folder. An existing folder keeps
+    its permissions."""
     # The folder may belong to another user, or the file system has no permissions.
     with contextlib.suppress(OSError):
         for file in (path / CONFIGURATION, path / ANSWERS, path / TRACES, *path.glob(f"{JOURNAL}*")):

@@ -34,7 +34,7 @@ class ServiceTimes:
     """Questions a second, while the usual number of questions was in progress"""
     shares: Mapping[str, float]
     """The shares of a question's time, between 0 and 1, by their names: `llm`, `waiting for the llm`,
-    `search` and `engine` (pyfast's own process)"""
+    `search` (searches and other batched calls) and `engine` (pyfast's own process)"""
 
     @property
     def in_progress(self) -> float:

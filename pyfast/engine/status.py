@@ -82,7 +82,7 @@ class Status:
     """How many passages did not fit into a prompt, by the name of the prompt"""
     altered: int = 0
     """How many lines of answers.jsonl changed after pyfast wrote them. A resumed run writes these lines
-    again"""
+    again. 0 while a process works on the run"""
     waiting: Waiting | None = None
     """The outage whose end the run waits for. None: the run does not wait"""
     seconds: Mapping[int, float] = field(default_factory=dict)
@@ -154,8 +154,8 @@ _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC 
 
 
 def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals], list[float]]:
-    """Add up the ledgers: the usage, the stages, and the seconds of each question. A row that is not a valid
-    ledger does not count, and a warning says how many such rows there are."""
+    """Add up the ledgers: the usage, the stages, and the seconds of each question. Of a row that is not a
+    valid ledger, only the values before the fault count. A warning says how many such rows there are."""
     used, stages, seconds, odd = UsageTotals(), dict[str, StageTotals](), list[float](), 0
     for ledger in _loaded(ledgers):
         try:
@@ -240,8 +240,8 @@ def write_progress(folder: Path, status: Status) -> None:
 
 
 def _read_progress(folder: Path) -> Status | None:
-    """Return the progress that the driver of a cluster's workers wrote last. Return None if no cluster works
-    on the run."""
+    """Return the progress that the driver of a cluster's workers wrote last. Return None if there is no file
+    with this progress: the run is finished, or it was never on a cluster."""
     try:
         fields = orjson.loads((folder / PROGRESS).read_bytes())
         status = TypeAdapter(Status).validate_python(fields["status"])
