@@ -96,7 +96,7 @@ class TransportError(CallError):
 
 
 class BudgetError(PyfastError):
-    """A question has used all its calls, tokens, steps or seconds. Only this question fails.
+    """A question has used all its calls, tokens or steps. Only this question fails.
 
     Systems must not catch this error.
     """

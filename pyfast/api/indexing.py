@@ -99,8 +99,7 @@ def build_index(
         InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
             of range, or `ray` is given without `vectors`.
         ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
-        RunError: A worker ended while it encoded some passages, and so did the other workers that then got
-            the same passages.
+        RunError: Several workers ended, one after the other, while they encoded the same passages.
 
     Example:
         >>> import pyfast

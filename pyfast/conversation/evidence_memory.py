@@ -42,8 +42,8 @@ def apply_memory(
     equation 2).
 
     E_t is the evidence of turn t. Its memory M_t is the evidence of all earlier turns. The function replaces
-    the worst-ranked items of E_t by items of M_t. The other items of E_t stay, and are not added a second time.
-    If M_t has too few other items, the function replaces fewer items of E_t.
+    the worst-ranked items of E_t by items of M_t. The other items of E_t stay, and are not added a second
+    time. If M_t has too few items that E_t does not keep, the function replaces fewer items of E_t.
 
     Args:
         index: The index.

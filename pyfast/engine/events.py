@@ -55,7 +55,7 @@ class Step:
     """Why the step failed. Empty: it did not fail"""
     fell_back: str = ""
     """Why the system continues without a usable reply to the prompt `name`. A step with such a reason is not
-    a call. Empty: the step is a call
+    a call, and is reported only once. Empty: the step is a call
     """
     prompt_tokens: int = 0
     """The tokens of the prompt, if the step is an LLM call that has ended. Otherwise 0"""

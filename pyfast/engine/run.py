@@ -246,8 +246,8 @@ def usage_of(ledger: Ledger) -> Usage:
 
 
 def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-    """Return the trace, with two additions if they are not empty: the numbers of passages for which prompts
-    had no room, and the queries for which a search found nothing."""
+    """Return the trace, with two additions if they are not empty: how many passages did not fit into each
+    prompt, and the queries for which a search found nothing."""
     left_out = {"left_out": context.ledger.left_out} if context.ledger.left_out else {}
     queries = sorted(context.nothing_retrieved)
     empty = {"nothing_retrieved": queries} if queries else {}
