@@ -108,7 +108,7 @@ def test_its_docstring_is_complete(name: str) -> None:
     package, _, function = name.rpartition(".")
     value = getattr(importlib.import_module(package), function)
     text, signature = inspect.getdoc(value) or "", inspect.signature(value)
-    same = re.search(r"`(\w+)` and all that follows are as in|As in `\w+`, like all arguments", text)
+    same = re.search(r"`(\w+)` and all later arguments are as in|As in `\w+`, like all arguments", text)
     without = [one for one in signature.parameters if not re.search(rf"^ +\*{{0,2}}{one}: ", text, re.MULTILINE)]
     assert same or not without, without
     assert signature.return_annotation in (None, "None") or re.search("^(Returns|Yields):", text, re.MULTILINE)

@@ -62,7 +62,7 @@ def judge_runs(
         ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
             Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order
             of the two answers, or the two answers are the same.
-        llm: The model that judges. Its role is `judge`. This argument and all later ones are as in
+        llm: The model that judges. Its role is `judge`. `llm` and all later arguments are as in
             `pyfast.answer`.
 
     Returns:

@@ -64,8 +64,8 @@ def write_questions(
         users: How many users the model invents.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
-        llm: The model that writes the questions. Its role is `plan`. This argument and all later ones are as
-            in `pyfast.answer`.
+        llm: The model that writes the questions. Its role is `plan`. `llm` and all later arguments are as in
+            `pyfast.answer`.
 
     Returns:
         The questions. The model may write fewer than `users * tasks * questions`.

@@ -117,7 +117,7 @@ def test_it_explains_itself(thing: Any) -> None:
     if not inspect.isclass(thing):
         parameters = [name for name in inspect.signature(thing).parameters if name != "self"]
         assert not parameters or "Args:" in told
-        shared = re.search(r"`(\w+)` and all that follows are as in", told)
+        shared = re.search(r"`(\w+)` and all later arguments are as in", told)
         for name in parameters[: parameters.index(shared[1]) if shared else None]:
             as_before = "Arguments and errors are those" in told and name in ("system", "settings")
             assert re.search(rf"^ +\*?\*?{name}: ", told, re.MULTILINE) or as_before, name
