@@ -76,8 +76,8 @@ def _sums(values: Float64, place: npt.NDArray[np.intp]) -> Float64:
 
 
 def _draws(count: int) -> Iterator[Float64]:
-    """Yield for each draw how often it has each of `count` groups. The same `count` always gives the same
-    draws.
+    """For each of the draws, yield an array [count]: how often each group was drawn. The same `count` always
+    gives the same draws.
     """
     random = np.random.default_rng(0)
     for _ in range(DRAWS):

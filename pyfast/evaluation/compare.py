@@ -25,7 +25,7 @@ class Difference:
 
     a: str
     b: str
-    """The names of the two runs are `a` and `b`"""
+    """`a` and `b` are the names of the two runs"""
     figure: str
     of_a: float
     of_b: float
@@ -75,7 +75,8 @@ class Comparison:
     independent: int
     """The number of independent questions. All turns of a conversation count as one question"""
     least: int
-    """The smallest number of independent questions that can show a difference, as `least_to_differ` counts it"""
+    """The smallest number of independent questions with which a difference can be significant (see
+    `least_to_differ`)"""
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison in JSON types."""

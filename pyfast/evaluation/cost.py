@@ -26,7 +26,8 @@ class Cost:
     """How many of the prompt tokens the LLM took from its prefix cache"""
     completion_tokens: float
     seconds: float | None
-    """The seconds from the start of a question to its end. None if a question has no such time"""
+    """The seconds from the start of a question to its end. None if this time is not known for at least one
+    question"""
     money: float | None = None
     """The price of the LLM calls. None if there is no price list, or the run is in memory"""
     currency: str | None = None

@@ -183,7 +183,7 @@ def _chosen(names: list[str], conversations: bool) -> list[str]:
     """Return the metrics that the gold file names. If it names none, return the default metrics. `conversations`
     says whether the questions are turns of conversations.
 
-    Raises `InputError` for a name `MODULE:NAME`: a file must not name code to import.
+    Raises `InputError` for a name `MODULE:NAME`, because a gold file must not make pyfast import code.
     """
     code = next((name for name in names if ":" in name), None)
     if code is not None:
@@ -192,7 +192,7 @@ def _chosen(names: list[str], conversations: bool) -> list[str]:
 
 
 def _opened(metric: str | Metric) -> tuple[str, Metric]:
-    """Return (the name, the metric)."""
+    """Return (the name of the metric, its function). `metric` is a name or a function."""
     if isinstance(metric, str):
         return metric, open_metric(metric)
     return str(getattr(metric, "__name__", metric)), metric
@@ -201,8 +201,8 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
 def _scored(metrics: Mapping[str, Metric], asked: Iterator[tuple[Record, Gold]]) -> list[Scored]:
     """Compute the scores of all questions, some at a time.
 
-    A metric reads the evidence of a record, which then stays in memory. So the records of scored questions must
-    not stay in memory.
+    A record keeps its evidence in memory after a metric has read it. So the function keeps only the scores of
+    a question, and not the record.
     """
     scored: list[Scored] = []
     owner: dict[str, str] = {}

@@ -20,14 +20,15 @@ class Gold(Named):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     answers: tuple[str, ...]
-    """Accepted forms of one answer. If `answer_mode` is "all": a set of answers, and a correct answer names
-    all of the set"""
+    """Accepted forms of one answer. If `answer_mode` is "all", this is a set of answers: a correct answer
+    names all of them"""
     answer_mode: str = ""
     type: str | None = None
     supporting: tuple[str, ...] | None = None
     """The uris of the gold documents"""
     supporting_facts: tuple[tuple[str, int], ...] | None = None
-    """The gold sentences, as pairs (uri, number of the sentence from 0)"""
+    """The gold sentences, as pairs (uri, number of the sentence from 0). In a table, they are the gold
+    rows"""
     sentence_starts: Mapping[str, tuple[int, ...]] | None = None
     """For each document of the question, by uri: the character at which each sentence begins"""
     scale: str | None = None

@@ -12,7 +12,7 @@ from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError, first_fault
 
 Lines = Path | Iterable[Mapping[str, Any]]
-"""A file of JSON lines, or objects in place of its lines"""
+"""A file of JSON lines, or mappings, one in place of each line"""
 
 
 Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]

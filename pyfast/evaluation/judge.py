@@ -147,7 +147,7 @@ class Pairs:
 
 def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs:
     """Open two finished runs over the same questions. If `questions` is None, the questions come from the
-    file of questions that the first run has recorded.
+    file that the first run's run.toml names.
 
     Raises `InputError` if a folder is not a run, or the questions differ.
     """

@@ -75,7 +75,8 @@ OPEN_QUESTIONS = Prompt(
 
 
 async def open_questions(question: Question, ctx: Context, *, users: int, tasks: int, questions: int) -> Answer:
-    """Let an LLM write questions, and return them as a JSON array, each with its user and task.
+    """Let an LLM invent up to `users` users, up to `tasks` tasks for each user, and up to `questions`
+    questions for each task. Return the questions as a JSON array, each with its user and task.
 
     If the LLM's questions for a task cannot be read, the task is left out.
     """

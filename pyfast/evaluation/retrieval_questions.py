@@ -16,8 +16,8 @@ class RetrievalQuestion(Named):
     supporting: tuple[str, ...] | None = None
     """The uris of the gold documents"""
     table_id: str | None = None
-    """The uri of the table of a HybridQA question. The table is then the only gold document, because
-    `supporting` of HybridQA was found only by matching strings
+    """For a HybridQA question: the uri of its table, which is then the only gold document. `supporting` is
+    ignored, because its documents were found only by matching strings
     """
     type: str | None = None
 

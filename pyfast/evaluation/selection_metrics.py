@@ -60,8 +60,8 @@ def _table(questions: Sequence[Counts]) -> Float64:
 
 
 def _averages(sums: Float64) -> Float64:
-    """Return (precision, recall, F1). `sums` has the three sums of `Counts` over all questions: [3], or [3,
-    draws].
+    """Return (precision, recall, F1). `sums` has the sum of each number in `Counts` over all questions: an
+    array [3], or [3, draws] with one column for each draw.
     """
     both, picked, wanted = sums
     return np.stack([both, both, 2 * both]) / np.maximum([picked, wanted, picked + wanted], 1)

@@ -23,8 +23,8 @@ def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any
     """Compute the figures of one repetition of a load.
 
     Args:
-        samples: The measured questions of the repetition. A failed question has no part in the latencies, but
-            it can extend the duration of the repetition.
+        samples: The measured questions of the repetition. Latencies and `request_throughput` leave out failed
+            questions. But the duration of the repetition includes them.
         objective: The goodput counts only questions whose latency is at most this many seconds. None: no goodput.
 
     Returns:

@@ -48,7 +48,8 @@ class Bench:
     """
 
     about: Mapping[str, Any]
-    """The system, the model, the machine, and further arguments of `bench`"""
+    """The date, the machine, the version of pyfast, and most arguments of `bench`, such as the system and the
+    model"""
     loads: list[dict[str, Any]]
     """For each load: the median, the smallest and the largest value of each figure over the repetitions; the
     time of each stage; and the figures of each repetition"""

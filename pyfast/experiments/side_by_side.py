@@ -22,8 +22,8 @@ def side_by_side(
     """Carry out runs on a cluster. Each worker of the cluster carries out one run at a time.
 
     Args:
-        runs: One function for each run. The function calls `pyfast.answer` with the keyword arguments that it
-            gets.
+        runs: One function for each run. It gets keyword arguments, such as `workers` and `on_event`, and
+            passes them to `pyfast.answer`.
         cluster: The cluster.
         on_event: A function that is called with each event of each run. Calls do not overlap. The counts in
             an event are sums over all runs that have started.

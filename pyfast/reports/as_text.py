@@ -62,8 +62,8 @@ def show(
 def wrong_questions(
     run: Run | str | Path, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
 ) -> list[str]:
-    """Find the wrong answers of a run, the most wrong first. The value of its first metric says how wrong an
-    answer is.
+    """Find the wrong answers of a run, the most wrong first. The lower the first figure of a question, the
+    more wrong its answer.
 
     Args:
         run: The run, or its folder.
@@ -71,7 +71,7 @@ def wrong_questions(
         metrics: As in `pyfast.evaluate`.
 
     Returns:
-        The ids of the questions whose first metric is below 1.
+        The ids of the questions whose first figure (such as `em`) is below 1.
 
     Raises:
         InputError: The run is in memory or damaged, or the gold file has none of the run's questions.

@@ -33,7 +33,7 @@ questions"""
 SHOWN = 160
 """The maximum number of characters of each text in the list of questions"""
 DOCUMENTS = 4_000_000
-"""If a file of parts of documents has more bytes than this number, the next part goes into a new file"""
+"""A size in bytes. If a file with parts of documents is larger, the next part goes into a new file"""
 _LEVEL = 2  # of igzip: level 3 takes a third more time and gives a thirtieth
 
 
@@ -71,7 +71,8 @@ class BlockWriter:
     def write(self, block: Block) -> Series:
         """Write a block: its chunks, its documents and its part of the list of questions.
 
-        Returns the numbers about its questions. Raises `InputError` if the run is damaged.
+        Returns the `Series` of its questions: their times, tokens, costs and other numbers. Raises
+        `InputError` if the run is damaged.
         """
         figures, golds, names = block.scores.figures, block.scores.gold(), block.scores.names
         self._finder.look_for(uri for gold in golds.values() for uri in gold.supporting or ())

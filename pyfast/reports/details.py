@@ -58,8 +58,8 @@ def details_of(
 
 
 def _with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:
-    """Return the steps. If expansion added passages to the graph of a step, the step gets a second list with
-    these passages.
+    """Return the steps. If expansion added passages to the graph of a step, a list of these passages is
+    inserted after the first list of the step.
     """
     nodes = {graph["step"]: graph["nodes"] for graph in graphs}
     made = []
@@ -162,8 +162,8 @@ def _gold_passages(
 
 
 def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:
-    """Return for each thought which share of it the thought below sees, by row and column. None if the
-    settings are from another release of pyfast and not valid.
+    """Return a matrix [row][column] with the share of each thought that the thought below sees. It has no row
+    for the last row of thoughts. None if the settings are from another release of pyfast and not valid.
     """
     with contextlib.suppress(ValueError, InputError):  # of a release with other settings
         matrix: list[list[float]] = np.asarray(Settings(**settings).matrix()).tolist()

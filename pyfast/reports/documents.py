@@ -14,8 +14,8 @@ AROUND = 2_000
 """The number of characters that are shown before and after a part of a text"""
 ROWS = 50
 TRIPLES = 128
-"""The number of triples in a part of a knowledge graph. A page shows up to `_MOST` more, because a segment
-can continue beyond the end of its part
+"""The number of triples in a part of a knowledge graph. A page shows the part and up to `_MOST` more triples,
+because a segment can continue beyond the end of its part
 """
 _MOST = 64
 

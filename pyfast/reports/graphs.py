@@ -18,7 +18,8 @@ from pyfast.retrieval.rerank import expand
 from pyfast.retrieval.strongest_edges import segment_ids
 
 STRONGEST = 2
-"""For each node, a graph has at most this many of the node's strongest edges"""
+"""Each node keeps this many of its strongest edges. An edge is in the graph if at least one of its two nodes
+keeps it"""
 Graph = dict[str, Any]
 """A graph in JSON types: its `step`, the ids of its `nodes`, and its edges in flat lists (see `_edges`)"""
 
@@ -56,10 +57,11 @@ def graphs_of(
     """Compute the graph of each pool of some questions: its passages, and the strongest edges with their shared
     terms.
 
-    The run used the same graph for its ranking. The ranking `bridge_rank` uses a graph without the terms of the
-    question, and `graph_rank` a graph with all terms. Nodes are in this order: retrieved passages, passages
-    that expansion added, all other kept passages. `segments` has the segments of the pools. The second result
-    has the segments that expansion added, by id.
+    For its ranking, the run used a graph of the same passages with more edges. With the ranking
+    `bridge_rank`, terms of the question do not count as shared. With `graph_rank`, all terms count. Nodes are
+    in this order: retrieved passages, passages that expansion added, all other kept passages. `segments` has
+    the position of each segment of the pools in the corpus, by id. The second result has the same for the
+    segments that expansion added.
     """
     graphs: list[list[Graph]] = [[] for _ in asked]
     rows = _rows(index, segments)
@@ -115,7 +117,8 @@ def _expanded(
 def _edges(
     index: Index, pools: Sequence[Sequence[int]], masked: tuple[Int64, Int32] | None, shared_terms: SharedTerms
 ) -> list[dict[str, Any]]:
-    """Compute the strongest edges of each node of each pool. If `masked` is given, its terms do not count.
+    """For each node of each pool, compute its strongest edges. If `masked` is given, the terms in it do not
+    count as shared.
 
     For each pool, `ends` has the two nodes of each edge, and `weights` the weight of each edge. `terms` has
     the strongest shared terms of all edges, edge after edge, and `counts` the number of these terms for each

@@ -1,4 +1,5 @@
-"""Find the passages whose ids a trace has, in the run's index and in the record itself."""
+"""Find the passages of the ids in a trace. They come from the run's index and from the evidence of the
+record."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ EXCERPT = 160
 HELD = 1 << 15
 """The maximum number of passages in the cache. Many questions show the same passages"""
 Passage = dict[str, Any]
-"""A passage in JSON types: `uri`, `text`, `title` if it is not the uri, `cut` if `text` is only its beginning.
+"""A passage in JSON types: `uri`, `text`, `title` (if the title is not the uri) and `cut` (if `text` is only
+the beginning of the passage).
 
 A table row also has `header`, the names of its columns; `text` has a tab between two cells.
 """
@@ -78,10 +80,11 @@ class PassageFinder:
             self._sorted = ids[self._order]
         self._documents: dict[str, FoundDocument] = {}
         self.shared_terms = SharedTerms()
-        """Those of the index"""
+        """The shared terms of the passages of the index"""
         self.part = lru_cache(HELD)(self._part)
-        """Returns the part of a document that has a segment. In JSON types: the key of the part, and the `span` of
-        the segment, as `part_of` returns it"""
+        """A function that gets a segment and returns two things: the part of the document with this segment,
+        and in JSON types the key of this part (`part`) and the range of the segment in the document
+        (`span`)"""
         self._passage = lru_cache(HELD)(self._read)
         self._title = lru_cache(HELD)(self._title_of)
 
@@ -93,8 +96,8 @@ class PassageFinder:
     def find(
         self, ids: Iterable[str], whole: Iterable[str], segments: Mapping[str, int], record: Record
     ) -> dict[str, Passage]:
-        """Find the passages with these ids, and the passages of the evidence. Ids that are not in `segments`
-        are left out.
+        """Find the passages with these ids, and the passages of the evidence. `segments` has the position of
+        each segment in the corpus, by id. Ids that are not in `segments` are left out.
 
         Passages in `whole` get their complete text. Of other texts, only the beginning is shown. Passages that
         are not evidence are cached, because several questions can show them.
@@ -150,7 +153,7 @@ class PassageFinder:
         return part, {"span": span, "part": part.key}
 
     def _title_of(self, segment: int) -> str:
-        """Return the title of the document of a segment. Empty if it is the uri of the document."""
+        """Return the title of the document of a segment. Empty if the title is the uri of the document."""
         assert self._index is not None
         source = int(self._index.corpus.source[segment])
         title = self._index.corpus.title(source)

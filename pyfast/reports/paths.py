@@ -20,7 +20,7 @@ class Listed:
     chosen: bool = False
     """Whether this list has the segments that the step kept.
 
-    If a segment is in the previous list but not in this list, this list lost it
+    Only such a list can lose a segment: the segment is in an earlier list, but not in this list
     """
     items: Sequence[Any] = ()
     """The items of the trace's list: ids, or objects. Empty if the list does not come from the trace"""
@@ -43,7 +43,7 @@ class Step:
     lists: tuple[Listed, ...]
     """The lists of the step, in order"""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """Everything else that the trace has of the step"""
+    """All other values of the step in the trace, by name"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,19 @@ class GoldPath:
 
     uri: str
     ranks: tuple[tuple[str, str, int | None, int], ...]
-    """(step, list, rank from 1 or None, length of the list) for each list, in the order of the path"""
+    """(step, name of the list, rank of the document from 1, length of the list) for each list, in the order
+    of the path. The rank is None if the list does not have the document"""
     outcome: str
     """A sentence that says where the document was found or lost"""
     reached: bool
     """Whether the document is in the evidence of the answer"""
     lost: int | None = None
-    """The place in `ranks` of the list that lost the document. None if the document reached the answer, or if
+    """The index in `ranks` of the list that lost the document. None if the document reached the answer, or if
     no step retrieved it
     """
     found_again: tuple[tuple[int, str], ...] = ()
-    """(place in `ranks`, step) for each list that lost the document when a later step found it again. The step
-    is the next one that found it
+    """(index in `ranks`, step) for each list that lost the document, if a later step found the document
+    again. `step` is the name of the next step that found it
     """
 
 
@@ -135,8 +136,9 @@ def _found_again(
     ranks: Sequence[tuple[str, str, int | None, int]],
     seen: Sequence[int],
 ) -> tuple[tuple[int, str], ...]:
-    """Return the lists that lost a document when a later step found it again, as in `GoldPath`. A list loses only
-    what another list of its own step has. After a step has kept the document, no later step loses it in this way.
+    """Return the lists that lost a document that a later step found again, as in `GoldPath.found_again`. A
+    list can lose a document only if an earlier list of the same step has this document. After a step has kept
+    the document, later losses are not in the result.
     """
     found = []
     for place in range(1, seen[-1]):

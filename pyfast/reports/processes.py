@@ -1,8 +1,8 @@
 """Write the blocks of a run in several processes.
 
-Each additional process runs `main`. This function reads the process's blocks from a file, as JSON lines, and
-writes a line about each block into another file. Processes of multiprocessing would import the user's script;
-these processes do not.
+Each additional process runs `main`. This function reads the blocks from a file (its standard input), as JSON
+lines, and writes a line about each block into another file (its standard output). pyfast does not use
+multiprocessing, because its processes would import the user's script.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def write_blocks(writer: BlockWriter, blocks: Sequence[Block], processes: int) -
     """Write blocks. This process writes a share of them, and additional processes write all others at the
     same time.
 
-    Returns the numbers about each block, in order. Raises `InputError` if the run is damaged, and `RunError`
-    if another process was killed. At the end of the call, even if it raises an error, all additional
-    processes have ended.
+    Returns the `Series` of each block, in the order of `blocks`. Raises `InputError` if the run is damaged,
+    and `RunError` if another process was killed. At the end of the call, even if it raises an error, all
+    additional processes have ended.
     """
     count = max(min(processes, len(blocks)), 1)
     mine, *others = (blocks[first::count] for first in range(count))
@@ -66,8 +66,8 @@ def _process(writer: BlockWriter, blocks: Sequence[Block]) -> Iterator[tuple[Pop
 
 
 def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
-    """Wait until a process has written its blocks. Returns the numbers about each block, or raises the error
-    that ended the process."""
+    """Wait until a process has written its blocks. Returns the `Series` of each block that the process wrote,
+    or raises the error that ended the process."""
     if code := process.wait():
         raise RunError(f"a process that wrote a part of the report ended ({code}); does it need more memory?")
     sink.seek(0)

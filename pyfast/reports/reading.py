@@ -113,8 +113,8 @@ def _by_conversation(questions: Iterable[Question]) -> dict[str, list[Question]]
 
 
 def read_asked(run: Path) -> Asked:
-    """Read the questions of a run from the file of questions that the run has recorded. If the file no longer
-    exists, the function logs a warning and returns no question.
+    """Read the questions of a run from the file that its run.toml names. If the file no longer exists, the
+    function logs a warning and returns no question.
     """
     try:
         place = recorded_path(run, "questions")

@@ -1,4 +1,5 @@
-"""The terms that explain the edges of evidence graphs. Many questions have an edge between the same passages."""
+"""The terms that explain the edges of evidence graphs. They are cached, because many questions have an edge
+between the same two passages."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class SharedTerms:
         self._terms = np.full((1, TERMS), -1, np.int32)  # the terms of each pair, and -1 behind them
 
     def find(self, X: csr_array, first: Int32, second: Int32) -> tuple[Int64, Int32]:
-        """Do the same as `strongest_shared_terms`. `X` must be the same each time."""
+        """Return the same as `strongest_shared_terms`. `X` must be the same in each call."""
         pairs = np.minimum(first, second).astype(np.int64) << 32 | np.maximum(first, second)
         places = np.searchsorted(self._pairs, pairs)
         unknown = np.unique(pairs[self._pairs[places] != pairs])

@@ -30,17 +30,15 @@ class Series:
     tokens: list[int] = field(default_factory=list)
     wrong: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
-    """For each question: how many LLM calls were in progress, on average, when one of its own LLM calls was
-    in progress
-    """
+    """For each question: the mean number of LLM calls in flight, over the calls of this question"""
     worked: list[float] = field(default_factory=list)
-    """For each question, the mean size of the batches in which its work other than LLM calls was done"""
+    """For each question: the mean size of the batches of its other calls, such as searches"""
     money: dict[str, float] = field(default_factory=dict)
-    """The money of each stage. Empty without a price list"""
+    """The cost of each stage in money, over all questions. Empty without a price list"""
     paid: list[float] = field(default_factory=list)
-    """The money of each question"""
+    """The cost of each question in money. 0 without a price list"""
     gold: list[bool] = field(default_factory=list)
-    """For each question with gold passages: whether they all reached the answer"""
+    """For each question with gold documents: whether all of them are in the evidence of the answer"""
     reasons: list[tuple[str, str]] = field(default_factory=list)
     """(state, reason) of each question without an answer"""
 

@@ -128,8 +128,8 @@ def differences(
     metrics: Sequence[str | Metric] | None,
     parts: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Return the differences between runs, as `pyfast.compare` finds them. The result is empty if there are no
-    scores, or if there is only one run.
+    """Return the differences between runs, as `pyfast.compare` finds them. `parts` has the entry of each run
+    in the manifest. The result is empty if there are no scores, or if there is only one run.
     """
     if len(folders) < 2 or not all(part["scores"] for part in parts):
         return []

@@ -65,7 +65,7 @@ def create_app(
     """Make the application that `serve` runs, to run it in your own ASGI server.
 
     Args:
-        index: As in `serve`. The arguments before `grace` are also as in `serve`.
+        index: As in `serve`. All arguments up to `jobs` are as in `serve`.
         llm: The models.
         llm_options: Options of the models.
         systems: Names of systems, or a mapping from names to settings.
@@ -214,7 +214,8 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a mapping from names to schemas: a JSON schema by its title, and the schemas in its definitions."""
+    """Return a mapping from names to JSON schemas: the given schema under its title, and each schema in its
+    `$defs` under its own name."""
     return {**schema.pop("$defs", {}), schema["title"]: schema}
 
 

@@ -91,7 +91,7 @@ class Batches:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Work on unfinished batches while the `with` block runs. If a batch is not finished at the end of
-        the block, it can continue in a later block.
+        the block, it continues in the next `with` block, for example when the server starts again.
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
             batch = Batch(**orjson.loads(path.read_bytes()))
@@ -220,8 +220,8 @@ class Batches:
         self._keep(self._known[id].moved(ended, **outputs))
 
     def _heard(self, id: str, event: Event) -> None:
-        """Count an event of a batch's run, so that clients see the progress. The counts stay in memory,
-        because the run's own files have them too."""
+        """Count an event of a batch's run, so that clients see the progress. The counts are only in memory,
+        because the files of the run have the same numbers."""
         batch = self._known[id]
         counts = dict(batch.request_counts)
         if event.kind == "answered" and event.record is not None:

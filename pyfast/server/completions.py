@@ -48,8 +48,8 @@ def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
 
 
 def passage(one: Evidence, title: Titles) -> dict[str, Any]:
-    """Convert a piece of evidence to JSON types. Its title comes from its metadata. If there is none, it gets
-    the title of its document."""
+    """Convert a piece of evidence to JSON types. The title is the `title` in the metadata of the evidence. If
+    there is none, it is the title of the document."""
     given = one.metadata.get("title")
     return {
         "title": given if isinstance(given, str) else title(one.uri),

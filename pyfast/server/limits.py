@@ -86,7 +86,8 @@ class Queue:
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
-        """Keep a place in the queue while the `with` block runs. Raises `ApiError` if the queue is full."""
+        """Count one question as accepted while the `with` block runs. Raises `ApiError` if the queue is
+        full."""
         self.check()
         self.admitted += 1
         began = monotonic()

@@ -48,8 +48,8 @@ class Direct:
     application.
 
     FastAPI would first go through its router, two layers for errors and three for dependencies. The functions
-    of `JsonRoute`s need none of these layers. Python resumes a request through all layers after each wait,
-    which costs time.
+    of `JsonRoute`s need none of these layers. Python would resume the coroutine of each layer after each
+    `await`, which takes time.
     """
 
     def __init__(

@@ -67,7 +67,8 @@ class Recipe:
     lora_alpha: int = 32
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if an option has no effect because of the value of another option."""
+        """Raise `InputError` if an option with a value other than its default has no effect, because of the
+        value of another option."""
         for one in fields(self):
             where, value = _INERT.get(one.name, ("", None))
             if where and getattr(self, where) == value and getattr(self, one.name) != one.default:
@@ -217,9 +218,9 @@ def _with_memory(
     index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
     """Return the evidence of each turn. `pools` has the evidence that a search found for each turn. Unless
-    memory is off, `apply_memory` replaces some of it by evidence of earlier turns.
+    memory is off, `apply_memory` replaces a part of this evidence by evidence of earlier turns.
 
-    `apply_memory` runs once for all first turns, once for all second turns, and so on.
+    `apply_memory` runs once for all second turns, once for all third turns, and so on.
     """
     evidence = list(pools)
     if recipe.memory == "off":

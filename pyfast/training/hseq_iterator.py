@@ -157,7 +157,7 @@ def estimate(
     sources: Sources, model_folder: Path, recipe: Recipe, schedule: Schedule, compute: Compute = PLAIN
 ) -> Estimate:
     """Estimate by two trials how much time and memory `train` needs on this device. Raises the errors of
-    `train`, and torch's error if the largest batch does not fit into memory.
+    `open_model`, `with_lora` and `mixed`, and torch's error if the largest batch does not fit into memory.
     """
     schedule, devices = replace(schedule, order="given"), open_devices()
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)

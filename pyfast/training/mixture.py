@@ -54,8 +54,8 @@ def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list
     """Order the steps by a random time for each step.
 
     Let t be the number of a step in its trajectory (from 1), and T the largest t of all these steps. The step
-    gets a random time after the first (t - 1) / T of the training. So later steps of trajectories come later
-    in the training, and short trajectories occur until the end.
+    gets a random time after the first (t - 1) / T of the training. So later steps of trajectories tend to
+    come later in the training, but first steps occur until the end.
     """
     longest = max((target.t for target in chosen), default=1)
     first = np.array([(target.t - 1) / longest for target in chosen])

@@ -65,7 +65,8 @@ def trajectories(
     settings: Settings,
     head: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[Target]]:
-    """Make the steps of each question. A question without positives (correct segments) has no steps.
+    """Make the steps of each question. A question without positives (correct segments) or with an empty first
+    window has no steps.
 
     All questions advance together, window by window. A question ends when its positives are picked, the maximum
     number of steps is reached, or the stream ends.

@@ -44,8 +44,8 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the converted lines of dev_set.json or dev_ers.jsonl. Only dev_ers.jsonl has evidence, from which a
-    corpus is made.
+    """Yield the converted lines of dev_set.json or dev_ers.jsonl. The corpus is made from the evidence, which
+    only dev_ers.jsonl has.
 
     The first accepted answer of a turn is the text that a crowd worker wrote. Each piece of evidence becomes a
     document. Its title is the entity for which the evidence was retrieved.

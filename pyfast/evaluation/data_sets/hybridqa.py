@@ -63,8 +63,8 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> Any:
-    """Yield the documents. At the end, return for each table, by its uri, a list of uris: its own, and those
-    of the passages to which it links.
+    """Yield the documents. At the end, return a mapping from the uri of each table to a list of uris: the
+    table, and the passages to which the table links.
 
     `tables` has (name, table, place for error messages), and `passages` has mappings from uris to texts.
     """

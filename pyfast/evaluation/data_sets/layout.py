@@ -44,7 +44,7 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
 
 
 def checked(record: Any, kind: type[R], place: str) -> R:
-    """Check a record of a published set, and return it.
+    """Convert a record of a published set to the type `kind`.
 
     If the record has another layout than `kind`, an `InputError` says where it is (`place`).
     """

@@ -15,9 +15,10 @@ _HOPS = re.compile(r"([123])-?hop")
 
 
 def read(source: Path) -> Pieces:
-    """Yield the converted lines of one file of questions (qa_test.txt), or of all such files in a folder.
+    """Yield the converted lines of one file of questions, such as qa_test.txt, or of all files `*qa*.txt` in a
+    folder.
 
-    kb.txt must be in the same folder, or in one of the two folders above it.
+    kb.txt must be in the folder of the first file, or in one of the two folders above this folder.
     """
     files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
     if not files:
