@@ -20,8 +20,8 @@ class Outline:
     """
 
     headings: tuple[Heading, ...] | None = None
-    """The headings, in order. None: pyfast finds the headings in the text if it is Markdown. Any other text
-    then has no headings"""
+    """The headings, in order. None: pyfast finds the headings of a Markdown text, and a text that is not Markdown
+    has no headings"""
     pages: tuple[int, ...] = ()
     """The offset of the character with which each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
@@ -39,8 +39,8 @@ NO_OUTLINE = Outline()
 class TextDocument:
     """A text, stored character for character. Its headings divide it into sections.
 
-    The headings come from `outline`. If the headings there are None and `markdown` is true, they come from the
-    text.
+    The headings are `outline.headings`. If this is None, pyfast finds the headings of a Markdown text
+    (`markdown` is true). A text that is not Markdown then has no headings.
 
     Example:
         >>> from pyfast.corpus import TextDocument

@@ -59,10 +59,11 @@ def encode_texts(
 def _sections(
     documents: Sequence[TextDocument], first: Integers, length: Integers
 ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-    """Find the sections, and the headings and asides, which are in no passage.
+    """Find the sections of texts, and the parts of texts that are in no passage: headings and asides.
 
-    Returns (starts and ends of the sections, starts and ends of the headings and asides), as positions in the
-    joined text of all documents. `first` and `length` are the position and the length of each document there.
+    Returns two pairs (starts, ends): one of the sections, one of the headings and asides. They are positions in
+    the joined text of all documents. `first` has the position of each document in the joined text, and `length`
+    the length of each document.
     """
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
@@ -81,8 +82,8 @@ def _sections(
 def headings_of(document: TextDocument) -> Sequence[Heading]:
     """Return the headings of a text.
 
-    They come from the outline of the text. If the headings there are None, they come from the Markdown. A text
-    that is not Markdown then has no headings.
+    They are the `headings` of the text's outline. If these are None, the function finds the headings of a Markdown
+    text, and a text that is not Markdown has no headings.
     """
     if document.outline.headings is not None:
         return document.outline.headings

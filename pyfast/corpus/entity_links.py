@@ -51,7 +51,8 @@ class EntityLinks:
     def of(self, i: int) -> Iterator[int]:
         """Find the segments that name an entity of segment `i`.
 
-        The result can contain a segment twice. Each entity gives at most 16 segments, and so does each document.
+        The result can contain a segment twice. It has at most 16 segments for each entity, and at most 16
+        for each document to which a link leads.
 
         For a triplet or subgraph, the result is the other triplets that name the head or a tail of this segment.
         The triplets that name a tail come first, because a chain of facts continues from a tail. For a table

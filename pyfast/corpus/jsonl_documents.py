@@ -59,9 +59,9 @@ def documents_of_records(
 ) -> Iterator[Document]:
     """Make documents from records.
 
-    `placed` has pairs (place, record). A place is a text such as "FILE, line 3". Its last word is the number in
-    the uri of a document that has no ``id``. Records that are no documents are rows: together they become one
-    table with this `uri` and `title`. A question or gold raises `GoldError`.
+    `placed` has pairs (place, record). A place is a text such as "FILE, line 3". The uri of a document without an
+    ``id`` ends with the last word of its place, such as ``uri#3``. Records that are no documents are rows:
+    together they become one table with this `uri` and `title`. A question or gold raises `GoldError`.
     """
     flat: Packed[dict[str, str]] = Packed()
     for place, record in placed:

@@ -202,7 +202,8 @@ class Corpus:
         self._uris.check(np.unique(column["source"][segments]))
 
     def check_names(self, segments: NDArray[np.int64]) -> None:
-        """Check only the ids of these segments and the uris of their documents, as `check` does for all data."""
+        """Check only the data from which the ids of these segments are computed, and the uris of their documents.
+        `check` checks the text too."""
         if self._files:
             self._check_places(segments)
             self._uris.check(np.unique(self._column["source"][segments]))

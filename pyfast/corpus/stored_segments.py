@@ -36,8 +36,8 @@ def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.
 
 
 def without_places(stored: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
-    """Return `stored`, the segments that are not cells. If there are no cells (`ends`), leave out the column of
-    positions, which is then not needed."""
+    """Return `stored`, the segments that are not cells. `ends` are the cells. If there are no cells, the column of
+    positions is left out, because it is not needed."""
     return stored if len(ends) else stored.select(stored.schema.names[:-1])
 
 
@@ -49,8 +49,8 @@ class StoredSegments:
     ) -> None:
         """Make the columns of all segments available.
 
-        `files` are the mapped files of segments and cells. Their blocks are checked when they are read. If
-        there are cells, `stored` must have the column of positions: without it, raises `IndexFormatError`.
+        `files` are the mapped files of segments and cells. Their blocks are checked when they are read.
+        Raises `IndexFormatError` if there are cells, but `stored` has no column of positions.
         """
         self._folder, self._stored, self._files = folder, stored, files
         self._column = {field.name: stored.column(field.name).to_numpy() for field in stored.schema}

@@ -102,9 +102,9 @@ def build_knowledge(
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
         """Resume or start an extraction.
 
-        Returns an empty list if there was nothing to extract. Otherwise the list has one element, which is
-        None if at least one chunk did not fail. If all chunks failed, the element is (the most frequent reason,
-        the number of chunks that failed for this reason).
+        Returns an empty list if there was nothing to extract. Otherwise the list has one element. If all chunks
+        failed, the element is (the most frequent reason, the number of chunks that failed for this reason).
+        Otherwise it is None.
         """
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:

@@ -88,9 +88,9 @@ def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
 
 
 def _checked(row: bytes, model: bytes) -> bytes:
-    """Return a row with a new checksum. The last bytes of a row are its checksum.
+    """Compute the checksum of a row, write it into the last bytes of the row, and return the row.
 
-    If the result equals a row from the file, this row is not damaged.
+    If the result equals `row`, this row is not damaged.
     """
     contents = row[:-_CHECK]
     return contents + blake2b(contents, digest_size=_CHECK, key=model).digest()

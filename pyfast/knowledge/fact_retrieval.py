@@ -83,10 +83,10 @@ def retrieve_facts(
     the store, the result contains only allowed ones. If the third element of an item is None, all triples are
     allowed.
 
-    At most `named` facts come first in the result: facts about entities that the sub-question names. Their
-    cosines alone would not be enough, because vectors hardly distinguish names. Of these facts, the first are
-    those whose relation the sub-question also names. Cosines would not be enough for this either: if a fact
-    has many values, its vector says less about the relation.
+    The result begins with facts about entities that the sub-question names, at most `named` facts. A cosine alone
+    would often miss them, because vectors hardly distinguish names. The first of these facts are those whose
+    relation the sub-question names too: if a fact has many values, its vector says less about the relation. All
+    other facts follow, by cosine.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)

@@ -72,7 +72,7 @@ def ingest(
 
 
 def prune(index: Index, embedder: Embedder, current: Iterable[str]) -> Knowledge:
-    """Of the chunks in the store, remove those whose checksums are not in `current`, with their triples.
-    Merged triples stay."""
+    """Remove from the store the chunks whose checksums are not in `current`, with their triples. Merged triples
+    stay."""
     write = partial(remove_other_chunks, digests=list(current), methods=(BY_LLM, RULE_BASED))
     return make_snapshot(index, embedder, write)

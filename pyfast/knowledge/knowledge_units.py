@@ -76,7 +76,7 @@ def knowledge_units(
     and themes of texts). The search finds four kinds of facts:
 
     - facts about the matched entities (first hop)
-    - facts of the triples that have a matched key
+    - facts that contain a triple with a matched key
     - facts about the neighbours of the matched entities (second hop)
     - facts about the heads and tails of the triples that have a matched key (second hop)
 
@@ -176,10 +176,10 @@ def _neighbours(
     store: Knowledge, names: dict[int, float], keys: dict[int, tuple[float, Int32]]
 ) -> dict[int, float]:
     """Return entities for the second hop of a search: the neighbours of the matched entities, and the entities
-    in the triples of the matched keys. (A key is a phrase for a relation.)
+    in the triples of the matched keys. (These keys are names of relations, and phrases for relations.)
 
-    Only the `MAX_NEIGHBOURS` entities with the fewest facts are returned, each with a cosine. If several matches
-    lead to an entity, this is the highest of their cosines.
+    Only the `MAX_NEIGHBOURS` entities with the fewest facts are returned. Each has the cosine of the match that
+    leads to it. If several matches lead to it, the highest cosine counts.
 
     Args:
         store: The knowledge graph.

@@ -102,8 +102,8 @@ def repair(index: Index) -> None:
 
 
 def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:
-    """Make hard links to the files of a snapshot in `folder`, inside of a run's folder, and open the snapshot
-    there. The files stay there even if the knowledge of the index changes."""
+    """Make hard links to the files of a snapshot, and open the snapshot from these links. They are in `folder`,
+    which is inside a run's folder. The files stay there even if the knowledge of the index changes."""
     if folder.is_dir() and folder.samefile(store.folder):
         return store
     with built_aside(folder) as aside:

@@ -284,8 +284,8 @@ class Knowledge:
         return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
 
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
-        """Find at most `limit` triples with this key (its number in `keys`): the triples that are nearest to a
-        query's vector. The result is in ascending order.
+        """Find the triples with a key, ascending. If there are more than `limit`, only the `limit` triples that
+        are nearest to a query's vector are returned. `key` is the number of the key in `keys`.
 
         The vector of a triple is the vector of its fact.
         """

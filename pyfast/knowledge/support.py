@@ -168,7 +168,7 @@ def _is_bare(name: str) -> bool:
 
 
 class _Text:
-    """A text, prepared for the search of names."""
+    """A text, prepared so that names can be found in it."""
 
     def __init__(self, text: str) -> None:
         self._key = name_key(text)

@@ -118,8 +118,8 @@ class Writer:
 
 
 def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
-    """Of the chunks that one of `methods` extracted, remove those whose checksums are not in `digests`. Also
-    remove the triples, entities and relations that no remaining chunk has."""
+    """Remove the chunks that one of `methods` extracted, except the chunks whose checksums are in `digests`. Also
+    remove the triples, entities, relations and keys that no remaining chunk has."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
     these = ",".join("?" * len(methods))

@@ -210,7 +210,8 @@ class BatchProvider:
         return await self._persist("GET", self._files / file / "content", most=LARGEST_FILE)
 
     async def _ask(self, method: str, url: URL, sent: Callable[[], Mapping[str, Any]] = dict) -> Mapping[str, Any]:
-        """Send a request and return the JSON object of the reply. `sent` makes the arguments for each attempt."""
+        """Send a request and return the JSON object of the reply. For each attempt, `sent` makes the arguments of
+        `exchange`, such as the body of the request."""
         reply = await self._persist(method, url, sent)
         try:
             told = orjson.loads(reply)

@@ -98,8 +98,8 @@ def completion(text: object, finish_reason: object, usage: object, reasoning: ob
     """Make a completion from the parts of a server's reply. `usage` has the counts of tokens, and `reasoning`
     is the text of the model's reasoning.
 
-    If the text is None, but the finish reason explains this (for example `length`), the text becomes empty. Any
-    other text that is not a string raises `CallError`.
+    If the text is None, and the server gives a finish reason other than `stop` (for example `length`), the text
+    becomes empty. In all other cases, a text that is not a string raises `CallError`.
     """
     reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
     if text is None and reason not in ("stop", "unknown"):

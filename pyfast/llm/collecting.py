@@ -104,7 +104,7 @@ class CollectingLLM(LLM, Protocol):
 
 
 def collecting(llm: LLM) -> CollectingLLM | None:
-    """Return the LLM without its wrappers, such as a cache, if it collects calls. Otherwise return None."""
+    """If the LLM collects calls, return it without its wrappers, such as a cache. Otherwise return None."""
     inner: Any = llm
     while isinstance(inner, InFront):
         inner = inner._llm

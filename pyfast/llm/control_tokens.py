@@ -69,7 +69,8 @@ def plain(text: str) -> str:
     templates.
 
     Args:
-        text: Text from a document or a user. Other brackets, such as `<p>`, `a < b` or `[NOTE]`, stay unchanged.
+        text: Text from a document or a user. Brackets of other kinds, such as in `<p>`, `a < b` or `[NOTE]`, stay
+            unchanged.
 
     Returns:
         The text with these spaces. A server reads it as ordinary text.

@@ -12,9 +12,9 @@ from pyfast.errors import CallError
 from pyfast.llm.protocol import Completion, Request
 
 CHARACTERS_PER_TOKEN = 32
-"""The maximum number of characters for each token of the context window.
+"""The maximum number of characters of a prompt, for each token of the context window.
 
-No real text has so many characters for each token. So pyfast does not send a prompt with more characters
+No real text has so many characters for each token. So pyfast does not send a prompt that is longer
 """
 
 # Control sequences of terminals, then control characters except tab and line break, then characters that change

@@ -145,7 +145,7 @@ class OpenAI:
     - `requests_per_minute`, `tokens_per_minute`: rate limits. Tokens of prompts and tokens of completions
       count. pyfast spreads all attempts evenly over time. All models on the same server share the limits, if
       the same event loop calls them. If the server says when to try again, all calls wait until then. If this
-      is more than a minute away, the call fails with `OutageError`. If the server refuses a call because of a
+      time is more than a minute away, the call fails with `OutageError`. If the server refuses a call because of a
       rate limit and says when to try again, the call does not count as an attempt.
     - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that writes its reasoning first.
@@ -285,7 +285,7 @@ class OpenAI:
         return body
 
     def _remember(self, fallbacks: Fallbacks) -> None:
-        """Use these fallbacks (changes to a request that the server refuses) for all later requests.
+        """Use these fallbacks (the changes that the server needs) for all later requests.
 
         The method is called only after the server answered a request with these fallbacks. Fallbacks that did
         not help are forgotten, because the fault may be in that one request.

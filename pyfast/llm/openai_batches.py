@@ -380,6 +380,7 @@ def open_batches(rest: str, **options: Any) -> LLM:
 
 
 def _line_of(key: str, place: int, body: bytes) -> bytes:
-    """Write the line of one call in the file of a batch."""
+    """Return the line of one call in the file of a batch. `key` is pyfast's key for the batch, and `place` is the
+    position of the call in the batch."""
     call = {"custom_id": f"{key}-{place}", "method": "POST", "url": ENDPOINT, "body": orjson.Fragment(body)}
     return orjson.dumps(call, option=orjson.OPT_APPEND_NEWLINE)

@@ -30,7 +30,7 @@ class Fallback(NamedTuple):
     named: str
     """A pattern that finds the field's name in the server's error"""
     fault: str
-    """A pattern that finds the reason in the server's error"""
+    """A pattern that finds the reason for the refusal in the server's error"""
     sent: str
     """A description of the changed request"""
     make: Callable[[Body, Schema | None], object]

@@ -35,7 +35,7 @@ class Transformers:
     """A model in float32, which runs in a thread. Prompts can be messages or embeddings.
 
     It is slow and simple. Its purpose is to check the results of vLLM and of trainings. It has no constrained
-    decoding, so that an answer may not match its schema. The engine then asks again.
+    decoding, so an answer may not match the schema of its request. pyfast then asks again.
     """
 
     def __init__(self, spec: str, folder: Path, *, context_window: int | None = None) -> None:

@@ -174,8 +174,8 @@ def _quiet(scratch: Path) -> Path:
 
 
 def _first_error(scratch: Path) -> str:
-    """Return the first exception in the log of vLLM's processes, because later exceptions are its
-    consequences. The result is empty if there is none."""
+    """Return the first exception in the log of vLLM's processes. It is the cause of the later exceptions. The
+    result is empty if there is no exception."""
     with contextlib.suppress(OSError):
         log = (scratch / "errors.log").read_text(errors="replace")
         if match := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):

@@ -42,7 +42,7 @@ class SharedEngine:
         # The only reference to the engine. `leave`, the garbage collector or the interpreter's exit removes it.
         self.engines: list[Any] = []
         self.numbers = itertools.count()
-        """A counter, which gives each request to the engine another number"""
+        """A counter. Each request to the engine gets another number from it"""
         self._users = 0
         self._changing = asyncio.Lock()
         weakref.finalize(self, stop_engines, self.engines)

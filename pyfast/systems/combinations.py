@@ -74,10 +74,11 @@ def as_text(value: Any) -> str:
 
 
 def _others(row: Inert, annotation: Any) -> list[str]:
-    """Return when the settings of `row` have an effect, in the form of the command line, such as `graph=on`.
+    """Return the values of the setting `row.where` with which the settings of `row` have an effect. Each has the
+    form of the command line, such as `graph=on`.
 
-    `annotation` is the type of the setting `row.where`. If its values cannot be listed, the result is a text
-    such as `another graph`.
+    `annotation` is the type of the setting `row.where`. If the values of this type cannot be listed, the result
+    is one text, such as `another graph`.
     """
     if annotation is bool:
         choices: Sequence[Any] = (True, False)

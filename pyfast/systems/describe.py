@@ -229,8 +229,8 @@ def _described(name: str, field: FieldInfo, table: Sequence[Inert]) -> SettingDe
 
 
 def _refused(name: str, table: Sequence[Inert]) -> str:
-    """Write when the setting `name` has no effect, as a sentence such as "Not with `graph=off`." The text is
-    empty if the setting always has an effect."""
+    """Return a sentence that names the values of other settings with which the setting `name` has no effect, such
+    as "Not with `graph=off`." The text is empty if the setting always has an effect."""
     beside = [f"`{row.where}={as_text(value)}`" for row in table if name in row.names for value in row.values]
     return f" Not with {', '.join(beside)}." if beside else ""
 

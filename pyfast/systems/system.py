@@ -198,7 +198,7 @@ class System:
         return values
 
     def ask(self, settings: Settings, session: Session | None = None) -> Ask:
-        """Make the function that answers a question, from the settings and from what `opens` returned."""
+        """Return the function that answers a question with these settings. `session` is the result of `opens`."""
         if session is None:
             return partial(self.answer, settings=settings)
         return partial(_ask_with, self.answer, settings, session)
@@ -211,7 +211,7 @@ async def _ask_with(
     question: Question,
     ctx: Context,
 ) -> Answer:
-    """Answer a question with some triples of `session`: those from the documents that the question may use."""
+    """Answer a question with the triples of `session` that come from documents which the question may use."""
     return await answer(question, ctx, settings=settings, session=session.within(ctx.index))
 
 

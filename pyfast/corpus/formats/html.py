@@ -15,7 +15,8 @@ _LEFT_OUT = ["script", "style", "noscript", "template", "nav", "svg", "head"]
 
 
 def read_html(uri: str, path: Path) -> Iterator[Document]:
-    """Read the text and the tables of a page. The encoding is the one that the page names."""
+    """Read the text and the tables of a page. If the page does not name its encoding, Beautiful Soup guesses
+    it."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 

@@ -78,8 +78,8 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
     `reserve` is how many steps of the budget are reserved for the head's answer. If a policy picks fewer than
     k segments, all segments leave the window. Otherwise only the picked segments leave, and new segments fill
     the window. So each step picks or skips at least k segments. This gives lemma 1 of the paper: if all
-    evidence is among the first L segments, a policy that picks all of it needs at most ceil(L / k) steps. By
-    proposition 1 of the paper, the iterator then stops. Steps that pick neighbours of earlier picks (an
+    evidence is among the first L segments, a policy that picks all of it needs at most ceil(L / k) steps. After
+    these steps, the iterator stops (proposition 1 of the paper). Steps that pick neighbours of earlier picks (an
     expansion) do not count in this lemma.
     """
     for t in range(1, limits.max_steps + 1):

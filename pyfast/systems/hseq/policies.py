@@ -22,10 +22,10 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
     """Make a policy that picks at most `k` segments of a window, one after the other, by the question's
     words. Each time, it picks the segment with the highest value.
 
-    Each word of the question has a weight, which is higher for rare words. The value of a segment is a sum of
-    weights: of all words of the question that the segment contains. A word counts twice if no picked segment
-    has it. The score of a decision is the share of the question's words, by weight, that the picked segments
-    have.
+    Each word of the question has a weight, which is higher for rare words. The value of a segment is the sum of
+    the weights of the question's words in it. The weight of a word counts twice if no picked segment has the
+    word. The score of a decision is the weight of the question's words in the picked segments, divided by the
+    weight of all words of the question.
     """
 
     async def policy(state: State) -> Decision:

@@ -43,9 +43,9 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
     """Shorten a text to at most `characters` characters (4 or more).
 
-    A longer text is cut to two parts: its beginning (a third of `characters`), and the later part that has
-    the most of `words`. If these words come early in the text, the result has only one part: the first
-    `characters` characters. The words must be in lower case.
+    A longer text is cut to two parts: its beginning (a third of `characters`), and the later part that has the
+    most of `words`. If each word occurs soon after the beginning, or not at all after it, the result has only one
+    part: the first `characters` characters. The words must be in lower case.
     """
     if len(text) <= characters:
         return text

@@ -89,7 +89,7 @@ class Settings(system.WithKnowledge):
         default=3,
         ge=1,
         le=100,
-        description="Number of relation keys that each general keyword matches.",
+        description="Number of keys (relations and themes) that each general keyword matches.",
         json_schema_extra={"paper": "step 2"},
     )
     units: int = Field(

@@ -35,8 +35,8 @@ class Settings(system.WithKnowledge):
     )
     update: bool = Field(
         default=True,
-        description="If the graph has no answer, documents are read instead. Extract triples from them and add"
-        ' these to the graph. Off: extract none ("w/o Update").',
+        description="If the graph has no answer, the LLM reads documents. Let it also extract triples from these"
+        ' documents for the graph. Off: it extracts none ("w/o Update").',
         json_schema_extra={"paper": "section 2.3, equation 4; table 2"},
     )
     shared_updates: bool = Field(
@@ -63,9 +63,8 @@ class Settings(system.WithKnowledge):
         default=4,
         ge=0,
         le=100,
-        description="The maximum number of the `k` facts that are chosen because the sub-question names their"
-        " entity. All other facts are chosen by cosine. 0: all facts are chosen by cosine, as in"
-        " the paper.",
+        description="How many of the `k` facts, at most, are chosen because the sub-question names their entity."
+        " All other facts are chosen by cosine. 0: all facts are chosen by cosine, as in the paper.",
         json_schema_extra={"paper": "equation 3"},
     )
     branches: int = Field(
