@@ -206,8 +206,8 @@ def update_knowledge(
 def chunk_size(index: Index, tokens: int | None = None) -> int:
     """Return the maximum size of a chunk in tokens.
 
-    If an LLM has extracted a part of the graph, the result is the size in that extraction. Otherwise the
-    result is `tokens`, or `TOKENS` if `tokens` is None. Raises `InputError` if `tokens` differs from the size
+    If there was an extraction by an LLM, finished or not, the result is the size in that extraction. Otherwise
+    the result is `tokens`, or `TOKENS` if `tokens` is None. Raises `InputError` if `tokens` differs from the size
     of an earlier extraction.
     """
     before = begun_chunk_tokens(extraction_folder(index.folder))

@@ -97,7 +97,7 @@ def _of_table(
     name.) Each other cell of the row is a tail, and the header of the column is the relation.
 
     For a cell with a link, there is also the triple (cell, is described in, title of the target). If the table
-    has a title, each row also has the triple (head, is listed in, title). `places` are the segment numbers of the
+    has a title, each head also has the triple (head, is listed in, title). `places` are the segment numbers of the
     rows to read. `title_of` takes the uri of a document, and returns the title of this document.
     """
     links = {(row, column): title_of(uri) for row, column, uri in table.links}

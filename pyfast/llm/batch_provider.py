@@ -271,8 +271,8 @@ def _id(value: object) -> str:
 
 
 def _line(text: bytes, key: str) -> Iterator[tuple[int, Line]]:
-    """Read one line of a file of results. Yields (the position of the call in the batch, its result), or
-    nothing if the line is no result of the batch with this key."""
+    """Read one line of a file of results. Yields (the position of the call in the batch, its result).
+    Yields nothing if the line is not a result of the batch whose key is `key`."""
     try:
         told = orjson.loads(text)
         of, _, place = told["custom_id"].rpartition("-")
