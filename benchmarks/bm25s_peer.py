@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import bm25s
 import numpy as np
+from scipy.sparse import csc_array
 
 from pyfast.ops import TermCounts
 from pyfast.retrieval import Index
@@ -21,16 +23,27 @@ def counted(index: Index) -> list[TermCounts]:
     return [counts for _, counts in index.searched]
 
 
+class Rows:
+    """The terms of each passage as a list. A list is made when bm25s reads it, because all lists do not fit."""
+
+    def __init__(self, part: TermCounts) -> None:
+        shape = len(part.lengths), len(part.indptr) - 1
+        self.rows = csc_array((part.counts, part.documents, part.indptr), shape=shape).tocsr()
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for a, b in pairwise(self.rows.indptr.tolist()):
+            yield np.repeat(self.rows.indices[a:b], self.rows.data[a:b]).tolist()
+
+
 @cache
 def bm25s_of(index: Index, backend: str) -> Any:
     """bm25s over the same counts as the index, of one part; `backend` is "numpy" or "numba"."""
     (part,) = counted(index)
-    column = np.repeat(np.arange(len(part.indptr) - 1), np.diff(part.indptr))
-    order = np.argsort(part.documents, kind="stable")
-    repeated = np.repeat(column[order], part.counts[order]).tolist()
-    ends = [0, *np.cumsum(part.lengths).tolist()]
-    tokens = [repeated[a:b] for a, b in pairwise(ends)]
     engine = bm25s.BM25(**BM25_PARAMETERS, backend=backend)
-    engine.index((tokens, {term: i for i, term in enumerate(index.terms)}), show_progress=False)
-    engine.unique_token_ids_set = range(len(index.terms))
+    ids = range(len(index.terms))
+    engine.scores = engine.build_index_from_ids(ids, Rows(part), show_progress=False)
+    engine.vocab_dict, engine.unique_token_ids_set = {term: i for i, term in enumerate(index.terms)}, ids
     return engine

@@ -21,6 +21,9 @@ from pyfast.errors import IndexFormatError
 BLOCK = 1 << 18
 """The number of bytes in a block"""
 _SHIFT = 18
+_LAST = 64
+"""When at most this number of blocks of a file, and at most half of its blocks, are not checked yet, all of
+them are checked at once. After this, reading the file needs no more checks"""
 CHECKSUMS = "checksums.bin"
 """A file with a checksum (XXH3, 64 bits) for each block of each other file in its folder. The checksums are
 sorted by the names of the files"""
@@ -119,8 +122,12 @@ class MappedFile:
         self._compare(block)
         self._sound[block] = 1
         self._left -= 1
-        if self._left <= 0:
-            self.is_whole = all(self._sound)
+        if self._left <= min(_LAST, len(self._sound) // 2):
+            for other in range(len(self._sound)):
+                if not self._sound[other]:
+                    self._compare(other)
+                    self._sound[other] = 1
+            self.is_whole = True
 
     def _compare(self, block: int) -> None:
         if xxhash.xxh3_64_intdigest(self._bytes[block << _SHIFT : block + 1 << _SHIFT]) != int(self._sums[block]):

@@ -59,8 +59,7 @@ Packed pack(const Problem& problem, std::size_t query) {
     std::vector<std::int8_t> row(problem.width());
     for (std::size_t t = 0; t < packed.tokens; ++t) {
         const auto token = problem.queries.subspan((first + t) * dimensions, dimensions);
-        const float magnitude = maxsim_rows::magnitude(token.data(), dimensions);
-        if (!std::isfinite(magnitude)) {
+        if (!std::isfinite(maxsim_rows::magnitude(token.data(), dimensions))) {
             throw Error("queries: a number is infinite or NaN");
         }
         const std::size_t tile = t / lanes;
@@ -71,7 +70,7 @@ Packed pack(const Problem& problem, std::size_t query) {
             }
             continue;
         }
-        packed.shift[t] = -128 * maxsim_rows::round(token.data(), dimensions, magnitude, row.data());
+        packed.shift[t] = -128 * maxsim_rows::round(token.data(), dimensions, row.data());
         for (std::size_t g = 0; g < problem.width() / 4; ++g) {
             std::memcpy(packed.codes.data() + (tile * problem.width() + 4 * g) * lanes + 4 * lane,
                         row.data() + 4 * g, 4);

@@ -298,8 +298,15 @@ float magnitude(const float* numbers, std::size_t n) {
 }
 
 PYFAST_MULTIVERSION
-std::int32_t round(const float* numbers, std::size_t n, float magnitude, std::int8_t* codes) {
-    const float scale = magnitude > 1e-36f ? 63.0f / magnitude : 0.0f;  // otherwise it could be infinite
+std::int32_t round(const float* numbers, std::size_t n, std::int8_t* codes) {
+    // Half of the largest sum of two neighbours with the same sign. It is at least half of each number.
+    float most = 0.0f;
+    for (std::size_t i = 0; i < n; i += 2) {
+        const float a = 0.5f * numbers[i];
+        const float b = i + 1 < n ? 0.5f * numbers[i + 1] : 0.0f;
+        most = std::max({most, std::max(a, 0.0f) + std::max(b, 0.0f), std::max(-a, 0.0f) + std::max(-b, 0.0f)});
+    }
+    const float scale = most > 1e-36f ? 63.5f / most : 0.0f;  // otherwise it could be infinite
     std::int32_t sum = 0;
     for (std::size_t i = 0; i < n; ++i) {
         const float number = numbers[i] * scale;

@@ -12,8 +12,8 @@ namespace pyfast::maxsim_rows {
 inline constexpr std::size_t lanes = 16;  // tokens of a query in a tile
 inline constexpr std::size_t block = 12;  // tokens of a document in a block: kernels read whole blocks
 
-// The codes of a query's tokens are from -63 to 63, and those of a document are shifted by 128. So no sum of two
-// products exceeds 16 bits.
+// The codes of a query's tokens are from -127 to 127, and those of a document are shifted by 128. Two neighbours
+// of the same sign in a query add up to at most 128. So no sum of their two products exceeds 16 bits.
 struct Codes {
     const std::int8_t* query;   // [tiles, groups, lanes, 4]: four dimensions of each lane
     const std::int32_t* shift;  // [tiles, lanes]: -128 times the sum of the lane's codes
@@ -31,8 +31,8 @@ void choose(MaxsimLevel level, const Codes& codes, std::int32_t* chosen);
 // The largest magnitude of n numbers. It is not finite if one of them is not.
 float magnitude(const float* numbers, std::size_t n);
 
-// Converts n numbers into codes of a query, -63 to 63. Returns their sum.
-std::int32_t round(const float* numbers, std::size_t n, float magnitude, std::int8_t* codes);
+// Converts n finite numbers into codes of a query. Returns the sum of the codes.
+std::int32_t round(const float* numbers, std::size_t n, std::int8_t* codes);
 
 // Shifts codes by 128.
 void shift(const std::int8_t* codes, std::size_t n, std::uint8_t* shifted);

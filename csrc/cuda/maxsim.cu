@@ -56,23 +56,24 @@ __global__ void check_maxsim_kernel(RaggedArrays<float> queries, RaggedArrays<fl
     }
 }
 
-// One warp for each token of the queries: checks it, and with codes rounds it to 7 bits.
+// One warp for each token of the queries: checks it, and with codes rounds it as `maxsim_rows::round` does.
 __global__ void round_queries_kernel(const float* queries, std::int64_t tokens, std::int64_t dimensions,
                                      std::int8_t* codes, std::int32_t* status) {
     for (std::int64_t t = warp_of_grid(); t < tokens; t += warps_of_grid()) {
         const float* const token = queries + t * dimensions;
-        float magnitude = 0.0f;
+        float most = 0.0f;
         int finite = 1;
-        for (std::int64_t d = lane_of_thread(); d < dimensions; d += lanes) {
-            const float number = fabsf(token[d]);
-            finite = finite != 0 && isfinite(number) ? 1 : 0;
-            magnitude = magnitude < number ? number : magnitude;
+        for (std::int64_t d = 2 * lane_of_thread(); d < dimensions; d += 2 * lanes) {
+            const float a = 0.5f * token[d];
+            const float b = d + 1 < dimensions ? 0.5f * token[d + 1] : 0.0f;
+            finite = finite != 0 && isfinite(a) && isfinite(b) ? 1 : 0;
+            most = fmaxf(most, fmaxf(fmaxf(a, 0.0f) + fmaxf(b, 0.0f), fmaxf(-a, 0.0f) + fmaxf(-b, 0.0f)));
         }
         if (finite == 0) {
             report(status, Fault::scores);
         }
-        magnitude = warp_max(magnitude);
-        const float scale = magnitude > 1e-36f && isfinite(magnitude) ? 63.0f / magnitude : 0.0f;
+        most = warp_max(most);
+        const float scale = most > 1e-36f && isfinite(most) ? 63.5f / most : 0.0f;
         for (std::int64_t d = lane_of_thread(); codes != nullptr && d < dimensions; d += lanes) {
             const float number = isfinite(token[d]) ? token[d] * scale : 0.0f;
             codes[t * dimensions + d] = static_cast<std::int8_t>(number < 0.0f ? number - 0.5f : number + 0.5f);

@@ -45,7 +45,7 @@ def test_reference(asked: list[int], read: list[int], dimensions: int, seed: int
     found = ops.maxsim(np.concatenate(queries), query_offsets, tokens, token_offsets, pairs, scales, threads=2)
     assert found.dtype == np.float32
     expected = [maxsim_reference(queries[q], documents[d]) for q, d in pairs]
-    # Another token may be chosen where two products are as close as 7 bits are.
+    # Another token may be chosen where two products are as close as 8 bits are.
     loss = sum(map(len, queries)) * 0.02 if coded else 0.0
     assert (found <= np.array(expected) + 1e-5).all() and (found >= np.array(expected) - 1e-5 - loss).all()
     for at, pair in enumerate(pairs):  # alone
@@ -83,14 +83,28 @@ def test_every_level_has_the_same_bits(level: str) -> None:
     assert native(level, PAIRS[::-1].copy())[::-1].tobytes() == native("best").tobytes()
 
 
-def test_extreme_codes_do_not_overflow() -> None:
-    """Every number at its limit: the sums that a processor keeps in 16 bits must hold them."""
-    dimensions = 1024
-    for sign in (1, -1):
-        query, codes = np.ones((1, dimensions)), np.full((3, dimensions), -128 * sign, np.int16).clip(-128, 127)
-        pairs, scales = [[0, 0]], np.ones(3, np.float32)
-        found = ops.maxsim(query, [0, 1], codes.astype(np.int8), [0, 3], pairs, scales)
-        assert found.tolist() == [float(codes[0].sum())]
+@pytest.mark.parametrize("level", LEVELS[: LEVELS.index(BEST) + 1])
+@pytest.mark.parametrize("pair", [(1.0, 1.0), (1.0, -1.0), (1.0, 0.0), (1.0, 0.98), (-1.0, -0.5)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_extreme_codes_do_not_overflow(level: str, pair: tuple[float, float], sign: int) -> None:
+    """Every code at its limit: with a sum cut off at 16 bits, the first two tokens would look equal."""
+    query = np.tile(np.array(pair, np.float32) * sign, 512)
+    largest = np.where(query < 0, -127, 127)
+    codes = np.array([largest - np.sign(largest), largest, -largest, np.full(1024, -128)], np.int8)
+    for order in ([0, 1, 2, 3], [3, 2, 0, 1]):
+        found = _native.maxsim(
+            queries=query,
+            query_offsets=np.array([0, 1]),
+            tokens=codes[order].ravel(),
+            scales=np.ones(4, np.float32),
+            token_offsets=np.array([0, 4]),
+            pairs=np.array([0, 0]),
+            dimensions=1024,
+            threads=1,
+            level=level,
+        )
+        expected = (codes.astype(np.float64) @ query.astype(np.float64)).max()
+        assert found.tolist() == pytest.approx([expected], rel=1e-6)
 
 
 def test_nothing_to_compare() -> None:

@@ -39,9 +39,9 @@ struct MaxsimOptions {
 //   sum over the query's tokens q of max over the document's tokens d of q . d
 // `pairs` is [scores, 2], `queries` is [tokens, dimensions], and `query_offsets` has queries + 1 entries.
 //
-// With `codes`, an integer product chooses the token d: for it, the query's vectors are rounded to 7 bits. The
-// product with the chosen token is computed in float, from the query's own numbers. A document without tokens has
-// the score -infinity, a query without tokens 0.
+// With `codes`, an integer product chooses the token d: for it, the query's vectors are rounded to 7 or 8 bits.
+// The product with the chosen token is computed in float, from the query's own numbers. A document without tokens
+// has the score -infinity, a query without tokens 0.
 //
 // One thread handles a pair. Time: O(query's tokens * document's tokens * dimensions). Queries are packed once.
 // Only documents that pairs name are read and checked. Thread-safe. A score depends only on its pair. Throws Error
