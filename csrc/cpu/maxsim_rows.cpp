@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -299,13 +300,21 @@ float magnitude(const float* numbers, std::size_t n) {
 
 PYFAST_MULTIVERSION
 std::int32_t round(const float* numbers, std::size_t n, std::int8_t* codes) {
-    // Half of the largest sum of two neighbours with the same sign. It is at least half of each number.
-    float most = 0.0f;
-    for (std::size_t i = 0; i < n; i += 2) {
+    // Half of the largest sum of two neighbours with the same sign, compared by bits as in `magnitude`. It is at
+    // least half of each number. max(0, -0) is 0: the bits of -0 would be the largest.
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i + 1 < n; i += 2) {
         const float a = 0.5f * numbers[i];
-        const float b = i + 1 < n ? 0.5f * numbers[i + 1] : 0.0f;
-        most = std::max({most, std::max(a, 0.0f) + std::max(b, 0.0f), std::max(-a, 0.0f) + std::max(-b, 0.0f)});
+        const float b = 0.5f * numbers[i + 1];
+        const float positive = std::max(0.0f, a) + std::max(0.0f, b);
+        const float negative = std::max(0.0f, -a) + std::max(0.0f, -b);
+        bits = std::max(bits,
+                        std::max(std::bit_cast<std::uint32_t>(positive), std::bit_cast<std::uint32_t>(negative)));
     }
+    if (n % 2 != 0) {
+        bits = std::max(bits, std::bit_cast<std::uint32_t>(0.5f * std::fabs(numbers[n - 1])));
+    }
+    const auto most = std::bit_cast<float>(bits);
     const float scale = most > 1e-36f ? 63.5f / most : 0.0f;  // otherwise it could be infinite
     std::int32_t sum = 0;
     for (std::size_t i = 0; i < n; ++i) {
