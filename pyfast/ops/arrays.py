@@ -7,6 +7,7 @@ import ast
 import operator
 import os
 import re
+import reprlib
 import sys
 import warnings
 from array import array as std_array
@@ -219,6 +220,8 @@ def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
     """
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
     assert isinstance(signature, ast.FunctionDef)
+    if settings.keys() - {parameter.arg for parameter in signature.args.args}:
+        return f"{op.__name__}: the native library is not of pyfast's version; install pyfast again"
     for parameter in signature.args.args:
         wanted = ast.unparse(parameter.annotation) if parameter.annotation else ""
         kinds = {} if "numpy" in wanted else {kind: fits for kind, fits in _KINDS.items() if kind.search(wanted)}
@@ -226,7 +229,7 @@ def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
         if kinds and not any(fits(value) for _, fits in kinds.values()):
             expected = " or ".join(name for name, _ in kinds.values())
             return f"{parameter.arg}: expected {expected}, got {value!r}"
-    return f"{op.__name__}: a setting has the wrong type or is out of range: {settings}"
+    return f"{op.__name__}: a setting has the wrong type or is out of range: {reprlib.repr(settings)}"
 
 
 def _is_number(value: Any) -> bool:

@@ -15,9 +15,9 @@ import pytest
 from pool_problems import OPS, random_problem, same
 from scipy.sparse import csr_array, csr_matrix
 
-from pyfast import ops
+from pyfast import _native, ops
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import array, tell_cost
+from pyfast.ops.arrays import array, call, tell_cost
 
 PROBLEM = random_problem([0, 20, 3, 60])
 BEFORE = {name: run(PROBLEM) for name, run in OPS.items()}
@@ -322,6 +322,12 @@ def test_many_threads_call_at_once() -> None:
     with ThreadPoolExecutor(5) as pool:
         results = list(pool.map(lambda name: OPS[name](PROBLEM, 2), names))
     assert all(same(result, BEFORE[name]) for name, result in zip(names, results, strict=True))
+
+
+def test_a_native_library_of_another_version_is_named() -> None:
+    ordinary: Any = {"scores": np.zeros(9, np.float32), "is_table": np.zeros(9, np.uint8)}
+    with pytest.raises(ArrayError, match=r"^prune: the native library is not of pyfast's version; install"):
+        call(_native.prune, **ordinary, added_later=1)
 
 
 @pytest.mark.parametrize("op", ["evidence_graph min", "weighted_degree min", "bridge_rank"])
