@@ -1,8 +1,9 @@
 """Open SQLite files safely, even if other people made them: such a file cannot run code or block the process.
 
-Views and triggers in a file can change what a statement does, so pyfast accepts only files with tables and
-indexes. The pages of a file can form cycles, so pyfast stops a statement that takes more steps than a valid
-file of the same size needs. During a statement, pyfast also checks for signals from time to time.
+Views and triggers in a file can change what a statement does, so pyfast accepts only files that have
+nothing but tables and indexes. The pages of a file can form cycles, so pyfast stops a statement that
+takes more steps than a valid file of the same size needs. During a statement, pyfast also checks for
+signals from time to time.
 """
 
 from __future__ import annotations

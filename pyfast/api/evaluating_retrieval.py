@@ -134,9 +134,9 @@ def evaluate_retrieval(
         settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
             mapping to give the settings names. An empty text stands for BM25. Each setting is compared with every
             later setting.
-        gold: A file of JSON lines with `id` and `supporting`. None: the `supporting` of the questions. If no
-            question has one: the file gold.jsonl in the folder of the questions, as `pyfast data convert`
-            writes it.
+        gold: A file of JSON lines with `id` and `supporting`. None: the field `supporting` of the
+            questions. If no question has this field: the file gold.jsonl that `pyfast data convert` wrote into
+            the folder of the questions.
         at: The values of k for `recall@k` and `ndcg@k`.
         scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
 

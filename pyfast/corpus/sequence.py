@@ -459,7 +459,7 @@ class Corpus:
         return graphs
 
     def header(self, source: int) -> tuple[str, ...]:
-        """The header of a table, as it was encoded."""
+        """The header of a table: the names of its columns."""
         return tuple(self._names[k] for k in range(*map(int, self._header_range[source : source + 2])))
 
     def table(self, source: int) -> dict[str, Any]:

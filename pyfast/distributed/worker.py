@@ -42,7 +42,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The result of a worker's call, or its error.
+    """The result of a call that a worker executed, or the error of this call.
 
     pyfast's errors are sent as plain values, because pickle cannot restore all errors.
     """

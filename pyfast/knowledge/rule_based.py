@@ -34,8 +34,8 @@ _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+",
 
 @cache
 def _openers() -> frozenset[str]:
-    """Return words such as "the". They begin many sentences with a capital letter, but are usually no
-    names."""
+    """Return words such as "the". Many sentences begin with one of them, so it has a capital letter, but it
+    is usually not a name."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS) | {"hundreds", "thousands", "millions"}

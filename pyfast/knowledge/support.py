@@ -145,8 +145,8 @@ def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bo
     """Find for each theme of a text the first segment of the text that names the theme. `keys` are the
     themes: phrases that say what the text is about.
 
-    If no segment names a theme, the result depends on `only`. True: the theme gets the first segment of the
-    text, because the themes come from this text alone. False: the theme is left out.
+    If no segment names a theme, the result depends on `only`. True means that the themes come
+    only from this text: the theme gets the first segment of the text. False: the theme is left out.
     """
     texts = [(segment, _Text(text)) for segment, text in segments]
     themes: dict[str, Theme] = {}

@@ -39,7 +39,7 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
 
 
 def with_graph(given: Gatv2Arguments) -> Gatv2Arguments:
-    """Return the same arguments, with the arrays of the graph in the form that the core reads."""
+    """Return the same arguments, with the arrays of the graph in the form that the native op reads."""
     narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
     indptr = array("indptr", given.indptr, np.int64)
     return replace(given, indptr=indptr, indices=array("indices", given.indices, np.int32 if narrow else np.int64))

@@ -26,7 +26,7 @@ def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
 
 
 def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
-    """Return the same arguments, with the arrays of the graph on the GPU in the form that the core reads."""
+    """Return the same arguments, with the arrays of the graph on the GPU, in the form that the native op reads."""
     narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
     indptr = gpu.array("indptr", given.indptr, "int64")
     indices = gpu.array("indices", given.indices, "int32" if narrow else "int64")

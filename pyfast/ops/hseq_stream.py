@@ -264,7 +264,7 @@ class Stream:
         The cursors can be on the CPU or on the GPU. `neighbors` and `delete` need a stream on the CPU.
 
         Args:
-            library: The library whose arrays the new stream has: CuPy or torch.
+            library: The library that makes the arrays of the new stream: CuPy or torch.
 
         Raises:
             DeviceError: No GPU can be used, or the library is not installed.

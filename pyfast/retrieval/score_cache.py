@@ -23,8 +23,8 @@ _SCHEMA = "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score BLOB 
 
 
 def pair_key(model: str, question: str, passage: str) -> bytes:
-    """Compute a hash of 16 bytes that identifies a query, a passage and the reranker with the fingerprint
-    `model`.
+    """Compute a hash of 16 bytes for a reranker, a query and a passage. `model` is the fingerprint of the
+    reranker.
     """
     digest = blake2b(digest_size=16)
     for text in (model, question, passage):

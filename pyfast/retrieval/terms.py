@@ -86,7 +86,7 @@ class Terms(Sequence[str]):
 
     @cached_property
     def _arrays(self) -> tuple[Int64, npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
-        """The offsets, the text and the prefixes. Arrays in files are checked first."""
+        """The offsets, the text and the prefixes. If they are memory-mapped, they are checked first."""
         if self._files is not None:
             self._files.check_all([name for name in self._files.names if name.startswith(f"{FOLDER}/")])
             offsets, text, _ = self._given
