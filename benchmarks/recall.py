@@ -1,10 +1,10 @@
-"""Does structure find more? MemoryQuery of the list, of GraphRank, of bridge_rank, and of it with bridge_expand.
+"""Does structure find more? Recall of the list, of GraphRank, of bridge_rank, and of it with bridge_expand.
 
     python benchmarks/recall.py                                         # the benchmark sets under PYFAST_DATA
     python benchmarks/recall.py --corpus C.jsonl --questions Q.jsonl    # any other, in the same layout
 
 One pool of `--pool` passages per question; a passage counts for the document that it comes from, each document
-once. MemoryQuery@k is the share of a question's gold documents among the first k, averaged over questions that
+once. Recall@k is the share of a question's gold documents among the first k, averaged over questions that
 name any: `supporting`, or for HybridQA, whose supporting lists are string matches, the one table that is certain.
 """
 
