@@ -83,7 +83,7 @@ class _Watched(sqlite3.Connection):
     def watch(self, path: Path) -> None:
         self._path = path
         self._steps = 0
-        self.set_progress_handler(self._go_on, _STEPS)
+        self.set_progress_handler(self._must_stop, _STEPS)
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
         self._steps = 0
@@ -94,7 +94,7 @@ class _Watched(sqlite3.Connection):
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error from None
 
-    def _go_on(self) -> bool:
+    def _must_stop(self) -> bool:
         """Return True if the statement has taken too many steps, so that SQLite stops it. Python runs signal
         handlers before this call. An exception in a handler stops the statement too."""
         self._steps += _STEPS

@@ -21,7 +21,8 @@ class Cited(NamedTuple):
 
 
 def cite(index: Index, items: Sequence[ScoredSegments]) -> list[Cited]:
-    """Write lists of segments as `retrieval.cite` does, and a second time with only their ids and uris."""
+    """Return each list of segments in two forms: as `retrieval.cite` returns it, and as JSON with only the
+    ids and uris of the segments."""
     whole = retrieval.cite(index, items)
     segments = np.concatenate([np.empty(0, np.int64), *[item.segments for item in items]])
     names = ops.list_segments(index.corpus.columns, ends(items), segments, {})

@@ -75,8 +75,8 @@ class PromptOverrides:
     def apply(self, prompt: Prompt[M]) -> Prompt[M]:
         """Return the prompt with the texts of the file. A prompt that is not in the file stays unchanged.
 
-        The new prompt is made only once, and shares the schema object of the original, so that LLMs compile it
-        once. Raises `InputError` as `check` does, for prompts that `check` did not see.
+        The new prompt is made only once. It shares the schema object of the original, so that LLMs compile the
+        schema only once. Raises the errors of `check`, for prompts that `check` did not see.
         """
         text = self.texts.get(prompt.name)
         if text is None:

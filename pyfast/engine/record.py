@@ -254,8 +254,8 @@ class Record:
 
 
 def with_names(record: Record, names: bytes | None) -> Record:
-    """Give a new record the ids and uris of its evidence as JSON, so that its `line` need not read the evidence
-    again. Returns the same record."""
+    """Store the ids and uris of the evidence, as JSON, in a record that was just made. The record's `line` then
+    does not read the evidence again. Returns the same record, not a copy."""
     object.__setattr__(record, "_names", names)
     return record
 

@@ -20,7 +20,7 @@ HIGHER_IS_BETTER = ("request_throughput", "request_goodput")
 
 
 def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any]:
-    """Compute the figures of one repetition of a load.
+    """Compute the figures of one repetition of a load (a number of clients, or a rate of arrivals).
 
     Args:
         samples: The measured questions of the repetition. Latencies and `request_throughput` leave out failed

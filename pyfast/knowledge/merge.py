@@ -73,12 +73,13 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
-    """Map the names of entities to the names that these entities get in the database of another store.
+    """Find the names that the entities of a store get when the store is merged into another store.
+    `database` belongs to the other store. Returns a dict from old names to new names.
 
-    A name stays unchanged in three cases. The database has exactly this name. The database has no name that
-    differs only in case or spaces. `names` has another name that differs only in case or spaces: then these
-    two names stay two entities. In all other cases, the result is the first name in the database that differs
-    only in case or spaces.
+    A name stays unchanged in three cases. First: the database has exactly this name. Second: the database has
+    no name that differs only in case or spaces. Third: `names` has another name that differs only in case or
+    spaces. These two names then stay two entities. In all other cases, the new name is the first name in the
+    database that differs only in case or spaces.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())

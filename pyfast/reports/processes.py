@@ -81,7 +81,7 @@ def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
 
 
 def main() -> None:
-    """Write the blocks that come from the standard input, as JSON lines."""
+    """Read blocks of questions from the standard input (a block is a JSON line), and write their pages."""
     logging.disable()  # The process that started this one warns.
     run, out, parent = sys.argv[1:]
     try:

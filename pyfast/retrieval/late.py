@@ -68,8 +68,8 @@ class LateEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model and the number of used dimensions, and says that the vectors are
-        rotated (see `rotated`).
+        """A text that identifies the model and the number of used dimensions. It ends in `rotated`, because the
+        vectors are always rotated (see the function `rotated`).
         """
         return f"{self._model.fingerprint}-{self.dimensions}-rotated"
 
