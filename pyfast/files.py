@@ -37,7 +37,7 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
 
 @contextlib.contextmanager
 def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
-    """Yield a temporary name next to `path`, for a library that writes a file by its name.
+    """Yield a temporary name next to `path`, for a library that needs the name of the file to write.
 
     At the end of the `with` block, the temporary file is renamed to `path`. If the block fails, the temporary
     file is removed.

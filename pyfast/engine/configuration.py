@@ -222,7 +222,8 @@ def check_format(run: Path) -> None:
 
 
 def read_with_format(path: Path) -> tuple[int, Configuration]:
-    """Read run.toml. Returns the version of its format, and the tables without this version. Raises
+    """Read run.toml. Returns the version of its format, and its tables. The entry of the version is left
+    out of the tables. Raises
     `InputError` as `read_configuration` does."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))

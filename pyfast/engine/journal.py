@@ -268,7 +268,8 @@ class Journal:
             )
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
-        """Return for each state how many of the first `first` questions ended in this state."""
+        """Return for each state how many questions ended in this state. Only the questions before number `first`
+        count."""
         counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
         with self._explained():
             return dict(self._database.execute(counted, (first,)).fetchall())

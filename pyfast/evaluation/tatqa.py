@@ -1,12 +1,11 @@
 """TAT-QA's exact match and F1, which compare numbers by their value and scale.
 
 These metrics follow the data set's own script, which expects a scale (such as million) with each answer. In
-pyfast an answer is one text. So pyfast reads an answer in up to three ways: as it is; with its last word as
-the scale ("58.2 million"); and, if it is a single number without a percent sign, with four decimals (0.2342
-for 23.42 percent). The first two ways round numbers to two decimals. The best score counts. A multi-span
-question has several answers, the spans. Semicolons or line ends separate them. If the text has neither,
-commas followed by a space separate them.
-"""
+pyfast an answer is one text. So pyfast reads an answer in up to three ways. First, as it is. Second, with
+its last word as the scale ("58.2 million"). Third, a single number without a percent sign can stand for a
+percentage: 0.2342 is then equal to 23.42 percent. Four decimals of it count. The first two ways round
+numbers to two decimals. The best score counts. A multi-span question has several answers, the spans.
+Semicolons or line ends separate them. If the text has neither, commas followed by a space separate them."""
 
 from __future__ import annotations
 

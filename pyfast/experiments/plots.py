@@ -14,8 +14,8 @@ from pyfast.experiments.load import STAGES
 
 
 def plot_bench(result: Mapping[str, Any], path: Path) -> None:
-    """Draw the loads of a result into a PNG file: latency against throughput, and the mean time of each
-    stage."""
+    """Draw the results of all loads of a benchmark into a PNG file: latency against throughput, and the mean
+    time of each stage."""
     loads = sorted(
         (load for load in result["loads"] if "mean_e2el_ms" in load), key=lambda load: load["request_throughput"]
     )

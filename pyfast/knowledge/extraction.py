@@ -198,8 +198,8 @@ def _parts(asked: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
-    """Add an extract for each chunk of a question to `results`. `asked` is the line of the question in the
-    file of chunks, and `record` is its line in the file of answers."""
+    """Add an extract to `results` for each chunk of one extraction question, which can have several chunks.
+    `asked` is the line of the question in the file of chunks, and `record` is its line in the file of answers."""
     parts = _parts(asked)
     if record["state"] != "answered":
         why = record.get("reason") or record["state"]

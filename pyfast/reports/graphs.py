@@ -59,9 +59,9 @@ def graphs_of(
 
     For its ranking, the run used a graph of the same passages with more edges. With the ranking
     `bridge_rank`, terms of the question do not count as shared. With `graph_rank`, all terms count. Nodes are
-    in this order: retrieved passages, passages that expansion added, all other kept passages. `segments` has
-    the position of each segment of the pools in the corpus, by id. The second result has the same for the
-    segments that expansion added.
+    in this order: retrieved passages, passages that expansion added, all other kept passages. `segments` maps
+    the id of each segment of the pools to its position in the corpus. The second result maps the ids of the
+    segments that expansion added in the same way.
     """
     graphs: list[list[Graph]] = [[] for _ in asked]
     rows = _rows(index, segments)

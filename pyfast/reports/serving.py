@@ -56,7 +56,7 @@ def view(
         stop: After you set this event, the server ends.
 
     Raises:
-        InputError: A run is in memory or damaged, the gold file has none of its questions, or a model is
+        InputError: A run has no folder or is damaged, the gold file has none of its questions, or a model is
             missing in the price list.
         OSError: Another program uses the port.
 

@@ -297,7 +297,7 @@ class Index:
 
     @cached_property
     def _weighed(self) -> Part:
-        """`whole` with the forward index X and its transpose. If the index does not have them, both are
+        """The part `whole`, with the forward index X and its transpose. If the index does not have them, both are
         computed at the first use.
         """
         return self.whole if self.whole.weights is not None else with_weights(self.whole)

@@ -35,6 +35,6 @@ def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
 
 
 def lines_of(rendered: RenderedPassages, passages: npt.NDArray[Any]) -> RenderedPassages:
-    """Return all texts in the form that ops read. The texts of the given passages are checked first."""
+    """Return the texts of all passages in the form that ops read. Only the texts of `passages` are checked."""
     check_lists(rendered[0], passages, rendered[1])
     return cast(RenderedPassages, (raw(rendered[0]), raw(rendered[1])))

@@ -59,8 +59,8 @@ async def fill(
     do not wait: they start together, in parallel.
 
     `passed` has a number for each node: how much it sees of the node above, from 0 (nothing) to 1 (all).
-    `number` is the number of the column, for the seeds of the nodes. `draft` is the summary of the previous
-    column.
+    `number` is the number of the column: the random seeds of the nodes depend on it. `draft` is the
+    summary of the previous column.
     """
 
     async def chain(rows: range) -> None:
