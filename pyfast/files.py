@@ -6,7 +6,6 @@ Files are written under another name and then renamed. If `durable` is True, the
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import secrets
@@ -15,8 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyfast.errors import InputError
-
-_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 def write_atomically(path: Path, content: bytes | str, durable: bool = False) -> None:
@@ -68,12 +65,10 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     while the new folder has this file, the new folder stays. The next call then yields the new folder with
     its content.
 
-    On Linux, the old and the new folder exchange their names in one step, so other processes always find one
-    of them. Some file systems cannot do this. There, a first rename moves `folder` away, and a second rename
-    gives its name to the new folder. If the process is killed between these two renames, `folder` is missing,
-    and its old content is in a folder named `NAME.old-1`.
-
-    Raises `InputError` if the folder cannot be made, or if another process is making it.
+    At the end of the block, a first rename moves `folder` away, and a second rename gives its name to the new
+    folder. If the process is killed between these renames, both folders are still complete, under other
+    names. The next call empties the new folder and starts again. Raises `InputError` if the folder cannot be
+    made, or if another process is making it.
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]
@@ -90,15 +85,12 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
         yield aside
         if folder.exists():
             old = free_name(folder, "old")
-            if _exchange(aside, folder):
-                aside.rename(old)
-            else:
-                folder.rename(old)
-                try:
-                    aside.rename(folder)
-                except BaseException:
-                    old.rename(folder)
-                    raise
+            folder.rename(old)
+            try:
+                aside.rename(folder)
+            except BaseException:
+                old.rename(folder)
+                raise
             sync_to_disk(folder.parent)
             shutil.rmtree(old)
         else:
@@ -112,13 +104,6 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
         raise
     finally:
         os.close(held)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders in one step. Return False if the system cannot do this."""
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    paths = os.fsencode(one), os.fsencode(other)
-    return rename is not None and rename(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) == 0
 
 
 def _only_here(folder: Path) -> int | None:
