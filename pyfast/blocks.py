@@ -67,9 +67,7 @@ class MappedFile:
 
     def _hold(self, data: npt.NDArray[np.uint8]) -> None:
         self.data = data
-        # the number of blocks that are not checked yet; two threads may count one block twice
-        self._left = -(-len(data) // BLOCK)
-        self._sound = bytearray(self._left)
+        self._sound = bytearray(-(-len(data) // BLOCK))
         self._is_sound = np.frombuffer(self._sound, np.uint8)
         self._base = _address(data)
         self.is_whole = not len(data)
@@ -121,8 +119,7 @@ class MappedFile:
     def _make_sound(self, block: int) -> None:
         self._compare(block)
         self._sound[block] = 1
-        self._left -= 1
-        if self._left <= min(_LAST, len(self._sound) // 2):
+        if self._sound.count(0) <= min(_LAST, len(self._sound) // 2):
             for other in range(len(self._sound)):
                 if not self._sound[other]:
                     self._compare(other)
