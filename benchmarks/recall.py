@@ -2,6 +2,10 @@
 
     python benchmarks/recall.py                                         # the benchmark sets under PYFAST_DATA
     python benchmarks/recall.py --corpus C.jsonl --questions Q.jsonl    # any other, in the same layout
+    python benchmarks/recall.py --together 200000 --entries 250,500,2000    # how much bridge_expand must read
+
+With `--together`, one index has all sets and that many generated passages. These have the words of
+`large_corpus.py`'s passages in random order, 16 passages at a time, so that none has a sentence of the data.
 
 One pool of `--pool` passages per question; a passage counts for the document that it comes from, each document
 once. Recall@k is the share of a question's gold documents among the first k, averaged over questions that
@@ -12,27 +16,30 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from large_corpus import Source
 from rich.console import Console
 from rich.table import Table
 
 from pyfast import ops
-from pyfast.corpus import read
+from pyfast.corpus import Document, TextDocument, read
 from pyfast.ops.arrays import stack
-from pyfast.retrieval import Index, Pool, build_index
+from pyfast.retrieval import Index, Pool, build_index, rerank
 from pyfast.retrieval.pools import split, stack_pools
-from pyfast.retrieval.rerank import expand
 
 Array = np.ndarray[Any, Any]
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = ("hotpotqa", "musique", "2wiki", "hybridqa", "nq")
-METHODS = ("list", "graph_rank", "bridge_rank", "bridge_rank + expand")
+EXPANDED = "bridge_rank + expand"
 
 
 def gold_questions(path: Path) -> Iterator[tuple[str, set[str]]]:
@@ -45,27 +52,53 @@ def gold_questions(path: Path) -> Iterator[tuple[str, set[str]]]:
             yield question["question"], gold
 
 
-def rankings(index: Index, questions: list[str], pools: list[Pool]) -> dict[str, tuple[Array, Array, Array]]:
-    """For each method the pools that it ranks: (offsets, passages, scores)."""
+def all_sets(generated: int) -> Iterator[Document]:
+    """The documents of all sets, then generated ones."""
+    for name in SETS:
+        yield from (replace(it, uri=f"{name}/{it.uri}") for it in read([DATA / name / "corpus.jsonl"]))
+    chance = random.Random(0)
+    made = Source(DATA).documents(generated) if generated else iter(())
+    while some := list(islice(made, 16)):
+        words = [word for _, _, text in some for word in text.split()]
+        chance.shuffle(words)
+        for number, _, text in some:
+            taken = len(text.split())
+            yield TextDocument(f"generated/{number}", "", " ".join(words[:taken]))
+            del words[:taken]
+
+
+def rankings(
+    index: Index, questions: list[str], pools: list[Pool], entries: list[int]
+) -> dict[str, tuple[Array, Array, Array]]:
+    """For each method the pools that it ranks: (offsets, passages, scores). Expansion reads as many entries as
+    pyfast does, or each of `entries`."""
     offsets, passages, semantic = stack_pools(pools)
     terms = stack([index.question_terms(question) for question in questions], np.int32)
     degree = ops.weighted_degree(index.X, offsets, passages)
     bridged = ops.bridge_rank(index.X, offsets, passages, semantic, terms)
-    wider = expand(index, offsets, passages, semantic, terms)
-    return {
+    ranked = {
         "list": (offsets, passages, semantic),
         "graph_rank": (offsets, passages, ops.graph_rank(semantic, degree, offsets)),
         "bridge_rank": (offsets, passages, bridged),
-        "bridge_rank + expand": (*wider[:2], ops.bridge_rank(index.X, *wider, terms)),
     }
+    usual = rerank.max_entries
+    for number in entries or [usual(len(index.passages))]:
+        rerank.max_entries = lambda passages, number=number: number
+        wider = rerank.expand(index, offsets, passages, semantic, terms)
+        name = f"expand, {number} entries" if entries else EXPANDED
+        ranked[name] = (*wider[:2], ops.bridge_rank(index.X, *wider, terms))
+    rerank.max_entries = usual
+    return ranked
 
 
-def recalls(index: Index, path: Path, size: int, cuts: list[int]) -> tuple[int, dict[str, list[float]]]:
-    """(number of questions, per method the mean recall at each cut)."""
-    asked = list(gold_questions(path))
+def recalls(
+    index: Index, path: Path, size: int, cuts: list[int], entries: list[int], within: str = ""
+) -> tuple[int, dict[str, list[float]]]:
+    """(number of questions, per method the mean recall at each cut). The uris of gold begin with `within`."""
+    asked = [(question, {within + uri for uri in gold}) for question, gold in gold_questions(path)]
     questions = [question for question, _ in asked]
     found: dict[str, list[float]] = {}
-    for method, ranked in rankings(index, questions, index.search(questions, size)).items():
+    for method, ranked in rankings(index, questions, index.search(questions, size), entries).items():
         rows = []
         for (_, gold), pool in zip(asked, split(*ranked), strict=True):
             best = pool.passages[np.argsort(-pool.scores, kind="stable")]
@@ -80,24 +113,29 @@ def main(
     questions: Annotated[Path | None, typer.Option(help="Its questions.")] = None,
     pool: Annotated[int, typer.Option(help="Passages retrieved per question.")] = 100,
     at: Annotated[str, typer.Option(help="Where to cut the rankings.")] = "5,10,20,50",
+    entries: Annotated[str, typer.Option(help="How many entries expansion reads for a seed.")] = "",
+    together: Annotated[int | None, typer.Option(help="All sets in one index, and so many more passages.")] = None,
 ) -> None:
     """Print the table."""
-    cuts = [int(k) for k in at.split(",")]
+    cuts, limits = ([int(k) for k in of.split(",") if k] for of in (at, entries))
     if corpus and questions:
         sets = [(questions.stem, corpus, questions)]
     else:
         sets = [(name, DATA / name / "corpus.jsonl", DATA / name / "questions.jsonl") for name in SETS]
     table = Table("set", "questions", "method", *(f"recall@{k}" for k in cuts))
-    for name, corpus_file, question_file in sets:
-        if not corpus_file.is_file():
-            raise typer.BadParameter(f"{corpus_file} is not there; set PYFAST_DATA")
-        with tempfile.TemporaryDirectory() as folder:
-            index = build_index(read([corpus_file]), Path(folder) / "index")
-            count, found = recalls(index, question_file, pool, cuts)
-        for method in METHODS:
-            cells = (f"{value:.3f}" for value in found[method])
-            first = (name, str(count)) if method == METHODS[0] else ("", "")
-            table.add_row(*first, method, *cells, end_section=method == METHODS[-1])
+    with tempfile.TemporaryDirectory() as scratch:
+        shared = None if together is None else build_index(all_sets(together), Path(scratch) / "all")
+        for name, corpus_file, question_file in sets:
+            if not corpus_file.is_file():
+                raise typer.BadParameter(f"{corpus_file} is not there; set PYFAST_DATA")
+            index = shared or build_index(read([corpus_file]), Path(scratch) / name)
+            count, found = recalls(index, question_file, pool, cuts, limits, f"{name}/" if shared else "")
+            for number, (method, values) in enumerate(found.items(), start=1):
+                first = ("", "") if number > 1 else (name, str(count))
+                cells = (f"{value:.3f}" for value in values)
+                table.add_row(*first, method, *cells, end_section=number == len(found))
+    if shared:
+        print(f"{len(shared.passages):,} passages")
     Console(width=100).print(table)
 
 

@@ -30,11 +30,9 @@ Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
 
 # `RerankConfig.expand` adds the nearest NEAREST passages of the best SEEDS passages to a pool.
 # benchmarks/recall.py measures it: more seeds, seeds chosen by `bridge_rank`, more neighbours or a longer search
-# do not add gold passages to the first 10 or 20. MAX_ENTRIES keeps 95 % of the nearest at 26,000 passages, and 84
-# % at a million (benchmarks/bench_bridge_expand.py).
+# do not add gold passages to the first 10 or 20.
 SEEDS = 3
 NEAREST = 5
-MAX_ENTRIES = 2000
 # The number of passages that a reranker reads, and the length of the list that a search ranks for it.
 READ = 30
 RANKED = 100
@@ -146,7 +144,13 @@ def expand(
     seed_offsets = np.concatenate([[0], np.cumsum(np.minimum(sizes, SEEDS))])
     if by is None:
         found_offsets, nearest, _ = ops.bridge_expand(
-            *index.columns(seeds), seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, max_entries=MAX_ENTRIES
+            *index.columns(seeds),
+            seed_offsets,
+            seeds,
+            terms,
+            NEAREST,
+            largest_norm=1.0,
+            max_entries=max_entries(len(index.passages)),
         )
     else:
         found_offsets, nearest, _ = stack_pools(neighbours(index, by, seeds, NEAREST))
@@ -161,6 +165,16 @@ def expand(
     lowest[some] = np.minimum.reduceat(semantic, offsets[:-1][some]) if some.any() else 0.0
     scored = np.concatenate([semantic, lowest[pool[len(passages) :]]])
     return np.searchsorted(pool[order], np.arange(len(offsets))), joined[order], scored[order]
+
+
+def max_entries(passages: int) -> int:
+    """Return how many entries of the forward index `expand` reads for a seed, in an index of so many passages.
+
+    The more passages have a term, the more entries a search must read before it meets the nearest ones. With
+    fewer than 200,000 passages, a hundredth of their number finds as much gold evidence as 2000
+    (`benchmarks/recall.py --together 0 --entries 250,500,1000,2000`).
+    """
+    return min(max(passages // 100, 250), 2000)
 
 
 def _retriever_of(index: Index, expand: bool | str) -> Retriever | None:

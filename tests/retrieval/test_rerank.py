@@ -111,7 +111,7 @@ def test_company_does_not_matter(hybridqa: Index, questions: list[str]) -> None:
 def test_expand_joins_what_the_best_lead_to(
     hybridqa: Index, questions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rerank, "MAX_ENTRIES", None)  # search to the end, as the reference does
+    monkeypatch.setattr(rerank, "max_entries", lambda passages: None)  # search to the end, as the reference does
     items = list(zip(hybridqa.search(questions[:5], 20), questions, strict=False))
     everything = RerankConfig(1000, 1000, rank="bridge_rank", expand=True)
     for (pool, query), kept in zip(items, rerank_pools(hybridqa, items, everything), strict=True):
