@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -71,12 +72,14 @@ def timed(what: str, work: Callable[[], T]) -> T:
 
 
 def build(corpus: Path, out: Path, memory: int) -> None:
-    """Build in a process of its own, and print its time and the peak of its memory."""
+    """Build in a process of its own, and print its time and the peak of its memory and of its children's."""
     command = [sys.executable, "-m", "pyfast", "index", str(corpus), "--out", str(out), "--memory", str(memory)]
     began, before, peak = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN), 0
     child = subprocess.Popen(command)
+    children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
     while child.poll() is None:
-        peak = max(peak, anonymous(child.pid))
+        with suppress(OSError):
+            peak = max(peak, anonymous(child.pid) + sum(map(anonymous, children.read_text().split())))
         time.sleep(0.05)
     if child.returncode:
         raise SystemExit(child.returncode)

@@ -81,7 +81,7 @@ def build_index(
         strict: Stop at the first file that cannot be read, and make no index.
         on_unread: A function that is called at the end, once for each file that could not be read, with the
             reason. None: pyfast logs a warning for each file.
-        memory: How many MB of memory the process may use, at least 600. The page cache, the vectors and their
+        memory: How many MB of memory may be used, at least 600. The page cache, the vectors and their
             model do not count. A corpus that needs more memory is indexed in several parts, which are merged
             at the end. If the process is killed, call `build_index` again with the same arguments. The new
             call keeps the finished parts, and does not read the files of these parts again. If a file has

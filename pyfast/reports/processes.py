@@ -1,14 +1,12 @@
 """Write the blocks of a run in several processes.
 
 Each additional process runs `main`. This function reads the blocks from a file (its standard input), as JSON
-lines, and writes a line about each block into another file (its standard output). pyfast does not use
-multiprocessing, because its processes would import the user's script.
+lines, and writes a line about each block into another file (its standard output).
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,12 +19,10 @@ from pydantic import TypeAdapter
 
 from pyfast.engine import dedicate_process
 from pyfast.errors import PyfastError, RunError, error_of, told_of
+from pyfast.processes import end_with_parent, process_of
 from pyfast.reports.blocks import Block, BlockWriter
 from pyfast.reports.summary import Series
 
-CODE = f"from {__name__} import main; main()"
-"""The Python code that an additional process runs. Its arguments are the folder of the run, the folder to
-write, and the id of the process that starts it"""
 _BLOCK = TypeAdapter(Block)
 _WRITTEN = TypeAdapter[Series | tuple[str, str]](Series | tuple[str, str])  # or the class and the text of an error
 
@@ -51,18 +47,12 @@ def write_blocks(writer: BlockWriter, blocks: Sequence[Block], processes: int) -
 def _process(writer: BlockWriter, blocks: Sequence[Block]) -> Iterator[tuple[Popen[bytes], IO[bytes]]]:
     """Start a process that writes blocks. Yields the process, and the file into which the process writes its
     lines. At the end of the `with` block, the process is killed if it is still running."""
-    command = [sys.executable, "-c", CODE, str(writer.reader.path), str(writer.out), str(os.getpid())]
-    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # as this process imports
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYFAST_THREADS": "1"}
+    folders = str(writer.reader.path), str(writer.out)
     with TemporaryFile(dir=writer.out) as source, TemporaryFile(dir=writer.out) as sink:
         source.writelines(_BLOCK.dump_json(block) + b"\n" for block in blocks)
         source.seek(0)
-        # In a session of its own, Ctrl-C in a terminal reaches only this process, which then ends the other one.
-        with Popen(command, stdin=source, stdout=sink, env=environment, start_new_session=True) as process:
-            try:
-                yield process, sink
-            finally:
-                process.kill()
+        with process_of(__name__, *folders, stdin=source, stdout=sink) as process:
+            yield process, sink
 
 
 def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
@@ -83,13 +73,12 @@ def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
 def main() -> None:
     """Read blocks of questions from the standard input (a block is a JSON line), and write their pages."""
     logging.disable()  # The process that started this one warns.
-    run, out, parent = sys.argv[1:]
+    end_with_parent()
+    run, out = sys.argv[1:]
     try:
         writer = BlockWriter(Path(run), Path(out))
         dedicate_process()
         for line in sys.stdin.buffer:
-            if os.getppid() != int(parent):  # It was killed, so nobody needs the rest.
-                return
             _tell(writer.write(_BLOCK.validate_json(line)))
     except PyfastError as error:
         _tell(told_of(error))

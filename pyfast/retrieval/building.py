@@ -23,18 +23,21 @@ from typing import Any
 import numpy as np
 
 from pyfast.blocks import map_folder
-from pyfast.corpus import Document, KnowledgeGraph, Table, TextDocument, Unread
+from pyfast.corpus import Corpus, Document, KnowledgeGraph, Table, TextDocument, Unread, encode
 from pyfast.corpus.joining import add_sums
 from pyfast.corpus.readers import DocumentSource
+from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.files import built_aside, link_folder, only_writer, sync_to_disk, write_atomically
+from pyfast.ops.arrays import thread_count
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.forward_index import FORWARD, WORDS
 from pyfast.retrieval.index import KNOWLEDGE, Index
-from pyfast.retrieval.making import make_part
+from pyfast.retrieval.making import count_passages
 from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, write_manifest
 from pyfast.retrieval.merging import merge_parts
+from pyfast.retrieval.part_maker import PartMaker
 from pyfast.retrieval.parts import Part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import PassageVectors, Spread, describe_vectors, unfinished, with_vectors
@@ -45,7 +48,11 @@ MEMORY = 2000
 """The default of the argument `memory` of `build_index`, in MB"""
 _LEAST = 600
 _BESIDE = 350
-"""How many MB of memory the process takes, without the part that it makes"""
+"""How many MB of memory a process takes, without the part that it makes"""
+_FOR_TWO = 1000
+"""How many MB of memory two processes take at least"""
+_SHARE = 0.5
+"""If two processes work, the share of the memory that is left for one part. Each process has a part"""
 _STATE = "building.json"
 """The file of an unfinished index that lists its finished parts"""
 _EVERY = 0.5
@@ -95,7 +102,8 @@ def build_index(
         size: The maximum length and overlap of passages. None: the default.
         vectors: The kinds of vectors to compute for the passages, such as `dense` or `dense:MODEL`.
         analysis: The tokenizer, stemmer and stop words.
-        memory: How many MB of memory the process may use, without vectors and without the page cache.
+        memory: How many MB of memory may be used, without vectors and without the page cache. With 1000 or more,
+            a second process makes parts of a large index, if pyfast may use two threads.
         unread: A list to which the function adds each file that cannot be read. If the function continues a
             build that was stopped, it also adds the files that the stopped build could not read.
         on_progress: A function that is called with the progress from time to time.
@@ -174,7 +182,7 @@ def write_index(
     """
     parameters = _parameters(size, vectors or {}, analysis)
     build = _Build(folder, sources, parameters, [] if unread is None else unread, on_progress)
-    build.add_parts(size, analysis, (memory - _BESIDE) * 1_000_000, computed, tokens, spread)
+    build.add_parts(size, analysis, memory, computed, tokens, spread)
     build.merge(analysis)
     finished = build.finished
     number = max(int(one["name"]) for one in finished)
@@ -245,39 +253,77 @@ class _Build:
         self,
         size: PassageSize,
         analysis: Analysis,
-        room: int,
+        memory: int,
         computed: Mapping[str, PassageVectors] | None,
         tokens: Path | None,
         spread: Spread,
     ) -> None:
-        """Make parts from the documents that were not read yet. `room` is about how many bytes of memory one
-        part may take while it is made.
+        """Make parts from the documents that were not read yet. `memory` is how many MB all processes may use.
+
+        While this process encodes the documents of a part, another process completes the part before. But
+        vectors take most of the time of a part, so parts with vectors are made here, one after the other.
+        """
+        in_two = thread_count(None) > 1 and memory >= _FOR_TWO and not (computed or "vectors" in self._parameters)
+        room = (memory - 2 * _BESIDE) * _SHARE if in_two else memory - _BESIDE
+        number = max((int(one["name"]) for one in self.finished), default=0)
+        begun: dict[str, Any] | None = None  # the name and position of the part that the other process completes
+        with PartMaker(self._parameters) as other:
+            for corpus, position, is_last in self._encoded(size, int(room * 1_000_000)):
+                number += 1
+                position["name"] = str(number)
+                folder = self._folder / PARTS / str(number)
+                alone = is_last and number == 1
+                if in_two and not alone:
+                    corpus.save(folder / CORPUS)
+                    del corpus
+                    if begun:
+                        self._take(other, begun)
+                    other.start(folder)
+                    begun = position
+                    continue
+                part = count_passages(corpus, size, analysis)
+                del corpus
+                if alone:
+                    _check_usable(len(part.terms), part.counts.total_length)
+                self._check_uris(part)
+                if computed:
+                    first = sum(one["passages"] for one in self.finished)
+                    rows = np.arange(first, first + len(part.passages))
+                    part = replace(part, vectors={kind: vectors[rows] for kind, vectors in computed.items()})
+                else:
+                    part = with_vectors(part, self._parameters, tokens, spread)
+                save_part(folder, part, alone)
+                self._add(part, position, durable=not alone)
+            if begun:
+                self._take(other, begun)
+        _check_usable(*(sum(one[what] for one in self.finished) for what in ("terms", "length")))
+
+    def _encoded(self, size: PassageSize, room: int) -> Iterator[tuple[Corpus, dict[str, Any], bool]]:
+        """Encode the documents that were not read yet, part by part.
+
+        `room` is about how many bytes of memory a part may take while it is made. Yields the corpus of a part,
+        how far the sources were read, and whether it is the last part.
         """
         ahead = list(islice(self._reading, 1))
         while ahead:
             taken = (ahead.pop() for _ in range(1))  # The document is freed when its part has its segments.
-            some = self._progress.watched(_up_to(room, chain(taken, self._reading)))
-            part = make_part(some, size, analysis)
+            corpora = [encode(self._progress.watched(_up_to(room, chain(taken, self._reading))), size.length)]
             position = self._reading.position | {"unread": [(str(it.path), it.reason) for it in self._unread]}
             ahead = list(islice(self._reading, 1))
-            alone = not ahead and not self.finished
-            if alone:
-                _check_usable(len(part.terms), part.counts.total_length)
-            self._check_uris(part)
-            if computed:
-                first = sum(one["passages"] for one in self.finished)
-                rows = np.arange(first, first + len(part.passages))
-                part = replace(part, vectors={kind: vectors[rows] for kind, vectors in computed.items()})
-            else:
-                part = with_vectors(part, self._parameters, tokens, spread)
-            name = str(1 + max((int(one["name"]) for one in self.finished), default=0))
-            save_part(self._folder / PARTS / name, part, alone)
-            facts = _facts(name, part) | position
-            del part
-            self._finish([*self.finished, facts], durable=not alone)
-            self._progress.finished(self.finished)
-            self._progress.tell()
-        _check_usable(*(sum(one[what] for one in self.finished) for what in ("terms", "length")))
+            yield corpora.pop(), position, not ahead
+
+    def _take(self, other: PartMaker, position: dict[str, Any]) -> None:
+        """Add the part that the other process completes."""
+        other.wait()
+        part = open_part(map_folder(self._folder / PARTS / position["name"]))
+        self._check_uris(part)
+        self._add(part, position, durable=True)
+
+    def _add(self, part: Part, position: dict[str, Any], durable: bool) -> None:
+        """Add a part that has been written."""
+        self._finish([*self.finished, _facts(part) | position], durable)
+        self._progress.finished(self.finished)
+        self._progress.tell()
 
     def _check_uris(self, part: Part) -> None:
         """Raise `InputError` if a document of `part` has the same uri as a document of a finished part."""
@@ -329,11 +375,10 @@ def _check_usable(terms: int, length: int) -> None:
         raise InputError("no usable document: the given sources contain only stop words")
 
 
-def _facts(name: str, part: Part) -> dict[str, Any]:
-    """Return the entry that building.json gets for a finished part. The caller adds how far the sources were
-    read."""
+def _facts(part: Part) -> dict[str, Any]:
+    """Return the entry that building.json gets for a finished part. The caller adds its name, and how far the
+    sources were read."""
     return {
-        "name": name,
         "documents": part.corpus.documents,
         "passages": len(part.passages),
         "corpus": part.corpus.fingerprint(),
@@ -451,7 +496,8 @@ class _Progress:
 
     def finished(self, parts: Sequence[Mapping[str, Any]]) -> None:
         """Record the finished parts. Estimate the remaining time from the speed of this process so far."""
-        self._documents, self._passages = (sum(one[what] for one in parts) for what in ("documents", "passages"))
+        documents, self._passages = (sum(one[what] for one in parts) for what in ("documents", "passages"))
+        self._documents = max(self._documents, documents)  # Those of an unfinished part may be read already.
         self._parts = len(parts)
         done, now = self._reading.read - (self._skipped or 0), time.monotonic()
         if self._reading.total is not None and done > 0:

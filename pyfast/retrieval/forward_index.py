@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -120,7 +122,9 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
     weigh_rows.idf_ = np.log(np.float32(passages + 1) / frequencies) + np.float32(1)
     some = min(max(counts.total_length // _SHARES, _LEAST), _AT_ONCE)
     ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64)), some))
-    for first, last, entries in _entries(counts, ranges):
+
+    def rows_of(found: tuple[int, int, Int64]) -> Rows:
+        first, last, entries = found
         at = np.searchsorted(entries, counts.indptr)
         numbers, rows_of = np.arange(len(entries), dtype=np.int32), counts.documents[entries] - first
         place = csc_array((numbers, rows_of, at), shape=(last - first, len(terms))).tocsr()
@@ -132,7 +136,16 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
         weights = csr_array(weigh_rows.transform(x)).data.astype(np.float32) if len(times) else times
         of_entries = np.zeros(len(entries), np.float32)
         of_entries[chosen] = weights
-        yield np.diff(rows), columns, weights, entries, of_entries
+        return np.diff(rows), columns, weights, entries, of_entries
+
+    with ThreadPoolExecutor(2) as both:
+        begun: deque[Future[Rows]] = deque()
+        for found in _entries(counts, ranges):
+            begun.append(both.submit(rows_of, found))
+            if len(begun) > 2:
+                yield begun.popleft().result()
+        for one in begun:
+            yield one.result()
 
 
 def pieces(offsets: Int64, size: int = _AT_ONCE) -> Iterator[tuple[int, int]]:

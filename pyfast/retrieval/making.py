@@ -32,13 +32,17 @@ _SEGMENT = 16
 
 
 def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
-    """Make a part of an index from documents.
+    """Make a part of an index from documents. See `count_passages`."""
+    return count_passages(encode(documents, size.length), size, analysis)
+
+
+def count_passages(corpus: Corpus, size: PassageSize, analysis: Analysis = WORDS) -> Part:
+    """Make a part of an index from a corpus.
 
     The terms of only some passages are counted at a time, because counting takes several times the memory of
     the text. The terms, counts, cell values and texts of a large part are in temporary files (`TMPDIR`),
     which are deleted when nothing uses the part any more.
     """
-    corpus = encode(documents, size.length)
     pieces = _pieces(corpus)
     if len(pieces) == 1:
         return _counted(corpus, pieces[0], size, analysis)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,21 +51,32 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
     Raises:
         IndexFormatError: A part is damaged.
     """
-    for part in parts:
-        (replace(part, corpus=Corpus.mapped(part.files)) if part.files else part).check_all()
-    kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
-    folder.mkdir(parents=True)
+    with ThreadPoolExecutor(2) as both:  # NumPy works on both cores: on the first, while it copies on the second.
+        for _ in both.map(_check, parts):
+            pass
+        kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
+        folder.mkdir(parents=True)
+        corpus = both.submit(_merge_corpora, folder, parts, live)
+        terms, counts = merge_passages(folder, parts, kept)
+        if alone:
+            save_weights(folder / WEIGHTS, counts, terms, parts[0].analysis)
+        corpus.result()
+    save_vectors(folder, join_vectors([part.vectors for part in parts], kept))
+    write_checksums(folder)
+
+
+def _check(part: Part) -> None:
+    (replace(part, corpus=Corpus.mapped(part.files)) if part.files else part).check_all()
+
+
+def _merge_corpora(folder: Path, parts: Sequence[Part], live: Sequence[Mask]) -> None:
+    """Write the documents that are kept, the segments of their passages, and the hashes of their uris."""
     # One corpus at a time: an open corpus keeps the computed columns of its tables in memory.
     corpora = (Corpus.mapped(part.files) if part.files else part.corpus for part in parts)
     size = sum(part.corpus.text_size for part in parts)
     passages, documents = Corpus.join(corpora, live, folder / CORPUS, size)
     np.save(folder / PASSAGES, passages)
     save_uris(folder, documents)
-    terms, counts = merge_passages(folder, parts, kept)
-    save_vectors(folder, join_vectors([part.vectors for part in parts], kept))
-    if alone:
-        save_weights(folder / WEIGHTS, counts, terms, parts[0].analysis)
-    write_checksums(folder)
 
 
 def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) -> tuple[Terms, TermCounts]:
@@ -73,13 +85,15 @@ def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) ->
     `kept` says for each part which passages to keep (bool[passages]). Returns the terms and their counts.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
-    stop = sorted(parts[0].analysis.stop(STOP_WORDS))
-    terms, columns = _merge_terms([part.terms for part in parts], [some > 0 for some in frequencies], stop)
-    terms.save(folder)
-    counts = _merge_counts(folder / BM25_FOLDER, parts, kept, frequencies, columns, len(terms))
-    _merge_cells(folder / CELLS, [part.cells for part in parts], kept, columns)
-    _merge_rendered(folder / RENDERED_FOLDER, [part.rendered for part in parts], kept)
+    with ThreadPoolExecutor(1) as other:
+        texts = other.submit(_merge_rendered, folder / RENDERED_FOLDER, [part.rendered for part in parts], kept)
+        frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
+        stop = sorted(parts[0].analysis.stop(STOP_WORDS))
+        terms, columns = _merge_terms([part.terms for part in parts], [some > 0 for some in frequencies], stop)
+        terms.save(folder)
+        counts = _merge_counts(folder / BM25_FOLDER, parts, kept, frequencies, columns, len(terms))
+        _merge_cells(folder / CELLS, [part.cells for part in parts], kept, columns)
+        texts.result()
     return terms, counts
 
 

@@ -174,6 +174,11 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
     """
     folder.mkdir(parents=True)
     part.corpus.save(folder / CORPUS)
+    complete_part(folder, part, alone)
+
+
+def complete_part(folder: Path, part: Part, alone: bool) -> None:
+    """Write a part into its folder, which has the part's corpus already. `alone` is as in `save_part`."""
     np.save(folder / PASSAGES, part.passages)
     save_uris(folder, part.corpus.document_table)
     save_passages(folder, part)

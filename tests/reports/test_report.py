@@ -8,7 +8,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from html.parser import HTMLParser
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Level, Table, TextDocument, Triple, encode
@@ -26,7 +24,6 @@ from pyfast.reports import bundle, processes
 from pyfast.reports.blocks import Block, BlockWriter
 from pyfast.reports.documents import content_of, part_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
-from pyfast.reports.scores import Scores
 from pyfast.reports.summary import Series
 from pyfast.retrieval import Index, build_index
 
@@ -307,14 +304,6 @@ def test_no_process_and_no_half_report_remain(
     if ended is RunError:
         assert "a process that wrote a part of the report ended (-9)" in str(error.value)
     assert children() == set() and not any((tmp_path / "out").iterdir())
-
-
-def test_a_process_ends_if_the_one_that_started_it_has(runs: list[Path], tmp_path: Path) -> None:
-    block = TypeAdapter(Block).dump_json(Block(0, 0, 2, (), Scores(), None))
-    for parent, lines in ((os.getpid(), 1), (1, 0)):
-        command = [sys.executable, "-c", processes.CODE, str(runs[1]), str(tmp_path), str(parent)]
-        done = subprocess.run(command, input=block, capture_output=True, check=True)
-        assert len(done.stdout.splitlines()) == lines and not done.stderr
 
 
 def test_the_gold_path_follows_the_passage_with_the_gold_sentence_or_row(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,8 +14,9 @@ import pytest
 from test_changing import document, same
 
 import pyfast
-from pyfast.errors import InputError
+from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval import BuildProgress, Index, building, forward_index
+from pyfast.retrieval.part_maker import PartMaker
 
 BASE = [document(name, 0) for name in range(40)]
 
@@ -119,6 +121,103 @@ def test_changed_sources_are_read_again(tmp_path: Path) -> None:
         pyfast.build_index(source, tmp_path / "other", memory=10)
     pyfast.build_index(source, tmp_path / "other", stemmer="english")  # other parameters: all is read again
     assert pyfast.describe_index(tmp_path / "other").documents == 20
+
+
+@pytest.fixture
+def in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes build, and a part has eight documents."""
+    monkeypatch.setattr(building, "_footprint", lambda document: 82_000_000)
+    monkeypatch.setenv("PYFAST_THREADS", "2")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The content of all files of a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.usefixtures("in_two")
+def test_two_processes_build_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[BuildProgress] = []
+    pyfast.build_index(BASE, tmp_path / "index", on_progress=seen.append)
+    assert max(it.parts for it in seen) == 5
+    assert [it.documents for it in seen] == sorted(it.documents for it in seen)
+    monkeypatch.setattr(PartMaker, "start", None)
+    monkeypatch.setenv("PYFAST_THREADS", "1")
+    monkeypatch.setattr(building, "_footprint", lambda document: 210_000_000)
+    pyfast.build_index(BASE, tmp_path / "in one", on_progress=seen.append)
+    assert seen[-1].parts == 5
+    assert files_of(tmp_path / "index") == files_of(tmp_path / "in one")
+
+
+@pytest.mark.usefixtures("in_two")
+def test_errors_of_the_other_process_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"two documents have the uri '3\.x'"):
+        pyfast.build_index([*BASE, document(3, 1)], tmp_path / "twice")
+    start = PartMaker.start
+
+    def damaged(maker: PartMaker, folder: Path) -> None:
+        if folder.name == "2":
+            (folder / "corpus" / "content.bin").write_bytes(b"")
+        start(maker, folder)
+
+    monkeypatch.setattr(PartMaker, "start", damaged)
+    with pytest.raises(IndexFormatError, match="do not belong together"):
+        pyfast.build_index(BASE, tmp_path / "damaged")
+    assert [
+        one["name"] for one in json.loads((tmp_path / ".damaged.building/building.json").read_text())["parts"]
+    ] == ["1"]
+    monkeypatch.undo()
+    pyfast.build_index(BASE, tmp_path / "damaged")
+    pyfast.verify(tmp_path / "damaged")
+
+
+_BUILDS_IN_TWO = """
+import os, signal, sys
+from pathlib import Path
+import pyfast
+from pyfast.retrieval import building
+from pyfast.retrieval.part_maker import PartMaker
+building._footprint = lambda document: 165_000_000
+moment, whom, start = int(sys.argv[3]), sys.argv[4], PartMaker.start
+def kills(maker, folder):
+    start(maker, folder)
+    if moment == int(folder.name):
+        print(maker._process.pid, flush=True)
+        os.kill(os.getpid() if whom == "this" else maker._process.pid, signal.SIGKILL)
+PartMaker.start = kills
+pyfast.build_index(sys.argv[1], sys.argv[2])
+"""
+
+
+@pytest.mark.guarantee("G8")
+@pytest.mark.parametrize("whom", ["this", "other"])
+def test_a_build_of_two_processes_goes_on_after_a_kill(tmp_path: Path, whom: str) -> None:
+    source, out = tmp_path / "corpus", tmp_path / "index"
+    source.mkdir()
+    for number in range(20):
+        (source / f"{number:02}.txt").write_text(f"Moon {number} of Saturn. It was found in {1600 + number}.")
+    (source / "07.pdf").write_bytes(b"no document")
+
+    def build_in_two(moment: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", _BUILDS_IN_TWO, str(source), str(out), str(moment), whom]
+        environment = {**os.environ, "PYFAST_THREADS": "2"}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    for moment in (1, 3):
+        killed = build_in_two(moment)
+        if whom == "this":
+            assert killed.returncode == -signal.SIGKILL
+        else:
+            assert killed.returncode == 1 and "does it need more memory?" in killed.stderr
+        deadline = time.monotonic() + 20
+        while Path(f"/proc/{int(killed.stdout)}").exists():
+            assert time.monotonic() < deadline, "the other process goes on"
+            time.sleep(0.05)
+        assert not out.exists()
+    done = build_in_two(99)
+    assert done.returncode == 0 and "07.pdf" in done.stderr, done.stderr
+    assert not list(tmp_path.glob(".*"))
+    same(Index(out), pyfast.build_index(source, tmp_path / "fresh"))
 
 
 def _anonymous(pid: int) -> int:

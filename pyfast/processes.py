@@ -1,0 +1,54 @@
+"""Start another Python process that runs a function of pyfast. pyfast does not use multiprocessing, because its
+processes would import the user's script."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from subprocess import Popen
+from typing import IO
+
+_PARENT = "_PYFAST_PARENT"
+_PR_SET_PDEATHSIG = 1  # from Linux's sys/prctl.h
+
+
+@contextmanager
+def process_of(
+    module: str, *arguments: str, stdin: IO[bytes] | int, stdout: IO[bytes] | int
+) -> Iterator[Popen[bytes]]:
+    """Start a process that calls `main()` of a module, and yield it. At the end of the `with` block, the process
+    is killed if it is still running.
+
+    Args:
+        module: The name of the module. Its `main` should first call `end_with_parent`.
+        *arguments: The arguments, which `main` finds in `sys.argv[1:]`.
+        stdin: The file from which the process reads, or `subprocess.PIPE`.
+        stdout: The file into which the process writes, or `subprocess.PIPE`.
+    """
+    command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # as this process imports
+    environment = {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "PYTHONSAFEPATH": "1",
+        "PYFAST_THREADS": "1",
+        _PARENT: str(os.getpid()),
+    }
+    # In a session of its own, Ctrl-C in a terminal reaches only this process, which then ends the other one.
+    with Popen(command, stdin=stdin, stdout=stdout, env=environment, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when the process that started it ends, even by a kill."""
+    with suppress(AttributeError):  # Only Linux has this function.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(os.environ[_PARENT]):  # It has already ended.
+        sys.exit(1)
