@@ -68,4 +68,5 @@ def main() -> None:
             told = told_of(error)
         except OSError as error:
             told = told_of(RunError(f"{folder}: cannot be written: {error.strerror}"))
-        print(json.dumps(told), flush=True)
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
