@@ -51,7 +51,7 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
     Raises:
         IndexFormatError: A part is damaged.
     """
-    with ThreadPoolExecutor(2) as both:  # NumPy works on both cores: on the first, while it copies on the second.
+    with ThreadPoolExecutor(2) as both:  # NumPy releases the global lock, so threads use both cores.
         for _ in both.map(_check, parts):
             pass
         kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
