@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "checked_offsets.hpp"
+#include "multiversion.hpp"
 #include "parallel.hpp"
 #include "pyfast/error.hpp"
 
@@ -103,6 +105,20 @@ struct Column {
     }
 };
 
+// Puts a better one in the place of a heap's top, the worst of the best. This is faster than a pop and a push.
+void replace_worst(std::vector<Found>& best, const Found& found) {
+    std::size_t hole = 0;
+    for (std::size_t child = 1; child < best.size(); child = 2 * hole + 1) {
+        child += child + 1 < best.size() && better(best[child], best[child + 1]) ? 1 : 0;
+        if (!better(found, best[child])) {
+            break;
+        }
+        best[hole] = best[child];
+        hole = child;
+    }
+    best[hole] = found;
+}
+
 struct Workspace {
     std::array<float, window> scores{};  // 0 between windows
     std::vector<Column> columns;
@@ -189,6 +205,26 @@ void add_scores(Workspace& space, const Column& column, const Count* counts, std
     }
 }
 
+// The first group from `g` on that has a score above the bar, or `size`.
+PYFAST_MULTIVERSION std::int64_t next_group(const float* scores, std::int64_t g, std::int64_t size, float bar) {
+    using Floats [[gnu::vector_size(group * sizeof(float))]] = float;
+    for (; g < size; g += group) {
+        Floats some;
+        std::memcpy(&some, scores + g, sizeof some);
+        const auto above = some > bar;
+        std::array<std::uint64_t, group / 2> words;
+        std::memcpy(words.data(), &above, sizeof words);
+        std::uint64_t any = 0;
+        for (const std::uint64_t word : words) {
+            any |= word;
+        }
+        if (any != 0) {
+            return g;
+        }
+    }
+    return size;
+}
+
 struct Search {
     std::span<const TermCounts> parts;
     const Bm25Options& options;
@@ -200,11 +236,12 @@ struct Search {
         if (!deleted.empty() && deleted[static_cast<std::size_t>(document)] != 0) {
             return;
         }
-        space.best.push_back({score, static_cast<std::int32_t>(base + document)});
-        std::push_heap(space.best.begin(), space.best.end(), better);
-        if (std::ssize(space.best) > options.k) {
-            std::pop_heap(space.best.begin(), space.best.end(), better);
-            space.best.pop_back();
+        const Found found{score, static_cast<std::int32_t>(base + document)};
+        if (std::ssize(space.best) < options.k) {
+            space.best.push_back(found);
+            std::push_heap(space.best.begin(), space.best.end(), better);
+        } else {
+            replace_worst(space.best, found);
         }
     }
 
@@ -215,18 +252,11 @@ struct Search {
 
     void take_best(Workspace& space, std::size_t part, std::int64_t base, std::int64_t first,
                    std::int64_t size) const {
-        for (std::int64_t g = 0; g < size; g += group) {
-            const float* const scores = space.scores.data() + g;
-            float largest = 0.0f;
-            for (std::int64_t i = 0; i < group; ++i) {
-                largest = std::max(largest, scores[i]);
-            }
-            if (largest <= bar(space)) {
-                continue;
-            }
-            for (std::int64_t i = 0; i < group; ++i) {
+        const float* const scores = space.scores.data();
+        for (std::int64_t g = 0; (g = next_group(scores, g, size, bar(space))) < size; g += group) {
+            for (std::int64_t i = g; i < g + group; ++i) {
                 if (scores[i] > bar(space)) {
-                    consider(space, part, base, first + g + i, scores[i]);
+                    consider(space, part, base, first + i, scores[i]);
                 }
             }
         }
