@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyfast.blocks import map_folder, raw, write_checksums
-from pyfast.corpus import Corpus, Document, encode
+from pyfast.corpus import Corpus, Document, Level, encode
 from pyfast.ops import Cells
 from pyfast.ops.arrays import Int64, utf8
 from pyfast.retrieval.analysis import Analysis
@@ -82,7 +82,8 @@ def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysi
     passages = places.tolist()
     counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
     vocabulary = {term: i for i, term in enumerate(terms)}
-    rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
+    in_table = (np.asarray(corpus.level)[places] == Level.TABLE_ROW).tolist()
+    rows = (corpus.cells(i) if is_row else [] for i, is_row in zip(passages, in_table, strict=True))
     return Part(
         corpus,
         places,
