@@ -39,7 +39,8 @@ def process_of(
         _PARENT: str(os.getpid()),
     }
     # In a session of its own, Ctrl-C in a terminal reaches only this process, which then ends the other one.
-    with Popen(command, stdin=stdin, stdout=stdout, env=environment, start_new_session=True) as process:
+    # Pipes have no buffer: if the process is killed, the rest of a buffer could not be written at the end.
+    with Popen(command, 0, stdin=stdin, stdout=stdout, env=environment, start_new_session=True) as process:
         try:
             yield process
         finally:

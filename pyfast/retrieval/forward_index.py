@@ -123,8 +123,7 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
     some = min(max(counts.total_length // _SHARES, _LEAST), _AT_ONCE)
     ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64)), some))
 
-    def rows_of(found: tuple[int, int, Int64]) -> Rows:
-        first, last, entries = found
+    def of_range(first: int, last: int, entries: Int64) -> Rows:
         at = np.searchsorted(entries, counts.indptr)
         numbers, rows_of = np.arange(len(entries), dtype=np.int32), counts.documents[entries] - first
         place = csc_array((numbers, rows_of, at), shape=(last - first, len(terms))).tocsr()
@@ -141,8 +140,8 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
     with ThreadPoolExecutor(2) as both:
         begun: deque[Future[Rows]] = deque()
         for found in _entries(counts, ranges):
-            begun.append(both.submit(rows_of, found))
-            if len(begun) > 2:
+            begun.append(both.submit(of_range, *found))
+            if len(begun) > 2:  # More would only take memory.
                 yield begun.popleft().result()
         for one in begun:
             yield one.result()

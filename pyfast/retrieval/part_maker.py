@@ -39,7 +39,6 @@ class PartMaker(ExitStack):
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # `wait` finds that the process has ended.
             self._process.stdin.write(json.dumps(str(folder)).encode() + b"\n")
-            self._process.stdin.flush()
 
     def wait(self) -> None:
         """Wait until the part is complete. Raises the error that ended the work."""

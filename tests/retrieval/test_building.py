@@ -172,7 +172,7 @@ def test_errors_of_the_other_process_are_raised(tmp_path: Path, monkeypatch: pyt
 
 
 _BUILDS_IN_TWO = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
 import pyfast
 from pyfast.retrieval import building
@@ -180,18 +180,24 @@ from pyfast.retrieval.part_maker import PartMaker
 building._footprint = lambda document: 165_000_000
 moment, whom, start = int(sys.argv[3]), sys.argv[4], PartMaker.start
 def kills(maker, folder):
+    if moment == int(folder.name) and whom == "idle":
+        os.kill(maker._process.pid, signal.SIGKILL)
+        time.sleep(0.2)
     start(maker, folder)
     if moment == int(folder.name):
         print(maker._process.pid, flush=True)
-        os.kill(os.getpid() if whom == "this" else maker._process.pid, signal.SIGKILL)
+        if whom != "idle":
+            os.kill(os.getpid() if whom == "this" else maker._process.pid, signal.SIGKILL)
 PartMaker.start = kills
 pyfast.build_index(sys.argv[1], sys.argv[2])
 """
 
 
 @pytest.mark.guarantee("G8")
-@pytest.mark.parametrize("whom", ["this", "other"])
-def test_a_build_of_two_processes_goes_on_after_a_kill(tmp_path: Path, whom: str) -> None:
+@pytest.mark.parametrize(("whom", "moments"), [("this", (1, 3)), ("other", (1,)), ("idle", (3,))])
+def test_a_build_of_two_processes_goes_on_after_a_kill(
+    tmp_path: Path, whom: str, moments: tuple[int, ...]
+) -> None:
     source, out = tmp_path / "corpus", tmp_path / "index"
     source.mkdir()
     for number in range(20):
@@ -203,7 +209,7 @@ def test_a_build_of_two_processes_goes_on_after_a_kill(tmp_path: Path, whom: str
         environment = {**os.environ, "PYFAST_THREADS": "2"}
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
-    for moment in (1, 3):
+    for moment in moments:
         killed = build_in_two(moment)
         if whom == "this":
             assert killed.returncode == -signal.SIGKILL
