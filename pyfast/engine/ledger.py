@@ -18,14 +18,15 @@ MOMENTS = 64
 class Stage:
     """One kind of work of one question: a prompt, or a batched function such as a search."""
 
+    calls: int = 0
     queued_us: int = 0
     """The microseconds from a call until its work starts, summed over all calls"""
     running_us: int = 0
     """The microseconds of the work, summed over all calls. For batched work, each call counts the time of its
     whole batch"""
-    batches: list[int] = field(default_factory=list)
-    """The size of the batch of each call. For an LLM, how many of its calls were in progress when the call
-    ended"""
+    batches: int = 0
+    """The sum of the batch sizes of all calls. For an LLM, a call counts how many of its calls were in progress
+    when the call ended"""
     role: str = ""
     """The role of the prompt. Empty for work without an LLM"""
     prompt_tokens: int = 0
@@ -38,10 +39,11 @@ class Stage:
         """Count one more call of this stage. `queued` is the time that it waited, and `running` the time of
         its work, in seconds. `batch` is the size of its batch."""
         queued_us, running_us = int(queued * 1e6), int(running * 1e6)
+        self.calls += 1
         self.queued_us += queued_us
         self.running_us += running_us
-        self.batches.append(batch)
-        if len(self.moments) < MOMENTS:
+        self.batches += batch
+        if self.calls <= MOMENTS:
             self.moments.append((perf_counter(), queued_us, running_us))
 
     def of_prompt(self) -> tuple[str | int, ...]:
@@ -81,11 +83,11 @@ class StageTotals:
 
     def add(self, stage: Stage) -> None:
         """Add the calls, times and tokens of one question."""
-        self.calls += len(stage.batches)
+        self.calls += stage.calls
         self.questions += 1
         self.queued_us += stage.queued_us
         self.running_us += stage.running_us
-        self.batches += sum(stage.batches)
+        self.batches += stage.batches
         self.role = stage.role
         self.prompt_tokens += stage.prompt_tokens
         self.completion_tokens += stage.completion_tokens
@@ -180,13 +182,7 @@ class Ledger(UsageTotals):
             "started": self.started,
             "seconds": round(self.seconds, 6),
             "stages": {
-                name: (
-                    len(stage.batches),
-                    stage.queued_us,
-                    stage.running_us,
-                    sum(stage.batches),
-                    *stage.of_prompt(),
-                )
+                name: (stage.calls, stage.queued_us, stage.running_us, stage.batches, *stage.of_prompt())
                 for name, stage in self.stages.items()
             },
             "spans": {name: self._spans(stage) for name, stage in self.stages.items()},

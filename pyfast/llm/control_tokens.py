@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 # The names in <...> and [...] of the known chat templates. Marks with bars, such as <|...|>, need no list. Names
@@ -118,8 +118,15 @@ def count_marks(text: str) -> int:
 def _marks(text: str) -> list[int]:
     """Return the positions of all control tokens, ascending. There is one pattern for each character with which
     control tokens begin: a search for one character is ten times faster here than a search for several."""
-    found = (pattern.finditer(text) for first, pattern in _MARKS.items() if first in text)
-    return sorted(match.start() for match in chain.from_iterable(found) if _is_mark(match))
+    found = [
+        match.start()
+        for first, pattern in _MARKS.items()
+        if first in text
+        for match in pattern.finditer(text)
+        if _is_mark(match)
+    ]
+    found.sort()
+    return found
 
 
 def _is_mark(match: re.Match[str]) -> bool:
