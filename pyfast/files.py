@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import resource
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -169,6 +170,15 @@ def refuse_links(folder: Path) -> None:
 def _aside(path: Path, suffix: str) -> Path:
     # The suffix is random. Process ids are not unique: two containers may share the folder.
     return path.with_name(f"{path.name}.{suffix}-{secrets.token_hex(4)}")
+
+
+def allow_open_files(count: int) -> None:
+    """Allow this process to open `count` files more than are common, if the system's hard limit permits it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 1024
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
 
 
 def free_name(path: Path, suffix: str) -> Path:

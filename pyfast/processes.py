@@ -39,7 +39,7 @@ def process_of(
         _PARENT: str(os.getpid()),
     }
     # In a session of its own, Ctrl-C in a terminal reaches only this process, which then ends the other one.
-    # Pipes have no buffer: if the process is killed, the rest of a buffer could not be written at the end.
+    # Pipes have no buffer: to close a buffered pipe to a killed process would raise BrokenPipeError.
     with Popen(command, 0, stdin=stdin, stdout=stdout, env=environment, start_new_session=True) as process:
         try:
             yield process
@@ -48,7 +48,8 @@ def process_of(
 
 
 def end_with_parent() -> None:
-    """Let the kernel kill this process when the process that started it ends, even by a kill."""
+    """Let the kernel kill this process when the thread that started it ends, for example because its process was
+    killed. Only Linux does this."""
     with suppress(AttributeError):  # Only Linux has this function.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(os.environ[_PARENT]):  # It has already ended.

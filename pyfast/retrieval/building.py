@@ -28,7 +28,7 @@ from pyfast.corpus.joining import add_sums
 from pyfast.corpus.readers import DocumentSource
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.files import built_aside, link_folder, only_writer, sync_to_disk, write_atomically
+from pyfast.files import allow_open_files, built_aside, link_folder, only_writer, sync_to_disk, write_atomically
 from pyfast.ops.arrays import thread_count
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
@@ -50,9 +50,11 @@ _LEAST = 600
 _BESIDE = 350
 """How many MB of memory a process takes, without the part that it makes"""
 _FOR_TWO = 1000
-"""How many MB of memory two processes take at least"""
+"""If the argument `memory` is at least this, two processes build a large index"""
 _SHARE = 0.5
-"""If two processes work, the share of the memory that is left for one part. Each process has a part"""
+"""If two processes work, each has a part. This is the share of the remaining memory that one part gets"""
+_FILES = 32
+"""More files than a part has. A merge maps all files of all parts at once"""
 _STATE = "building.json"
 """The file of an unfinished index that lists its finished parts"""
 _EVERY = 0.5
@@ -103,7 +105,8 @@ def build_index(
         vectors: The kinds of vectors to compute for the passages, such as `dense` or `dense:MODEL`.
         analysis: The tokenizer, stemmer and stop words.
         memory: How many MB of memory may be used, without vectors and without the page cache. With 1000 or more,
-            a second process makes parts of a large index, if pyfast may use two threads.
+            a second process completes the parts of a large index without vectors, if pyfast may use two
+            threads.
         unread: A list to which the function adds each file that cannot be read. If the function continues a
             build that was stopped, it also adds the files that the stopped build could not read.
         on_progress: A function that is called with the progress from time to time.
@@ -338,6 +341,7 @@ class _Build:
         self._progress.tell(merging=True)
         folder = self._folder / PARTS
         name = str(1 + max(int(one["name"]) for one in self.finished))
+        allow_open_files(_FILES * len(self.finished))
         parts = [open_part(map_folder(folder / one["name"]), analysis) for one in self.finished]
         live = [np.ones(part.corpus.documents, bool) for part in parts]
         try:

@@ -18,7 +18,7 @@ from pyfast import ops
 from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
 from pyfast.errors import IndexFormatError
 from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Float32, Int32, Int64, places_of, utf8
+from pyfast.ops.arrays import Float32, Int32, Int64, places_of, thread_count, utf8
 from pyfast.retrieval.analysis import Analysis
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
@@ -137,14 +137,18 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
         of_entries[chosen] = weights
         return np.diff(rows), columns, weights, entries, of_entries
 
+    found = _entries(counts, ranges)
+    if len(ranges) == 1 or thread_count(None) == 1:
+        yield from (of_range(*one) for one in found)
+        return
     with ThreadPoolExecutor(2) as both:
         begun: deque[Future[Rows]] = deque()
-        for found in _entries(counts, ranges):
-            begun.append(both.submit(of_range, *found))
-            if len(begun) > 2:  # More would only take memory.
+        for one in found:
+            begun.append(both.submit(of_range, *one))
+            if len(begun) > 2:  # More results than the caller takes would fill the memory.
                 yield begun.popleft().result()
-        for one in begun:
-            yield one.result()
+        for rest in begun:
+            yield rest.result()
 
 
 def pieces(offsets: Int64, size: int = _AT_ONCE) -> Iterator[tuple[int, int]]:

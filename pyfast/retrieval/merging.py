@@ -7,11 +7,11 @@ memory.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from pyfast.blocks import map_folder, write_checksums
 from pyfast.corpus import Corpus
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Int32, Int64
+from pyfast.ops.arrays import Int32, Int64, thread_count
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
 from pyfast.retrieval.bm25 import STOP_WORDS
 from pyfast.retrieval.forward_index import Mask, new_array, pieces, save_weights
@@ -51,22 +51,46 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
     Raises:
         IndexFormatError: A part is damaged.
     """
-    with ThreadPoolExecutor(2) as both:  # NumPy releases the global lock, so threads use both cores.
-        for _ in both.map(_check, parts):
-            pass
-        kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
-        folder.mkdir(parents=True)
-        corpus = both.submit(_merge_corpora, folder, parts, live)
+    for part in parts:
+        (replace(part, corpus=Corpus.mapped(part.files)) if part.files else part).check_all()
+    kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
+    folder.mkdir(parents=True)
+    with beside(lambda: _merge_corpora(folder, parts, live)):
         terms, counts = merge_passages(folder, parts, kept)
         if alone:
             save_weights(folder / WEIGHTS, counts, terms, parts[0].analysis)
-        corpus.result()
     save_vectors(folder, join_vectors([part.vectors for part in parts], kept))
     write_checksums(folder)
 
 
-def _check(part: Part) -> None:
-    (replace(part, corpus=Corpus.mapped(part.files)) if part.files else part).check_all()
+@contextlib.contextmanager
+def beside(work: Callable[[], None]) -> Iterator[None]:
+    """Call `work` in another thread while the `with` block runs. If pyfast may use only one thread, call it
+    before the block.
+
+    NumPy releases Python's global lock, so two threads can copy at the same time. An executor would not do:
+    after the end of the main thread it takes no more work.
+    """
+    if thread_count(None) == 1:
+        work()
+        yield
+        return
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = Thread(target=run, name="pyfast-merge")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _merge_corpora(folder: Path, parts: Sequence[Part], live: Sequence[Mask]) -> None:
@@ -85,15 +109,13 @@ def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) ->
     `kept` says for each part which passages to keep (bool[passages]). Returns the terms and their counts.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(1) as other:
-        texts = other.submit(_merge_rendered, folder / RENDERED_FOLDER, [part.rendered for part in parts], kept)
+    with beside(lambda: _merge_rendered(folder / RENDERED_FOLDER, [part.rendered for part in parts], kept)):
         frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
         stop = sorted(parts[0].analysis.stop(STOP_WORDS))
         terms, columns = _merge_terms([part.terms for part in parts], [some > 0 for some in frequencies], stop)
         terms.save(folder)
         counts = _merge_counts(folder / BM25_FOLDER, parts, kept, frequencies, columns, len(terms))
         _merge_cells(folder / CELLS, [part.cells for part in parts], kept, columns)
-        texts.result()
     return terms, counts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -41,13 +42,14 @@ class PartMaker(ExitStack):
             self._process.stdin.write(json.dumps(str(folder)).encode() + b"\n")
 
     def wait(self) -> None:
-        """Wait until the part is complete. Raises the error that ended the work."""
+        """Wait until the part is complete. Raises the error that ended the work; for an `OSError`, `RunError`."""
         assert self._process is not None
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            raise RunError(f"a process that made a part of the index ended ({code}); does it need more memory?")
+            memory = "; does it need more memory?" if code < 0 else ""  # The kernel kills if there is no more.
+            raise RunError(f"a process that made a part of the index ended ({code}){memory}")
         if told := json.loads(line):
             raise error_of(*told)
 
@@ -55,17 +57,18 @@ class PartMaker(ExitStack):
 def main() -> None:
     """Complete the parts in the folders that the standard input names. Answer each line with a line: `null`, or
     the class and the text of an error."""
-    logging.disable()  # The process that started this one warns.
+    logging.disable()
     end_with_parent()
     parameters = json.loads(sys.argv[1])
     size, analysis = PassageSize.of(parameters), Analysis.of(parameters)
     for line in sys.stdin.buffer:
         folder, told = Path(json.loads(line)), None
+        tempfile.tempdir = str(folder)  # If this process is killed, the next build removes the folder.
         try:
             complete_part(folder, count_passages(Corpus.open(folder / CORPUS), size, analysis), alone=False)
         except PyfastError as error:
             told = told_of(error)
         except OSError as error:
-            told = told_of(RunError(f"{folder}: cannot be written: {error.strerror}"))
+            told = told_of(RunError(f"{error.filename or folder}: {error.strerror or error}"))
         sys.stdout.write(json.dumps(told) + "\n")
         sys.stdout.flush()

@@ -170,9 +170,10 @@ def expand(
 def max_entries(passages: int) -> int:
     """Return how many entries of the forward index `expand` reads for a seed, in an index of so many passages.
 
-    The more passages have a term, the more entries a search must read before it meets the nearest ones. With
-    fewer than 200,000 passages, a hundredth of their number finds as much gold evidence as 2000
-    (`benchmarks/recall.py --together 0 --entries 250,500,1000,2000`).
+    The more passages have a term, the more entries a search must read before it meets the nearest ones. The
+    result is a hundredth of the passages, but at least 250 and at most 2000. With 60,000 passages, fewer than
+    2000 entries find as much gold evidence, and with 260,000, 2000 find a little more
+    (`benchmarks/recall.py --together 200000 --entries 250,500,1000,2000`).
     """
     return min(max(passages // 100, 250), 2000)
 

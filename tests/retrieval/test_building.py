@@ -171,6 +171,22 @@ def test_errors_of_the_other_process_are_raised(tmp_path: Path, monkeypatch: pyt
     pyfast.verify(tmp_path / "damaged")
 
 
+def test_a_merge_may_open_more_files_than_the_soft_limit(tmp_path: Path) -> None:
+    code = """
+import resource, sys
+from pathlib import Path
+import pyfast
+from pyfast.corpus import TextDocument
+from pyfast.retrieval import building
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+building._footprint = lambda document: 600_000_000
+pyfast.build_index([TextDocument(f"{k}", "", f"Moon {k} of Saturn") for k in range(30)], sys.argv[1], memory=900)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "index")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert pyfast.describe_index(tmp_path / "index").documents == 30
+
+
 _BUILDS_IN_TWO = """
 import os, signal, sys, time
 from pathlib import Path

@@ -103,7 +103,7 @@ def test_the_ledger_tells_steps_tokens_and_time(small: Index) -> None:
     """Table 4, for each question."""
     llm = moody("never", 0)
     for record, ledger in ledgers(small, llm, QUESTIONS[:2], Budget(), steps="3"):
-        assert len(ledger.stages["select"].batches) == 3 == len(record.as_json()["trace"]["steps"])
+        assert ledger.stages["select"].calls == 3 == len(record.as_json()["trace"]["steps"])
         assert ledger.llm_calls == 1 + 3 + 1 and ledger.tokens > 1000
         assert ledger.stages.keys() == {"guide", "open_window", "select", "move_on", "canonicalize", "head"}
         assert all(stage.queued_us + stage.running_us > 0 for stage in ledger.stages.values())
