@@ -310,6 +310,7 @@ class _Build:
         ahead = list(islice(self._reading, 1))
         while ahead:
             taken = (ahead.pop() for _ in range(1))  # The document is freed when its part has its segments.
+            # In a list, because a variable of this generator would keep the corpus in memory after the `yield`.
             corpora = [encode(self._progress.watched(_up_to(room, chain(taken, self._reading))), size.length)]
             position = self._reading.position | {"unread": [(str(it.path), it.reason) for it in self._unread]}
             ahead = list(islice(self._reading, 1))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from dying import die_at_rename
 
 import pyfast
 from pyfast.blocks import BLOCK, raw, write_checksums
@@ -273,15 +274,7 @@ def test_killed_at_any_rename_what_the_index_knows_is_not_lost(tmp_path: Path, r
     child = os.fork()
     if not child:  # the child of a test must never come back into it
         try:
-            rename, seen = Path.rename, []
-
-            def dies(path: Path, target: Path) -> Path:
-                seen.extend([path] if path.is_dir() else [])
-                if len(seen) > renamed:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return rename(path, target)
-
-            Path.rename = dies  # type: ignore[method-assign,assignment]
+            die_at_rename(renamed)
             build_index(texts(4), out, overwrite=True)
         finally:
             os._exit(int(renamed != 2))

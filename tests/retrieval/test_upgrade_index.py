@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from dying import die_at_rename
 
 from pyfast.corpus import Corpus, TextDocument, read
 from pyfast.errors import IndexFormatError
@@ -210,15 +211,7 @@ def test_killed_at_a_rename_a_whole_index_is_there(old: Path, renamed: int) -> N
     child = os.fork()
     if not child:  # the child of a test must never come back into it
         try:
-            rename, seen = Path.rename, []
-
-            def dies(path: Path, target: Path) -> Path:
-                seen.extend([path] if path.is_dir() else [])
-                if len(seen) > renamed:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return rename(path, target)
-
-            Path.rename = dies  # type: ignore[method-assign,assignment]
+            die_at_rename(renamed)
             upgrade_index(old)
         finally:
             os._exit(1)
