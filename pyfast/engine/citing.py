@@ -1,4 +1,5 @@
-"""Write the evidence of answers: once as a whole for the traces, once without content for answers.jsonl."""
+"""Write the evidence of answers: once as a whole for the traces, once without content for answers.jsonl. Write
+the lists of passages in traces."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from pyfast import ops, retrieval
 from pyfast.ops.arrays import ends
-from pyfast.retrieval import Index, ScoredSegments
+from pyfast.retrieval import Index, PassageList, ScoredSegments, write_lists
 
 
 class Cited(NamedTuple):
@@ -20,10 +21,15 @@ class Cited(NamedTuple):
     """Only the id and the uri of each segment. None: not known"""
 
 
-def cite(index: Index, items: Sequence[ScoredSegments]) -> list[Cited]:
-    """Return each list of segments in two forms: as `retrieval.cite` returns it, and as JSON with only the
-    ids and uris of the segments."""
-    whole = retrieval.cite(index, items)
-    segments = np.concatenate([np.empty(0, np.int64), *[item.segments for item in items]])
-    names = ops.list_segments(index.corpus.columns, ends(items), segments, {})
+def cite(index: Index, items: Sequence[tuple[ScoredSegments, Sequence[PassageList]]]) -> list[Cited]:
+    """Write the evidence of answers, and the lists of passages in their traces.
+
+    Evidence is returned in two forms: as `retrieval.cite` returns it, and as JSON with only the ids and uris of
+    the segments. The lists of passages get their `segments`.
+    """
+    evidence = [segments for segments, _ in items]
+    whole = retrieval.cite(index, evidence)
+    listed = np.concatenate([np.empty(0, np.int64), *[one.segments for one in evidence]])
+    names = ops.list_segments(index.corpus.columns, ends(evidence), listed, {})
+    write_lists(index, [one for _, lists in items for one in lists])
     return [Cited(*each) for each in zip(whole, names, strict=True)]

@@ -46,7 +46,16 @@ from pyfast.llm.collecting import Progress
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in
 from pyfast.llm.protocol import device_of, weights_of
 from pyfast.llm.reasoning import without_reasoning
-from pyfast.retrieval import Index, Pool, ScoredSegments, evidence_of, narrate, search, search_and_fuse
+from pyfast.retrieval import (
+    Index,
+    PassageList,
+    Pool,
+    ScoredSegments,
+    evidence_of,
+    narrate,
+    search,
+    search_and_fuse,
+)
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
@@ -531,10 +540,16 @@ class Context:
         """
         self.until_now = _NOTHING_YET
 
-    async def cited(self, evidence: ScoredSegments) -> Cited:
-        """Return evidence as JSON. This call does not count as a step, so it works even if the
-        question has used all its steps."""
-        items: Cited = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
+    async def cited(self, evidence: ScoredSegments, lists: Sequence[PassageList], counted: bool) -> Cited:
+        """Return evidence as JSON, and write the lists of passages in the trace.
+
+        If `counted` is False, the call does not count as a step. It then works even if the question has used
+        all its steps.
+        """
+        if counted:
+            return await self.call(cite, (evidence, lists))
+        item = (evidence, lists)
+        items: Cited = await self._runtime.point(cite, own=self._own)(item, self.ledger.stage(cite.__name__))
         return items
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:

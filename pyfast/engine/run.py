@@ -9,14 +9,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from time import perf_counter, time
 from typing import Any
 
+import numpy as np
 import orjson
 
 from pyfast.engine.budget import Budget, within
-from pyfast.engine.citing import Cited, cite
+from pyfast.engine.citing import Cited
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import OnStep
 from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals
@@ -30,13 +32,14 @@ from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import LLM, Role
 from pyfast.llm.collecting import NoLog
-from pyfast.retrieval import Index, ScoredSegments
+from pyfast.retrieval import Index, PassageList, ScoredSegments
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings: a function that answers one question"""
 
 _LOG = logging.getLogger("pyfast")
 
+_NOTHING = ScoredSegments(np.empty(0, np.int64), np.empty(0, np.float32))
 _AHEAD = 4096  # the maximum number of answers that wait for an earlier one
 
 
@@ -254,6 +257,32 @@ def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]
     return {**trace, **left_out, **empty}
 
 
+async def _written(answer: Answer, context: Context, counted: bool) -> tuple[Cited, bytes]:
+    """Write the evidence and the trace of an answer as JSON. If `counted` is True, this is a step of the
+    question."""
+    trace, lists = _with_notes(answer.trace, context), list[PassageList]()
+    written = orjson.dumps(trace, default=partial(_gather, lists))
+    given = answer.evidence or b"[]"
+    if isinstance(given, ScoredSegments):
+        cited = await context.cited(given, lists, counted)
+    else:
+        cited = Cited(_checked(given), None)
+        if lists:
+            await context.cited(_NOTHING, lists, counted)
+    return cited, orjson.dumps(trace, default=_segments) if lists else written
+
+
+def _gather(lists: list[PassageList], part: object) -> None:
+    """Collect the lists of passages in a trace. orjson calls this function for each part of another type."""
+    if not isinstance(part, PassageList):
+        raise TypeError
+    lists.append(part)
+
+
+def _segments(part: PassageList) -> list[str] | list[dict[str, Any]]:
+    return part.segments
+
+
 async def answer_question(
     question: Question, ask: Ask, context: Context, seconds: float | None
 ) -> tuple[Record, Answer | None]:
@@ -293,12 +322,7 @@ async def _answered(
         async with context.timed(seconds):
             await context.restrict()
             answer = await ask(question, context)
-            given = answer.evidence or b"[]"
-            if isinstance(given, ScoredSegments):
-                evidence = await context.call(cite, given)
-            else:
-                evidence = Cited(_checked(given), None)
-        trace = orjson.dumps(_with_notes(answer.trace, context))
+            evidence, trace = await _written(answer, context, counted=True)
         (answer.text or "").encode()  # Text that is not Unicode fails here, not when it is written.
         state: State = "answered" if answer.text is not None else "abstained"
         usage = usage_of(context.ledger)
@@ -314,12 +338,7 @@ async def _answered(
             _LOG.debug("question %s failed", question.id, exc_info=error)
     evidence, trace = Cited(b"[]", None), b"{}"
     try:
-        until = context.until_now()
-        given = until.evidence or b"[]"
-        evidence = (
-            await context.cited(given) if isinstance(given, ScoredSegments) else Cited(_checked(given), None)
-        )
-        trace = orjson.dumps(_with_notes(until.trace, context))
+        evidence, trace = await _written(context.until_now(), context, counted=False)
     except Exception as error:
         reason += f"; what was found until then cannot be written: {error}"
     reason = reason.encode(errors="replace").decode()

@@ -19,7 +19,7 @@ from pyfast.retrieval.rerank import (
 )
 from pyfast.retrieval.reranker import Reranker
 from pyfast.retrieval.retriever import Retriever
-from pyfast.retrieval.strongest_edges import RankedPool, pool_ids, segment_ids, traced
+from pyfast.retrieval.strongest_edges import PassageList, RankedPool, pool_ids, segment_ids, traced, write_lists
 from pyfast.retrieval.windows import Candidate, Move, View, candidates, move_on, open_window
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Index",
     "LexicalSelection",
     "Move",
+    "PassageList",
     "Pool",
     "Rank",
     "RankedPool",
@@ -57,4 +58,5 @@ __all__ = [
     "segment_ids",
     "select_lexically",
     "traced",
+    "write_lists",
 ]

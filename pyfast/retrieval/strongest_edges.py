@@ -6,7 +6,7 @@ To save time, one call of a function works on the graphs of many questions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from pyfast import ops
 from pyfast.ops.arrays import Float32, Int32, Int64, places_of
 from pyfast.retrieval.index import Index
-from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.pools import Pool, stack_pools
 
 EDGES = 3
 """The maximum number of edges of each graph in the trace"""
@@ -26,9 +26,24 @@ TERMS = 5
 """The maximum number of terms of an edge in the trace"""
 _DIGITS = 4
 
-Trace = dict[str, list[dict[str, Any]] | orjson.Fragment]
+Trace = dict[str, "list[dict[str, Any]] | orjson.Fragment | PassageList"]
 """A part of a trace. A native op writes long lists as JSON. Making a dict for each passage would take as long
 as ranking the passages"""
+
+
+class PassageList:
+    """A pool in a trace. When the question ends, the engine writes it as a list of segments.
+
+    The lists of many questions are written together. Writing each by itself takes four times as long.
+    """
+
+    __slots__ = ("pool", "scored", "segments")
+
+    def __init__(self, pool: Pool, scored: bool) -> None:
+        """`scored`: each segment is an object with its id and its score, and not only its id."""
+        self.pool, self.scored = pool, scored
+        self.segments: list[str] | list[dict[str, Any]] = []
+        """The segments in JSON types, after `write_lists`"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,22 +56,16 @@ class RankedPool(Pool):
     """
 
 
-def traced(index: Index, pool: Pool) -> Trace:
+def traced(pool: Pool) -> Trace:
     """Describe a pool for the trace. If the pool was not ranked, the trace gets only its segments and scores.
 
     Args:
-        index: The index.
         pool: A ranked pool, or a pool as a search returned it.
 
     Returns:
-        The description. Its values have JSON types, or are an `orjson.Fragment` (a text that is JSON
-        already).
+        The description, for the trace of an `Answer`. The engine writes its values as JSON.
     """
-    if isinstance(pool, RankedPool):
-        return pool.trace
-    scores = [round(score, _DIGITS) for score in pool.scores.tolist()]
-    ids = segment_ids(index, index.passages[pool.passages])
-    return {"evidence": [{"segment": id, "score": score} for id, score in zip(ids, scores, strict=True)]}
+    return pool.trace if isinstance(pool, RankedPool) else {"evidence": PassageList(pool, scored=True)}
 
 
 def segment_ids(index: Index, segments: Int64) -> list[str]:
@@ -74,17 +83,27 @@ def segment_ids(index: Index, segments: Int64) -> list[str]:
     return [digits[at : at + 16] for at in range(0, len(digits), 16)]
 
 
-def pool_ids(index: Index, pool: Pool) -> list[str]:
-    """Return the ids of the segments of a pool, in the order of the pool.
+def pool_ids(pool: Pool) -> PassageList:
+    """Describe a pool for the trace by the ids of its segments, in the order of the pool.
 
     Args:
-        index: The index.
-        pool: A pool of this index.
+        pool: A pool of the index that the question searches.
 
     Returns:
-        One id for each passage.
+        The list, for the trace of an `Answer`. The engine writes it as one id for each passage.
     """
-    return segment_ids(index, index.passages[pool.passages])
+    return PassageList(pool, scored=False)
+
+
+def write_lists(index: Index, lists: Sequence[PassageList]) -> None:
+    """Write lists of passages in JSON types: set their `segments`."""
+    offsets, passages, scores = stack_pools([one.pool for one in lists])
+    ids, rounded = segment_ids(index, index.passages[passages]), _rounded(scores)
+    for one, (begin, end) in zip(lists, pairwise(offsets.tolist()), strict=True):
+        one.segments = ids[begin:end]
+        if one.scored:
+            scored = zip(ids[begin:end], rounded[begin:end], strict=True)
+            one.segments = [{"segment": id, "score": score} for id, score in scored]
 
 
 def traces(

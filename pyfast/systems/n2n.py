@@ -209,12 +209,12 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         if hop == 0 and plan.alternatives:
             path[-1]["alternatives"] = plan.alternatives
         if hop + 1 == len(plan.queries):
-            path[-1] |= traced(ctx.index, pool)
+            path[-1] |= traced(pool)
             break  # The passages of the last hop are the evidence for the answer.
-        path[-1]["retrieved"] = pool_ids(ctx.index, pool)
+        path[-1]["retrieved"] = pool_ids(pool)
         kept = await reranked(pool, query, ctx, settings, settings.hop_min, settings.hop_max)
         entity_type = plan.entity_type if hop == 0 else ANYTHING
-        path[-1] |= {"type": entity_type, **traced(ctx.index, kept)}
+        path[-1] |= {"type": entity_type, **traced(kept)}
         try:
             extracted = await ctx.generate(
                 EXTRACT, context=await ctx.narrative(kept, EXTRACT), entity_type=entity_type, question=query
@@ -236,10 +236,10 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         trace["linked"] = selected.linked
         candidates = selected
     candidates = candidates.head(settings.final_unique)
-    trace["candidates"] = pool_ids(ctx.index, candidates)
+    trace["candidates"] = pool_ids(candidates)
     final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max, True)
     evidence.append(final)
-    trace["final"] = traced(ctx.index, final)
+    trace["final"] = traced(final)
     prompt = unless_known(answer_prompt(ctx, final), settings.abstain)
     reply = await ctx.generate(
         prompt, context=await ctx.narrative(final, prompt), path=reasoning_path(path), question=question.text

@@ -211,7 +211,7 @@ def test_memory_does_not_grow_with_the_number_of_questions() -> None:
 def test_a_line_of_answers_has_the_names_of_all_evidence(small: Index) -> None:
     """Names that were written with the evidence make the same line as names that are read from it."""
     segments = ScoredSegments(np.arange(len(small.corpus)), np.ones(len(small.corpus), np.float32))
-    (cited,) = cite(small, [segments])
+    (cited,) = cite(small, [(segments, [])])
     known = with_names(Record("q", "answered", "a", None, cited.whole), cited.names)
     assert known.line() == Record("q", "answered", "a", None, cited.whole).line()
     assert [one["segment"] for one in orjson.loads(known.line())["evidence"]] == [

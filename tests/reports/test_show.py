@@ -78,8 +78,8 @@ async def in_rounds(question: Question, ctx: Context, settings: Settings) -> Ans
     """A user's system. Its trace has a value, a list of segments, and steps."""
     first, second = await ctx.retrieve(question.text, 15), await ctx.retrieve("moons of Saturn", 2)
     reply = await ctx.generate(READ, context=await ctx.narrative(first, READ), question=question.text)
-    rounds = [{"query": "moons of Saturn", **traced(ctx.index, second), "why": ["it", "says so"]}]
-    trace = {"confidence": 0.25, "pool": pool_ids(ctx.index, first), "rounds": rounds}
+    rounds = [{"query": "moons of Saturn", **traced(second), "why": ["it", "says so"]}]
+    trace = {"confidence": 0.25, "pool": pool_ids(first), "rounds": rounds}
     return Answer(reply.answer, ctx.evidence(first), trace)
 
 
