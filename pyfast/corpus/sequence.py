@@ -452,6 +452,11 @@ class Corpus:
         self._check(i)
         return self._kinds[self._source[i]] == _GRAPH
 
+    @cached_property
+    def has_graphs(self) -> bool:
+        """Whether at least one document is a knowledge graph."""
+        return bool((np.asarray(self._kind) == _GRAPH).any())
+
     def in_graphs(self, segments: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each of these segments is a knowledge graph or a part of one."""
         self._check_places(segments)

@@ -279,7 +279,7 @@ def _gather(lists: list[PassageList], part: object) -> None:
     lists.append(part)
 
 
-def _segments(part: PassageList) -> list[str] | list[dict[str, Any]]:
+def _segments(part: PassageList) -> list[dict[str, Any]] | orjson.Fragment:
     return part.segments
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt
 from pyfast.knowledge.names import tidy
-from pyfast.retrieval import Pool
+from pyfast.retrieval import Index, Pool
 from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
 INSUFFICIENT = "insufficient evidence"
@@ -189,14 +189,18 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     If the pool has passages of a knowledge graph, the answer may be longer than usual, because such a
     question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.
     """
-    index = ctx.index
-    graph = pool.passages[index.corpus.in_graphs(index.passages[pool.passages])]
-    offsets, _ = index.rendered
-    listed = int((offsets[graph + 1] - offsets[graph]).sum()) if len(graph) else 0
+    listed = _characters_of_graphs(ctx.index, pool) if ctx.index.corpus.has_graphs else 0
     most = longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT) if listed else _SHORT
     if ctx.answer_tokens is not None:  # a limit of tokens, converted into characters
         most = max(most, _SHORT + int((ctx.answer_tokens - ANSWER.max_tokens) * CHARACTERS_PER_TOKEN_OF_LISTS))
     return _answer_prompt(most)
+
+
+def _characters_of_graphs(index: Index, pool: Pool) -> int:
+    """Count the characters of those passages of a pool that are from knowledge graphs."""
+    graph = pool.passages[index.corpus.in_graphs(index.passages[pool.passages])]
+    offsets, _ = index.rendered
+    return int((offsets[graph + 1] - offsets[graph]).sum()) if len(graph) else 0
 
 
 def longest_list(listed: int, window: float, shortest: int) -> int:

@@ -16,7 +16,7 @@ from pyfast.engine.citing import cite
 from pyfast.engine.record import with_names
 from pyfast.errors import CallError, InputError, LLMUnavailableError
 from pyfast.llm import LLM, open_llm
-from pyfast.retrieval import Index, ScoredSegments
+from pyfast.retrieval import Index, ScoredSegments, pool_ids, traced
 from pyfast.systems import load_system
 
 INSTANT = open_llm("instant")
@@ -217,3 +217,33 @@ def test_a_line_of_answers_has_the_names_of_all_evidence(small: Index) -> None:
     assert [one["segment"] for one in orjson.loads(known.line())["evidence"]] == [
         small.corpus.segment(i)["id"] for i in range(len(small.corpus))
     ]
+
+
+@pytest.mark.parametrize("ends", ["answered", "own evidence", "failed"])
+def test_lists_of_passages_in_a_trace(small: Index, ends: str) -> None:
+    """They become ids, or ids with scores, also if the question fails or has evidence of its own."""
+
+    async def system(question: Question, ctx: Context) -> Answer:
+        pool = await ctx.retrieve("moons of Saturn", 3)
+        nothing = await ctx.retrieve("qqqq", 3)
+        trace = {"all": pool_ids(pool), "none": pool_ids(nothing), "rounds": [traced(pool), traced(nothing)]}
+        own = b'[{"uri": "u", "snippet": "s"}]'
+        answer = Answer("a", own if ends == "own evidence" else ctx.evidence(pool), trace)
+        ctx.so_far(lambda: answer)
+        if ends == "failed":
+            raise CallError("no")
+        return answer
+
+    records: list[Record] = []
+    run(ask(5), system, records.append, small)
+    (expected,) = small.search("moons of Saturn", 3)
+    ids = [small.corpus.segment(int(small.passages[i]))["id"] for i, _ in expected]
+    assert len(ids) == 3
+    for record in records:
+        assert record.state == ("failed" if ends == "failed" else "answered")
+        assert [one.uri for one in record.evidence] == (["u"] if ends == "own evidence" else record.uris)
+        assert record.trace["all"] == ids and record.trace["none"] == []
+        scored, nothing = record.trace["rounds"]
+        assert nothing == {"evidence": []}
+        for one, (_, score), id in zip(scored["evidence"], expected, ids, strict=True):
+            assert one == {"segment": id, "score": pytest.approx(score, abs=1e-4)}
