@@ -216,9 +216,9 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(ufunc, method)(*plain, **settings)
 
     def __getitem__(self, key: Any) -> Any:
+        if key.__class__ is np.ndarray and key.dtype == np.int32:
+            key = key.astype(np.int64)  # For int32, NumPy gives up Python's lock, and then waits for it.
         if self._file.is_whole:
-            if key.__class__ is np.ndarray and key.dtype == np.int32:
-                key = key.astype(np.int64)  # For int32, NumPy gives up Python's lock, and then waits for it.
             return self.raw[key]
         size = self.raw.strides[0] if self.raw.ndim else 0  # bytes of a row
         if isinstance(key, int | np.integer):
