@@ -194,7 +194,7 @@ def sources_of(
     finally:  # Report them even if nothing was left to index: then they are the reason.
         for it in unread:
             if on_unread is None:
-                _LOG.warning("left out %s", it)
+                _LOG.warning("%s%s", "left out " if it.missing else "", it)
             else:
                 on_unread(it)
 

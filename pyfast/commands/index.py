@@ -166,4 +166,4 @@ def unread_listed() -> Iterator[Callable[[Unread], None]]:
         raise
     finally:
         for it in unread:
-            print(f"pyfast: left out {plain(it)}", file=sys.stderr)
+            print(f"pyfast: {'left out ' if it.missing else ''}{plain(it)}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyfast.corpus.sections import Heading
 
@@ -104,3 +105,25 @@ class KnowledgeGraph:
 
 
 Document = TextDocument | Table | KnowledgeGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file, or a part of a file, that is missing in the index or that was not read as it stands.
+
+    Example:
+        >>> from pathlib import Path
+        >>> print(Unread(Path("a.bin"), "no reader is for such a file"))
+        a.bin: no reader is for such a file
+    """
+
+    path: Path
+    reason: str
+    """Which part it is, such as `line 4` or `pages 2-3`, and why it was not read"""
+    missing: bool = True
+    """Whether something is missing in the index. False: everything is there, and the reason says how it was read,
+    for example that the file's first line was taken as the header"""
+
+    def __str__(self) -> str:
+        """Return the path and the reason on one line."""
+        return f"{self.path}: {self.reason}"

@@ -8,13 +8,13 @@ reports the reason.
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
 from pyfast import plugins
-from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.columnar import read_columnar
 from pyfast.corpus.formats.compressed import inner, unpacked
@@ -46,27 +46,10 @@ class Reader:
     """Patterns for file names, such as `*.csv`, in the form of `fnmatch` and in lower case. If several installed
     readers have a pattern that matches a name, the reader with the longest pattern is used
     """
-    read: Callable[[str, Path], Iterable[Document]]
-    """A function `read(uri, path)` that returns the documents of a file. It raises `InputError` if it cannot read
-    the file"""
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A file that is missing in the index, completely or in part.
-
-    Example:
-        >>> from pyfast.corpus import Unread
-        >>> print(Unread(Path("a.bin"), "no reader is for such a file"))
-        a.bin: no reader is for such a file
-    """
-
-    path: Path
-    reason: str
-
-    def __str__(self) -> str:
-        """Return the path and the reason on one line."""
-        return f"{self.path}: {self.reason}"
+    read: Callable[[str, Path], Iterable[Document | Unread]]
+    """A function `read(uri, path)` that returns the documents of a file. If it cannot read a part of the file (a
+    line, a page), it returns an `Unread` in place of this part, and goes on. If it cannot read the file at all, it
+    raises `InputError`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +78,8 @@ class DocumentSource:
         return cls.as_is(document)
 
 
+_MOST_TOLD = 10
+"""How many parts of a file are named one by one if they cannot be read"""
 _NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
 
 
@@ -169,17 +154,22 @@ def _documents(
     reader = readers.of(inner(path))
     given = 0
     place = str(path)
+    told = _Told(unread)
     try:
         if reader is None:
             raise InputError(f"{path}: {_NO_READER}; pyfast reads {', '.join(readers.patterns)}")
         with explained(), unpacked(path) as file:
             place = str(file)
             refuse_published(file)
-            for document in reader.read(uri, file):
-                if isinstance(document, Table):
-                    _refuse_gold(document, path)
-                yield from narrow(document, columns) if isinstance(document, Table) else (document,)
+            for one in reader.read(uri, file):
+                if isinstance(one, Unread):
+                    told.add(replace(one, path=path, reason=one.reason.replace(place, str(path))))
+                    continue
+                if isinstance(one, Table):
+                    _refuse_gold(one, path)
+                yield from narrow(one, columns) if isinstance(one, Table) else (one,)
                 given += 1
+        told.close()
     except GoldError as error:
         raise GoldError(str(error).replace(place, str(path))) from None
     except Exception as error:  # A reader is a plug-in, and its library may raise any exception.
@@ -189,6 +179,34 @@ def _documents(
         shown = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
         kept = f" (in the index: its documents before that, {given})" if given else ""
         unread.append(Unread(path, shown + kept))
+
+
+class _Told:
+    """Passes on what a reader tells of the parts of one file: the first `_MOST_TOLD` one by one, the others as a
+    number. With `unread` None, the first missing part raises `InputError`."""
+
+    def __init__(self, unread: list[Unread] | None) -> None:
+        self._unread = unread
+        self._times: Counter[bool] = Counter()
+        self._last: dict[bool, Unread] = {}
+
+    def add(self, one: Unread) -> None:
+        """Pass on one part, or count it."""
+        if self._unread is None:
+            if one.missing:
+                raise InputError(str(one))
+            return
+        self._times[one.missing] += 1
+        self._last[one.missing] = one
+        if self._times[one.missing] <= _MOST_TOLD:
+            self._unread.append(one)
+
+    def close(self) -> None:
+        """Pass on how many parts were only counted."""
+        for missing, times in self._times.items():
+            if (more := times - _MOST_TOLD) > 0 and self._unread is not None:
+                last = self._last[missing].reason
+                self._unread.append(replace(self._last[missing], reason=f"and {more} more; the last one: {last}"))
 
 
 def _refuse_gold(table: Table, path: Path) -> None:

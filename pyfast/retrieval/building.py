@@ -249,7 +249,7 @@ class _Build:
             if path.name not in names:
                 shutil.rmtree(path)
         if kept:
-            self._unread += [Unread(Path(path), reason) for path, reason in kept[-1]["unread"]]
+            self._unread += [Unread(Path(path), *rest) for path, *rest in kept[-1]["unread"]]
         return kept
 
     def add_parts(
@@ -312,7 +312,9 @@ class _Build:
             taken = (ahead.pop() for _ in range(1))  # The document is freed when its part has its segments.
             # In a list, because a variable of this generator would keep the corpus in memory after the `yield`.
             corpora = [encode(self._progress.watched(_up_to(room, chain(taken, self._reading))), size.length)]
-            position = self._reading.position | {"unread": [(str(it.path), it.reason) for it in self._unread]}
+            position = self._reading.position | {
+                "unread": [(str(it.path), it.reason, it.missing) for it in self._unread]
+            }
             ahead = list(islice(self._reading, 1))
             yield corpora.pop(), position, not ahead
 
