@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyfast.api.answering import QUESTIONS
+from pyfast.corpus.encode import other_than_digest
 from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_with_format
 from pyfast.engine.journal import open_to_read, sound
 from pyfast.engine.kept_prompts import KeptPrompts
@@ -224,6 +225,14 @@ def _index(folder: Path) -> Iterator[Check]:
         manifest = index.manifest
         return f"{manifest['passages']} passages, {len(manifest['files'])} files"
 
+    def documents() -> str:
+        index, count = Index(folder), 0
+        for part in index.parts:
+            if uri := other_than_digest(part.corpus):
+                raise _DamageError(f"{uri} differs from its digest; build the index again")
+            count += part.corpus.documents
+        return f"{count} documents, as they were read"
+
     def snapshots() -> str:
         current = current_number(home)
         for number in snapshot_numbers(home):
@@ -232,6 +241,7 @@ def _index(folder: Path) -> Iterator[Check]:
         return _snapshot(home / str(current))
 
     yield _check("index", contents)
+    yield _check("documents", documents)
     home = folder / KNOWLEDGE
     if (home / CURRENT).exists():
         yield _check(KNOWLEDGE, snapshots)

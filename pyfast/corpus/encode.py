@@ -4,8 +4,9 @@ This module works on batches of documents. NumPy operations handle all documents
 together, as one joined text. Then the segments of the batch are put into the order of its documents.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -21,6 +22,7 @@ from pyfast.corpus.levels import parents
 from pyfast.corpus.outlines import outline_json
 from pyfast.corpus.packed import Packed
 from pyfast.corpus.schema import Columns, Kind
+from pyfast.corpus.sections import Heading
 from pyfast.corpus.segment_ids import hash_uris
 from pyfast.corpus.sequence import Corpus
 from pyfast.corpus.text_splitting import LENGTH
@@ -213,14 +215,32 @@ def _section(document: Document) -> str:
 
 
 def digest_of(document: Document) -> bytes:
-    """Return a digest (checksum) of everything in a document."""
+    """Return a digest (checksum, 16 bytes) of everything in a document."""
     digest = blake2b(digest_size=16)
     try:
         for piece in _json(document):
             digest.update(piece)
-    except TypeError:  # no Unicode: another column refuses it, and says where
-        return bytes(16)
+    except orjson.JSONEncodeError:  # A lone surrogate: `encode` refuses the document, and says where.
+        digest = blake2b(json.dumps(document, default=_plain).encode(), digest_size=16)
     return digest.digest()
+
+
+def other_than_digest(corpus: Corpus) -> str:
+    """Return the uri of the first document that differs from its stored digest. Returns "" if there is none."""
+    stored = corpus.digests()
+    for source in range(corpus.documents):
+        if digest_of(corpus.document(source)) != stored[source].tobytes():
+            return corpus.uri(source)
+    return ""
+
+
+def _plain(value: object) -> object:
+    """Return a value of a document as JSON can write it. orjson does not know named tuples, such as headings."""
+    if isinstance(value, Heading | Packed):
+        return list(value)
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    raise TypeError(f"a document holds a value of the type {type(value).__name__}, which is no text")
 
 
 def _json(document: Document) -> Iterator[bytes]:
@@ -229,10 +249,10 @@ def _json(document: Document) -> Iterator[bytes]:
     """
     rows = document.rows if isinstance(document, Table) else ()
     if not isinstance(document, Table) or not isinstance(rows, Packed):
-        yield orjson.dumps(document)
+        yield orjson.dumps(document, _plain)
         return
     # Only a key of the document itself is followed by `:[`: a quote in a string has a backslash.
-    before, _, after = orjson.dumps(replace(document, rows=())).partition(b'"rows":[]')
+    before, _, after = orjson.dumps(replace(document, rows=()), _plain).partition(b'"rows":[]')
     yield before + b'"rows":['
     for number, block in enumerate(rows.json()):
         yield b"," * (number > 0) + block

@@ -155,11 +155,11 @@ def test_a_run_of_an_older_format_is_upgraded_first(run: Path) -> None:
 def test_an_index(tmp_path: Path, examples: Path) -> None:
     index = tmp_path / "index"
     build_index(examples / "corpus", index)
-    assert [check.name for check in verify(index).checks] == ["index"]
+    assert [check.name for check in verify(index).checks] == ["index", "documents"]
     know(Index(index))
     found = verify(index)
     assert failed(found) == [] and found.kind == "index"
-    assert [check.name for check in found.checks] == ["index", "knowledge"]
+    assert [check.name for check in found.checks] == ["index", "documents", "knowledge"]
     broken = {"knowledge/1/triples.sqlite": ["knowledge"], "parts/1/terms/text.bin": ["index", "knowledge"]}
     for name, names in broken.items():
         path = index / name

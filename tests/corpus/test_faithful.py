@@ -4,7 +4,9 @@ equivalence, under T1 to T3; and ids that stay when documents come and go."""
 from collections import Counter
 
 import numpy as np
-from corpus_strategies import documents
+import pyarrow as pa
+import pytest
+from corpus_strategies import documents, graph_parts, names, table_parts, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,8 +14,10 @@ from pyfast.corpus import (
     Corpus,
     Document,
     GraphView,
+    Heading,
     KnowledgeGraph,
     Level,
+    Outline,
     Table,
     TableView,
     TextDocument,
@@ -22,6 +26,8 @@ from pyfast.corpus import (
     stream,
     view,
 )
+from pyfast.corpus.encode import digest_of, other_than_digest
+from pyfast.errors import InputError
 
 LENIENT = settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
 
@@ -133,3 +139,46 @@ def test_documents_come_and_go(given_documents: list[Document], data: st.DataObj
         for i in np.flatnonzero(kept).tolist():
             near = segments.neighbors([i], kind)[1]  # type: ignore[arg-type]
             assert kept[near].all()
+
+
+outlines = st.builds(
+    Outline,
+    headings=st.none()
+    | st.lists(st.builds(Heading, st.integers(0, 9), st.integers(0, 9), st.integers(1, 6), names), max_size=3).map(
+        tuple
+    ),
+    pages=st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    aside=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=2).map(tuple),
+    about=st.sampled_from(["", '{"author": "Ada"}']),
+)
+texts_with_outlines = st.builds(
+    TextDocument, uri=st.just("u"), title=names, text=texts, markdown=st.booleans(), outline=outlines
+)
+
+
+@given(st.lists(texts_with_outlines | table_parts | graph_parts, min_size=2, max_size=6))
+@LENIENT
+def test_documents_that_differ_have_digests_that_differ(given_documents: list[Document]) -> None:
+    digests = list(map(digest_of, given_documents))
+    assert bytes(16) not in digests
+    for a, one in zip(given_documents, digests, strict=True):
+        for b, other in zip(given_documents, digests, strict=True):
+            assert (a == b) == (one == other)
+
+
+def test_a_document_that_differs_from_its_digest_is_found() -> None:
+    chapters = "# Herons\n\nThey nest at lakes.\n"
+    corpus = encode([TextDocument("a", "", "A."), TextDocument("b", "", chapters, markdown=True)])
+    assert other_than_digest(corpus) == ""
+    segments, described, triples, buffer = corpus._parts
+    at = described.schema.get_field_index("digest")
+    first = described.column("digest")[0].as_py()
+    wrong = described.set_column(at, described.schema.field(at), pa.array([first, bytes(16)], pa.binary(16)))
+    assert other_than_digest(Corpus(segments, wrong, triples, buffer)) == "b"
+
+
+def test_a_lone_surrogate_is_refused_and_has_a_digest() -> None:
+    broken = TextDocument("a", "\ud800", "x")
+    assert digest_of(broken) not in (bytes(16), digest_of(TextDocument("a", "\ud801", "x")))
+    with pytest.raises(InputError, match="lone surrogate U\\+D800"):
+        encode([broken])

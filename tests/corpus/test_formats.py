@@ -202,6 +202,22 @@ def test_what_can_be_read_is_found(built: tuple[pyfast.Index, list[Unread]], nam
     assert found["uri"].partition("#")[0] == name
 
 
+@pytest.mark.parametrize("name", READABLE)
+def test_an_edited_file_is_seen_as_changed(tmp_path: Path, name: str) -> None:
+    folder, index = tmp_path / "d", tmp_path / "IDX"
+    (folder / name).parent.mkdir(parents=True)
+    READABLE[name](folder / name, "first")
+    pyfast.build_index(folder, index)
+    assert pyfast.update_documents(index, folder).replaced == 0
+    READABLE[name](folder / name, "second")
+    changed = pyfast.update_documents(index, folder)
+    assert changed.replaced >= 1 and not changed.added, changed
+    edited = pyfast.Index(index)
+    assert edited.search(["secondsee second heron"], 1)[0].passages.size == 1
+    assert edited.search(["firstsee first"], 1)[0].passages.size == 0
+    assert pyfast.verify(index).passed
+
+
 @pytest.mark.parametrize("name", ["hotel.csv", "india.csv", "juliett.csv", "kilo.csv", "lima.tsv"])
 def test_decimal_commas_divide_no_cell(folder: Path, name: str) -> None:
     (found,) = read([folder / name])
