@@ -1,39 +1,57 @@
-"""Read CSV and TSV files. pyfast detects the delimiter and the quotes."""
+"""Read CSV and TSV files. pyfast finds the delimiter and the quotes."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus.documents import Document, Table
+from pyfast.corpus.documents import Document, Table, Unread
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.grids import MOST_ABOVE, Grid, table_parts
 from pyfast.corpus.packed import pack
-from pyfast.errors import InputError
 
 _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13
 _AT_ONCE = 1 << 20
 
 
-def read_table(uri: str, path: Path) -> Iterator[Document]:
-    """Read the table in a file. The first line of the file is the header."""
-    yield table_of(uri, path, _rows(path, read_text(path)))
+def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
+    """Read the table in a file. The first line of the file is the header, unless a caption stands above it."""
+    text = read_text(path)
+    faults: list[Unread] = []
+    yield table_of(uri, path, _rows(path, text, faults))
+    yield from faults
 
 
-def _rows(path: Path, text: str) -> Iterator[tuple[str, ...]]:
-    for _, row in rows(path, text, dialect_of(path, text)):
+def _rows(path: Path, text: str, faults: list[Unread]) -> Iterator[tuple[str, ...]]:
+    width = longer = first = 0
+    for line, row in rows(path, text, dialect_of(path, text)):
+        if isinstance(row, Unread):
+            faults.append(row)
+            continue
+        width = width or len(row)
+        if len(row) > width:
+            longer, first = longer + 1, first or line
         yield row
+    if longer:
+        more = f"line {first}: more cells than the header" + (f", as {longer} rows have" if longer > 1 else "")
+        faults.append(Unread(path, f"{more}; these cells are stored without a name", missing=False))
 
 
 def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
-    """Make a table from rows. The first row is the header of the table."""
+    """Make a table from rows. The first row is the header, unless a caption stands above it: see `table_parts`."""
     rows = iter(rows)
-    return Table(uri, title_of(path), "", next(rows, ()), pack(rows))
+    above = list(islice(rows, MOST_ABOVE))
+    caption, header, below = table_parts(Grid(above))
+    return Table(uri, title_of(path), caption, header, pack(chain(below, rows)))
 
 
 class PlainTabs(csv.excel_tab):
@@ -42,19 +60,38 @@ class PlainTabs(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
-def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the line number and the fields of every line that is not empty."""
+def rows(
+    path: Path, text: str, dialect: type[csv.Dialect]
+) -> Iterator[tuple[int, tuple[str, ...]] | tuple[int, Unread]]:
+    """Yield the number of the first line and the fields of every record that is not empty.
+
+    A record that cannot be parsed comes as an `Unread`. Reading goes on with the line after its first one: a quote
+    that is never closed would otherwise take all lines up to the next quote.
+    """
     csv.field_size_limit(sys.maxsize)
-    lines = csv.reader(_lines(text), dialect, strict=True)
+    source, again = _lines(text), list[str]()
+    taken: list[str] = []  # the lines of the record that is being read
+
+    def feed() -> Iterator[str]:
+        while (line := again.pop() if again else next(source, None)) is not None:
+            taken.append(line)
+            yield line
+
+    done = 0
     while True:
         try:
-            row = next(lines, None)
-        except csv.Error as error:
-            raise InputError(f"{path}, line {lines.line_num}: {error}") from error
-        if row is None:
+            for row in csv.reader(feed(), dialect, strict=True):
+                if row:
+                    yield done + 1, tuple(row)
+                done += len(taken)
+                taken.clear()
             return
-        if row:
-            yield lines.line_num, tuple(row)
+        except csv.Error as error:
+            why = "a quote that is never closed" if "end of data" in str(error) else str(error)
+            yield done + 1, Unread(path, f"line {done + 1}: {why}; this line is left out")
+            again.extend(reversed(taken[1:]))
+            done += 1
+            taken.clear()
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -69,36 +106,55 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
-    """Find the dialect (delimiter and quotes) of a CSV or TSV file, from its name and its first lines.
+    """Find the dialect (delimiter and quotes) of a CSV or TSV file, from its name and its first records.
 
-    The suffix of the name suggests a delimiter: a tab or a comma. If the first lines contain no other
-    delimiter, the function uses the suggested one. A delimiter fits if it divides each of the first lines
-    into the same number of cells, at least two. If the suggested delimiter fits, the function compares all
-    delimiters that fit, and uses the one that gives the most cells. If the suggested delimiter does not fit,
-    clevercsv guesses the dialect.
+    The suffix of the name suggests a delimiter: a tab or a comma. A delimiter fits if it divides each of the first
+    records into the same number of cells, at least two. If the suggested delimiter fits, it is used, unless another
+    one that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the one that
+    clevercsv guesses is used, but only if it divides the records more evenly than the suggested one.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
-    sample = text[:_SAMPLE]
-    if len(sample) < len(text):
-        sample = sample[: sample.rfind("\n") + 1] or sample
-    widths = _widths(sample, named)
-    others = [mark for mark in _DELIMITERS if mark != named.delimiter and mark in sample]
+    widths = _widths(text, named)
+    others = [mark for mark in _DELIMITERS if mark != named.delimiter and mark in text[:_SAMPLE]]
     if not others:
         return named
-    if len(widths) == 1 and widths != {1}:
-        # Decimal commas, one in each line, look like a delimiter. The real one divides the lines into more cells.
-        given = [type("Given", (csv.excel,), {"delimiter": mark}) for mark in others]
-        same = [(max(found), dialect) for dialect in given if len(found := _widths(sample, dialect)) == 1]
-        most, dialect = max(same, key=lambda it: it[0], default=(0, named))
-        return dialect if most > max(widths) else named
-    return _sniffed(sample) or named
+    given = [type("Given", (csv.excel,), {"delimiter": mark}) for mark in others]
+    # Decimal commas, one in each line, look like a delimiter. The real one divides the lines into more cells.
+    same = [(max(found), dialect) for dialect in given if len(found := _widths(text, dialect)) == 1]
+    most, dialect = max(same, key=lambda it: it[0], default=(0, named))
+    if most > (max(widths) if len(widths) == 1 else 1):
+        return dialect
+    if len(widths) == 1:
+        return named
+    guessed = _sniffed(text[: text.rfind("\n", 0, _SAMPLE) + 1] or text[:_SAMPLE])
+    return guessed if guessed and _evenness(_widths(text, guessed)) > _evenness(widths) else named
 
 
-def _widths(sample: str, dialect: type[csv.Dialect]) -> set[int]:
-    try:
-        return {len(row) for row in csv.reader(io.StringIO(sample, newline=""), dialect) if row}
-    except csv.Error:
-        return set()
+def _widths(text: str, dialect: type[csv.Dialect]) -> Counter[int]:
+    """Count the numbers of cells of the first records, in about `_SAMPLE` characters: whole records only, for a
+    quoted cell may have line ends."""
+    widths: Counter[int] = Counter()
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for line in _lines(text):
+            read += len(line)
+            yield line
+
+    csv.field_size_limit(sys.maxsize)
+    records = csv.reader(lines(), dialect)
+    with contextlib.suppress(csv.Error):  # What comes before the fault is the sample.
+        for row in records:
+            widths[len(row)] += bool(row)
+            if read >= _SAMPLE:
+                break
+    return +widths
+
+
+def _evenness(widths: Counter[int]) -> float:
+    """The share of records that have the most frequent number of cells, if this is at least two."""
+    return max((times for width, times in widths.items() if width > 1), default=0) / max(widths.total(), 1)
 
 
 def _sniffed(sample: str) -> type[csv.Dialect] | None:
