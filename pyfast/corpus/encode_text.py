@@ -10,7 +10,7 @@ from pyfast.corpus.levels import Level
 from pyfast.corpus.schema import Columns
 from pyfast.corpus.sections import Heading, headings
 from pyfast.corpus.text_buffer import Integers, append_text, lengths
-from pyfast.corpus.text_splitting import bounded, codes_of, paragraphs, sentence_breaks, sentences
+from pyfast.corpus.text_splitting import Bounds, bounded, codes_of, paragraphs, sentence_breaks, sentences
 
 # The buffer has a blank line between texts, so that no paragraph or sentence spans two of them.
 _SEPARATOR = "\n\n"
@@ -26,11 +26,14 @@ def encode_texts(
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
     first = np.cumsum(length + len(_SEPARATOR)) - length
-    sections, headed = _sections(documents, first, length)
+    sections, headed, headlines = _sections(documents, first, length)
 
     codes = codes_of(text)
     breaks = sentence_breaks(text, codes)
-    blocks = bounded(text, paragraphs(text, codes, headed), breaks, length_of_paragraph)
+    blocks = paragraphs(text, codes, headed)
+    if headlines:
+        blocks = _with_headlines(text, blocks, headlines, sections, headed)
+    blocks = bounded(text, blocks, breaks, length_of_paragraph)
     levels = {
         Level.DOCUMENT: (first, first + length),
         Level.SECTION: sections,
@@ -58,25 +61,48 @@ def encode_texts(
 
 def _sections(
     documents: Sequence[TextDocument], first: Integers, length: Integers
-) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+) -> tuple[Bounds, Bounds, list[tuple[int, int, int]]]:
     """Find the sections of texts, and the parts of texts that are in no passage: headings and asides.
 
-    Returns two pairs (starts, ends): one of the sections, one of the headings and asides. They are positions in
-    the joined text of all documents. `first` has the position of each document in the joined text, and `length`
-    the length of each document.
+    Returns two pairs (starts, ends): one of the sections, one of the headings and asides. Returns also the
+    headings that have no deeper heading directly below: (number of the section, start, end). All places are
+    positions in the joined text of all documents. `first` has the position of each document in the joined text,
+    and `length` the length of each document.
     """
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
+    lowest: list[tuple[int, int, int]] = []
     for document, origin, size in zip(documents, first.tolist(), length.tolist(), strict=True):
         if headings := headings_of(document):
             ends = [*(heading.start for heading in headings[1:]), size]
-            placed = zip(headings, ends, strict=True)
-            rows += [(origin + h.start, origin + end, origin + h.end) for h, end in placed]
+            depths = [*(heading.depth for heading in headings[1:]), 0]
+            for heading, end, depth in zip(headings, ends, depths, strict=True):
+                if depth <= heading.depth:
+                    lowest.append((len(rows), origin + heading.start, origin + heading.end))
+                rows.append((origin + heading.start, origin + end, origin + heading.end))
         if document.outline.aside:
             aside += [(origin + start, origin + end) for start, end in document.outline.aside]
     start, end, heading_end = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     out = np.array(aside, dtype=np.int64).reshape(-1, 2).T
-    return (start, end), (np.concatenate([start, out[0]]), np.concatenate([heading_end, out[1]]))
+    headed = (np.concatenate([start, out[0]]), np.concatenate([heading_end, out[1]]))
+    return (start, end), headed, lowest
+
+
+def _with_headlines(
+    text: str, blocks: Bounds, lowest: list[tuple[int, int, int]], sections: Bounds, headed: Bounds
+) -> Bounds:
+    """Add the headings of empty sections to the paragraphs, for no passage below carries them. A section with an
+    aside is not empty: the aside is a table with its own passages."""
+    filled = np.sort(np.concatenate([blocks[0], headed[0][len(sections[0]) :]]))
+    found = np.searchsorted(filled, sections[1]) - np.searchsorted(filled, sections[0])
+    added = []
+    for section, start, end in lowest:
+        line = text[start:end]
+        if not found[section] and (stripped := line.strip()):
+            begin = start + line.index(stripped)
+            added.append((begin, begin + len(stripped)))
+    starts, ends = np.array(added, dtype=np.int64).reshape(-1, 2).T
+    return np.sort(np.concatenate([blocks[0], starts])), np.sort(np.concatenate([blocks[1], ends]))
 
 
 def headings_of(document: TextDocument) -> Sequence[Heading]:

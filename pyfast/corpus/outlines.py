@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from pyfast.corpus.documents import NO_OUTLINE, Outline
+from pyfast.corpus.rendering import fold
 from pyfast.corpus.sections import Heading
+
+_LONGEST = 300
+"""The maximum number of characters of a heading in the line of a passage"""
 
 
 def outline_json(outline: Outline) -> str:
@@ -30,6 +35,39 @@ def parse_outline(stored: str) -> Outline:
         aside=tuple((start, end) for start, end in fields.get("aside", ())),
         about=fields.get("about", ""),
     )
+
+
+class Headlines:
+    """The headings of a text, each with those above it, as one text such as `Service manual > Warranty period`."""
+
+    def __init__(self, title: str, headings: Sequence[Heading]) -> None:
+        self._title = title = fold(title)
+        self._starts = [heading.start for heading in headings]
+        self._ends = [heading.end for heading in headings]
+        self._paths: list[str] = []
+        above: list[tuple[int, str]] = [(0, title)] if title else []
+        for heading in headings:
+            above = [other for other in above if other[0] < heading.depth]
+            text = fold(heading.text)[:_LONGEST]
+            if text and text != title:
+                above.append((heading.depth, text))
+            self._paths.append(_path([text for _, text in above]))
+
+    def at(self, start: int, end: int) -> tuple[str, bool]:
+        """Return the title and the headings above the characters from `start` to before `end`, and whether these
+        are in a heading themselves."""
+        number = bisect_right(self._starts, start) - 1
+        if number < 0:
+            return self._title, False
+        return self._paths[number], start < end <= self._ends[number]
+
+
+def _path(texts: Sequence[str]) -> str:
+    """Join a title and headings. If they are too long, the headings in the middle are left out: the title and the
+    last heading tell most."""
+    while sum(map(len, texts)) > _LONGEST and len(texts) > 2:
+        texts = [texts[0], *texts[2:]]
+    return " > ".join(texts)
 
 
 def metadata_at(outline: Outline, place: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
 from pyfast.corpus.joining import digest_sum, digests_of, join
 from pyfast.corpus.levels import ROOTS, Level
-from pyfast.corpus.outlines import metadata_at, parse_outline
+from pyfast.corpus.outlines import Headlines, metadata_at, parse_outline
 from pyfast.corpus.rendering import (
     Fact,
     linear_fact,
@@ -33,13 +33,15 @@ from pyfast.corpus.rendering import (
     table_line,
 )
 from pyfast.corpus.schema import Kind
+from pyfast.corpus.sections import headings
 from pyfast.corpus.segment_ids import SegmentIds
 from pyfast.errors import IndexFormatError
 
 _GROUP_SHIFT = 12
 _GROUP = 1 << _GROUP_SHIFT  # The first access to a segment checks a group of this many.
 # Plain integers, because `render` compares with them for each passage.
-_GRAPH = int(Kind.GRAPH)
+_GRAPH, _TEXT, _MARKDOWN = int(Kind.GRAPH), int(Kind.TEXT), int(Kind.MARKDOWN)
+_OUTLINES = 1 << 10  # how many outlines stay in memory
 _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
     int(level)
     for level in (
@@ -128,6 +130,7 @@ class Corpus:
         header, links = documents.column("header"), documents.column("links")
         self._header_range, self._names = _offsets(header, in_documents), _strings(header.values, in_documents)
         self._outlines: dict[int, Outline] = {}
+        self._headlines: tuple[int, Headlines | None] = (-1, None)
         # Each row of a table is rendered with its header, so headers stay in memory.
         self._headers: dict[int, list[str]] = {}
         self._link_range = _offsets(links, in_documents)
@@ -372,7 +375,7 @@ class Corpus:
         level = self._level[i]
         source = self._source[i]
         if level == _PARAGRAPH:
-            return paragraph_line(self._titles[source], self._text(i))
+            return self.text_line(i, self._text(i))
         if level == _ROW:
             return row_line(self._titles[source], self._sections[source], self._header(source), self._row(i))
         if level in (_SUBGRAPH, _TRIPLET):
@@ -383,7 +386,31 @@ class Corpus:
             return row_line(self._titles[source], self._sections[source], name, [self._text(i)])
         if level == _TABLE:
             return table_line(self._titles[source], self._sections[source], self._header(source), self._rows(i))
-        return paragraph_line(self._titles[source], self.content(i))
+        return self.text_line(i, self.content(i))
+
+    def text_line(self, i: int, text: str) -> str:
+        """Write `text`, which begins where segment `i` of a text begins, on one line: ``title > heading. text``."""
+        above, is_heading = self.headline(i)
+        return above if is_heading else paragraph_line(above, text)
+
+    def headline(self, i: int) -> tuple[str, bool]:
+        """Return the title of a segment's document with the headings above the segment, such as
+        `Service manual > Warranty period`, and whether the segment is the last of these headings itself.
+
+        Of a document that is no text, it is the title.
+        """
+        source = self._source[i]
+        known, headlines = self._headlines
+        if known != source:
+            headlines = None
+            if self._kinds[source] in (_TEXT, _MARKDOWN):
+                outline = self._outline(source)
+                found = outline.headings
+                if found is None and self._kinds[source] == _MARKDOWN:
+                    found = headings(self._text(int(self.roots[source])))
+                headlines = Headlines(self._titles[source], found) if found else None
+            self._headlines = source, headlines  # Neighbouring segments are mostly of one document.
+        return headlines.at(int(self.start[i]), int(self.end[i])) if headlines else (self._titles[source], False)
 
     def text_between(self, i: int, j: int) -> str:
         """Return the text of a document between the end of segment `i` and the start of segment `j`."""
@@ -407,7 +434,8 @@ class Corpus:
             return linear_row(self._titles[source], self._sections[source], self._header(source), self._row(i))
         if level == _TRIPLET:
             return linear_fact(self._facts(i)[0])
-        return linear_sentence(self._titles[source], self.content(i))
+        above, is_heading = self.headline(i)
+        return linear_sentence(above, "" if is_heading else self.content(i))
 
     def cells(self, i: int) -> list[str]:
         """Return the cells of a table row. Blank cells are left out."""
@@ -500,6 +528,8 @@ class Corpus:
     def _outline(self, source: int) -> Outline:
         outline = self._outlines.get(source)
         if outline is None:
+            if len(self._outlines) >= _OUTLINES:
+                self._outlines = {}
             outline = self._outlines[source] = parse_outline(self._sections[source])
         return outline
 

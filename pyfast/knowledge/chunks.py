@@ -55,8 +55,12 @@ def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
         title = fold(corpus.title(source))[: limit // _TITLE]
         run: list[tuple[int, str]] = []
         budget = limit - len(title)
+        section = fold(corpus.title(source))
         for place in places:
-            for text in _fitting_texts(corpus, place, limit - len(title)):
+            above, is_heading = corpus.headline(place)
+            for text in [""] if is_heading else _fitting_texts(corpus, place, limit - len(title)):
+                if fold(above) != section:
+                    section, text = fold(above), f"{above}\n{text}".rstrip()
                 if run and len(text) > budget:
                     yield Chunk(title, tuple(run))
                     run, budget = [], limit - len(title)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyfast.corpus import Corpus, Level
-from pyfast.corpus.rendering import paragraph_line
 from pyfast.corpus.text_splitting import LENGTH
 from pyfast.errors import InputError
 
@@ -72,16 +71,17 @@ def repeated(corpus: Corpus, i: int, overlap: int) -> str:
 def passage_line(corpus: Corpus, i: int, overlap: int) -> str:
     """Write a passage on one line, as the LLM reads it."""
     start = repeated(corpus, i, overlap)
-    return paragraph_line(corpus.title(corpus.source[i]), start + corpus.content(i)) if start else corpus.render(i)
+    return corpus.text_line(i, start + corpus.content(i)) if start else corpus.render(i)
 
 
 def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
     """Return the text of a passage for BM25. It is the text that the LLM reads, but a paragraph always gets
-    its title in front, even if the paragraph begins with the title.
+    its title and headings in front, even if the paragraph begins with the title.
 
     So if the paragraph begins with the title, the words of the title count twice. This is useful, because the
     paragraph is about them.
     """
     if corpus.level[i] == _PARAGRAPH:
-        return f"{corpus.title(corpus.source[i])} {repeated(corpus, i, overlap)}{corpus.content(i)}"
+        above, is_heading = corpus.headline(i)
+        return above if is_heading else f"{above} {repeated(corpus, i, overlap)}{corpus.content(i)}"
     return corpus.render(i)

@@ -57,7 +57,7 @@ def test_a_table_keeps_its_digest_its_segments_and_its_rows() -> None:
 def test_a_lone_surrogate_stays_and_is_refused_by_name() -> None:
     rows = (*ROWS[:1500], ("\ud800", "", ""), *ROWS[1500:])
     assert Packed(rows) == rows
-    assert digest_of(table(Packed(rows))) == digest_of(table(rows)) == bytes(16)
+    assert digest_of(table(Packed(rows))) == digest_of(table(rows)) != bytes(16)
     with pytest.raises(Exception, match="lone surrogate U\\+D800"):
         encode([table(Packed(rows))])
 

@@ -195,8 +195,8 @@ def test_sections_of_markdown() -> None:
         "# Three\nEnd",
     ]
     paragraphs = np.flatnonzero(corpus.level == Level.PARAGRAPH).tolist()
-    assert [corpus.content(i) for i in paragraphs] == ["Before.", "Text one. More.", "End"]
-    assert corpus.parent[paragraphs].tolist() == [0, sections[0], sections[2]]
+    assert [corpus.content(i) for i in paragraphs] == ["Before.", "Text one. More.", "## Two", "End"]
+    assert corpus.parent[paragraphs].tolist() == [0, *sections]
 
 
 def test_segments_of_a_table_and_a_graph() -> None:

@@ -109,8 +109,8 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """Find the dialect (delimiter and quotes) of a CSV or TSV file, from its name and its first records.
 
     The suffix of the name suggests a delimiter: a tab or a comma. A delimiter fits if it divides each of the first
-    records into the same number of cells, at least two. If the suggested delimiter fits, it is used, unless another
-    one that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the one that
+    records into the same number of cells, at least two. If the suggested one fits, it is used, unless another one
+    that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the one that
     clevercsv guesses is used, but only if it divides the records more evenly than the suggested one.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel

@@ -1,0 +1,151 @@
+"""The words of headings reach the search and the LLM: a passage's line begins with the headings above it."""
+
+from pathlib import Path
+
+import docx
+import pptx
+import pytest
+from fpdf import FPDF
+
+import pyfast
+from pyfast.corpus import Heading, Level, Outline, TextDocument, encode
+from pyfast.retrieval import Index, narrate
+
+MANUAL = """\
+# Service manual
+
+## Warranty period
+
+It is 24 months.
+
+## Delivery period
+
+It is 14 days.
+
+## Recall of 2019
+"""
+
+
+def markdown(path: Path) -> None:
+    path.write_text(MANUAL, encoding="utf-8")
+
+
+def html(path: Path) -> None:
+    path.write_text(
+        "<html><head><title>Service manual</title></head><body><h1>Service manual</h1><h2>Warranty period</h2>"
+        "<p>It is 24 months.</p><h2>Delivery period</h2><p>It is 14 days.</p><h2>Recall of 2019</h2></body></html>",
+        encoding="utf-8",
+    )
+
+
+def word(path: Path) -> None:
+    made = docx.Document()
+    made.add_heading("Service manual", 1)
+    for name, text in [("Warranty period", "It is 24 months."), ("Delivery period", "It is 14 days.")]:
+        made.add_heading(name, 2)
+        made.add_paragraph(text)
+    made.add_heading("Recall of 2019", 2)
+    made.save(str(path))
+
+
+def slides(path: Path) -> None:
+    made = pptx.Presentation()
+    for name, text in [("Warranty period", "It is 24 months."), ("Delivery period", "It is 14 days.")]:
+        slide = made.slides.add_slide(made.slide_layouts[1])
+        slide.shapes.title.text = name
+        slide.placeholders[1].text = text
+    made.slides.add_slide(made.slide_layouts[5]).shapes.title.text = "Recall of 2019"
+    made.save(str(path))
+
+
+def pdf(path: Path) -> None:
+    made = FPDF()
+    made.set_font("helvetica", size=12)
+    for name, text in [
+        ("Warranty period", "It is 24 months."),
+        ("Delivery period", "It is 14 days."),
+        ("Recall of 2019", ""),
+    ]:
+        made.add_page()
+        made.start_section(name)
+        made.multi_cell(0, text=name, new_x="LMARGIN", new_y="NEXT")
+        made.multi_cell(0, text=text, new_x="LMARGIN", new_y="NEXT")
+    made.output(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("m.md", markdown), ("m.html", html), ("m.docx", word), ("m.pptx", slides), ("m.pdf", pdf)],
+)
+def test_headings_are_found_and_shown(tmp_path: Path, name: str, write: object) -> None:
+    write(tmp_path / name)  # type: ignore[operator]
+    index = pyfast.build_index(tmp_path / name, tmp_path / "IDX")
+    asked = ["How long is the warranty period?", "delivery period", "Was there a recall?"]
+    for pool, right in zip(index.search(asked, 1), ["24 months", "14 days", "Recall of 2019"], strict=True):
+        assert right in index.text(int(pool.passages[0])), asked
+    (text,) = narrate(index, index.search(["warranty period"], 1), 400)
+    assert "Warranty period. It is 24 months." in text
+    cited = index.corpus.segment(int(index.passages[index.search(["warranty"], 1)[0].passages[0]]))
+    assert cited["snippet"] == "It is 24 months."
+
+
+def lines(document: TextDocument, level: Level = Level.PARAGRAPH) -> list[str]:
+    corpus = encode([document])
+    return [corpus.render(i) for i in range(len(corpus)) if corpus.level[i] == level]
+
+
+def test_a_line_has_the_path_of_its_headings() -> None:
+    text = "Before.\n\n# Moons\n\n## Of Saturn\n\nTitan is one. Rhea too.\n\nMore\n====\n\nEnd.\n"
+    document = TextDocument("m", "Moons", text, markdown=True)
+    assert lines(document) == [
+        "Moons. Before.",
+        "Moons > Of Saturn. Titan is one. Rhea too.",
+        "Moons > More. End.",
+    ]
+    assert lines(document, Level.SENTENCE)[2] == "Moons > Of Saturn. Rhea too."
+    linear = encode([document])
+    sentences = [linear.linearise(i) for i in range(len(linear)) if linear.level[i] == Level.SENTENCE]
+    assert sentences[1] == "Moons > Of Saturn, Titan is one."
+
+
+def test_a_text_without_headings_keeps_its_line() -> None:
+    assert lines(TextDocument("a", "Titan", "It is a moon.\n\nTitan is large.")) == [
+        "Titan. It is a moon.",
+        "Titan is large.",
+    ]
+    assert lines(TextDocument("a", "", "```\n# no heading\n```", markdown=True)) == ["``` # no heading ```"]
+
+
+def test_an_empty_section_is_a_passage_and_its_parents_are_none() -> None:
+    text = "# A\n\n## B\n\n### C\n\n## D\n\nText.\n\n# E"
+    assert lines(TextDocument("m", "T", text, markdown=True)) == ["T > A > B > C", "T > A > D. Text.", "T > E"]
+
+
+def test_a_table_fills_its_section(tmp_path: Path) -> None:
+    (tmp_path / "m.md").write_text("# Moons\n\n| moon | year |\n|---|---|\n| Titan | 1655 |\n", encoding="utf-8")
+    index = pyfast.build_index(tmp_path / "m.md", tmp_path / "IDX")
+    assert [index.text(i) for i in range(len(index.passages))] == ["Moons | moon: Titan | year: 1655"]
+
+
+def test_long_paths_are_cut_in_the_middle() -> None:
+    headings = tuple(Heading(10 * k, 10 * k + 9, k + 1, f"{k} " + "x" * 98) for k in range(6))
+    document = TextDocument("a", "T", "y" * 80, outline=Outline(headings=headings))
+    last = lines(document)[-1]
+    assert last.startswith("T > ") and "5 x" in last and "0 x" not in last and len(last) < 420
+
+
+def test_changed_headings_are_found_after_an_update_and_a_merge(tmp_path: Path) -> None:
+    folder, at = tmp_path / "d", tmp_path / "IDX"
+    folder.mkdir()
+    markdown(folder / "m.md")
+    pyfast.build_index(folder, at)
+    (folder / "m.md").write_text(MANUAL.replace("Warranty", "Guarantee"), encoding="utf-8")
+    assert pyfast.update_documents(at, folder).replaced == 1
+    pyfast.compact_index(at)
+    fresh = pyfast.build_index(folder, tmp_path / "fresh")
+    merged = Index(at)
+    assert [merged.text(i) for i in range(len(merged.passages))] == [
+        fresh.text(i) for i in range(len(fresh.passages))
+    ]
+    assert merged.search(["guarantee"], 5)[0].passages.size == 1
+    assert merged.search(["warranty"], 5)[0].passages.size == 0
