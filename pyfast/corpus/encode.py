@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyfast.corpus import schema
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument
 from pyfast.corpus.encode_structured import encode_graphs, encode_tables
-from pyfast.corpus.encode_text import encode_texts
+from pyfast.corpus.encode_text import encode_texts, headings_of
 from pyfast.corpus.levels import parents
 from pyfast.corpus.outlines import outline_json
 from pyfast.corpus.packed import Packed
@@ -61,10 +61,11 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     for batch in _batches(documents):
         try:
             hashes = hash_uris(document.uri for document in batch)
+            found = list(map(headings_of, batch))
             passages = np.zeros(len(batch), np.int64)
             root = segments_before
             for piece, row in _pieces(batch):
-                columns, facts = _segments(piece, buffer, length)
+                columns, facts = _segments(piece, found, buffer, length)
                 passages += np.bincount(columns["source"], columns["passage"], len(batch)).astype(np.int64)
                 columns["source"] = columns["source"] + np.int32(documents_before)
                 columns = _placed(columns, segments_before, row, root)
@@ -73,7 +74,7 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
                 segments_before += columns["level"].size
             if row:  # The table's own segment, in the first piece, ends where the last one does.
                 segments.set(root, byte_end=len(buffer), subtree_end=segments_before)
-            described.append(_described(batch, passages, hashes))
+            described.append(_described(batch, found, passages, hashes))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
         documents_before += len(batch)
@@ -154,9 +155,11 @@ def _size(document: Document) -> int:
             return 50 * (1 + 3 * len(document.triples))
 
 
-def _segments(batch: Sequence[Document], buffer: bytearray, length: int) -> tuple[Columns, pa.RecordBatch]:
+def _segments(
+    batch: Sequence[Document], headings: Sequence[Sequence[Heading]], buffer: bytearray, length: int
+) -> tuple[Columns, pa.RecordBatch]:
     """Return the segments of a batch of documents, and a row of `schema.TRIPLES` for each triple of these
-    documents.
+    documents. `headings` has the headings of each document.
 
     The column `source` counts the documents of the batch from 0. The columns `parent` and `subtree_end` are
     still missing.
@@ -168,7 +171,8 @@ def _segments(batch: Sequence[Document], buffer: bytearray, length: int) -> tupl
     facts = schema.empty(schema.TRIPLES)
     if texts:
         source = np.fromiter(texts, dtype=np.int32)
-        parts.append(encode_texts(list(texts.values()), source, buffer, length))
+        of_texts = [headings[k] for k in texts]
+        parts.append(encode_texts(list(texts.values()), of_texts, source, buffer, length))
     if tables:
         source = np.fromiter(tables, dtype=np.int32)
         parts.append(encode_tables(list(tables.values()), source, buffer))
@@ -184,7 +188,10 @@ def _segments(batch: Sequence[Document], buffer: bytearray, length: int) -> tupl
 
 
 def _described(
-    batch: Sequence[Document], passages: NDArray[np.int64], hashes: NDArray[np.uint64]
+    batch: Sequence[Document],
+    headings: Sequence[Sequence[Heading]],
+    passages: NDArray[np.int64],
+    hashes: NDArray[np.uint64],
 ) -> pa.RecordBatch:
     tables = [document if isinstance(document, Table) else None for document in batch]
     return schema.record(
@@ -193,7 +200,7 @@ def _described(
             "uri": [document.uri for document in batch],
             "title": [document.title for document in batch],
             "kind": [_kind(document) for document in batch],
-            "section": [_section(document) for document in batch],
+            "section": list(map(_section, batch, headings)),
             "header": [table.header if table else () for table in tables],
             "links": [table.links if table else () for table in tables],
             "digest": list(map(digest_of, batch)),
@@ -203,13 +210,13 @@ def _described(
     )
 
 
-def _section(document: Document) -> str:
+def _section(document: Document, headings: Sequence[Heading]) -> str:
     """Return the value of the column `section`: the section of a table, or the outline of a text as JSON."""
     match document:
         case Table():
             return document.section
         case TextDocument():
-            return outline_json(document.outline)
+            return outline_json(document.outline, headings)
         case KnowledgeGraph():
             return ""
 
@@ -291,8 +298,9 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
     for document in batch:
         try:
             hashes = hash_uris([document.uri])
-            _segments([document], bytearray(), LENGTH)
-            _described([document], np.zeros(1, np.int64), hashes)
+            found = [headings_of(document)]
+            _segments([document], found, bytearray(), LENGTH)
+            _described([document], found, np.zeros(1, np.int64), hashes)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
             return InputError(

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pyfast.corpus.documents import TextDocument
+from pyfast.corpus.documents import Document, TextDocument
 from pyfast.corpus.levels import Level
 from pyfast.corpus.schema import Columns
-from pyfast.corpus.sections import Heading, headings
+from pyfast.corpus.sections import Heading
+from pyfast.corpus.sections import headings as find_headings
 from pyfast.corpus.text_buffer import Integers, append_text, lengths
 from pyfast.corpus.text_splitting import Bounds, bounded, codes_of, paragraphs, sentence_breaks, sentences
 
@@ -18,15 +19,17 @@ _SEPARATOR = "\n\n"
 
 def encode_texts(
     documents: Sequence[TextDocument],
+    headings: Sequence[Sequence[Heading]],
     source: NDArray[np.int32],
     buffer: bytearray,
     length_of_paragraph: int,
 ) -> Columns:
-    """Make the segments of text documents, depth first. `source` has the number of each document."""
+    """Make the segments of text documents, depth first. `headings` has the headings of each document, and `source`
+    its number."""
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
     first = np.cumsum(length + len(_SEPARATOR)) - length
-    sections, headed, headlines = _sections(documents, first, length)
+    sections, headed, headlines = _sections(documents, headings, first, length)
 
     codes = codes_of(text)
     breaks = sentence_breaks(text, codes)
@@ -60,7 +63,10 @@ def encode_texts(
 
 
 def _sections(
-    documents: Sequence[TextDocument], first: Integers, length: Integers
+    documents: Sequence[TextDocument],
+    headings: Sequence[Sequence[Heading]],
+    first: Integers,
+    length: Integers,
 ) -> tuple[Bounds, Bounds, list[tuple[int, int, int]]]:
     """Find the sections of texts, and the parts of texts that are in no passage: headings and asides.
 
@@ -72,11 +78,11 @@ def _sections(
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
     lowest: list[tuple[int, int, int]] = []
-    for document, origin, size in zip(documents, first.tolist(), length.tolist(), strict=True):
-        if headings := headings_of(document):
-            ends = [*(heading.start for heading in headings[1:]), size]
-            depths = [*(heading.depth for heading in headings[1:]), 0]
-            for heading, end, depth in zip(headings, ends, depths, strict=True):
+    for document, own, origin, size in zip(documents, headings, first.tolist(), length.tolist(), strict=True):
+        if own:
+            ends = [*(heading.start for heading in own[1:]), size]
+            depths = [*(heading.depth for heading in own[1:]), 0]
+            for heading, end, depth in zip(own, ends, depths, strict=True):
                 if depth <= heading.depth:
                     lowest.append((len(rows), origin + heading.start, origin + heading.end))
                 rows.append((origin + heading.start, origin + end, origin + heading.end))
@@ -105,12 +111,14 @@ def _with_headlines(
     return np.sort(np.concatenate([blocks[0], starts])), np.sort(np.concatenate([blocks[1], ends]))
 
 
-def headings_of(document: TextDocument) -> Sequence[Heading]:
-    """Return the headings of a text.
+def headings_of(document: Document) -> Sequence[Heading]:
+    """Return the headings of a document. Tables and graphs have none.
 
     They are the `headings` of the text's outline. If these are None, the function finds the headings of a Markdown
     text, and a text that is not Markdown has no headings.
     """
+    if not isinstance(document, TextDocument):
+        return ()
     if document.outline.headings is not None:
         return document.outline.headings
-    return headings(document.text) if document.markdown else ()
+    return find_headings(document.text) if document.markdown else ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +66,8 @@ class EntityLinks:
             own = range(first, stop)
             for entity in dict.fromkeys(self.entity[first:stop, ::-1].T.ravel().tolist()):
                 begin, end = self.entity_offsets[entity : entity + 2].tolist()
-                named = (int(k) for k in self.entity_triplets[begin:end] if k not in own)
+                # A triple whose head is its tail stands twice, side by side.
+                named = (int(k) for k, _ in groupby(self.entity_triplets[begin:end]) if k not in own)
                 yield from (int(self.triplets[k]) for k in islice(named, _EACH))
         elif level in _IN_ROWS:
             row = i if level == _ROW else int(self.corpus.parent[i])

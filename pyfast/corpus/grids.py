@@ -1,4 +1,4 @@
-"""Tables as people make them: cells that span rows and columns, captions above the header, and several header rows."""
+"""Tables as people make them: cells that span places, captions above the header, and several header rows."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def grid_of(
 def table_parts(grid: Grid) -> TableParts:
     """Find the caption, the header and the rows of a table.
 
-    Rows above the header that have a single text are the caption. A header has several rows if the grid says so, or
-    if one of its cells spans rows or some of the columns. The name of a column is then what stands above its cells,
-    from top to bottom, each text once: `Crew Officers`. Empty rows are left out.
+    Rows above the header that have a single text are the caption. A header has several rows if the grid says so,
+    or if one of its cells spans rows or some of the columns. The name of a column is then what stands above its
+    cells, from top to bottom, each text once: `Crew Officers`. Empty rows are left out.
     """
     cells, first = grid.cells, 0
     captions: list[str] = []

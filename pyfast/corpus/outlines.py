@@ -15,32 +15,37 @@ _LONGEST = 300
 """The maximum number of characters of a heading in the line of a passage"""
 
 
-def outline_json(outline: Outline) -> str:
-    """Write an outline as JSON. If the outline has no content, the result is an empty text."""
-    if outline is NO_OUTLINE or outline == NO_OUTLINE:
+def outline_json(outline: Outline, headings: Sequence[Heading] = ()) -> str:
+    """Write an outline as JSON. `headings` are those of the text, also if the outline does not have them because
+    pyfast has found them. If there is nothing to write, the result is an empty text."""
+    if not headings and (outline is NO_OUTLINE or outline == NO_OUTLINE):
         return ""
     fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}
+    if outline.headings is None:
+        fields["found"] = tuple(headings)
     return json.dumps({name: value for name, value in fields.items() if value not in ((), "")}, ensure_ascii=False)
 
 
-def parse_outline(stored: str) -> Outline:
-    """Read an outline from the JSON that `outline_json` wrote."""
+def parse_outline(stored: str) -> tuple[Outline, tuple[Heading, ...]]:
+    """Read (outline, headings of the text) from the JSON that `outline_json` wrote."""
     if not stored:
-        return NO_OUTLINE
+        return NO_OUTLINE, ()
     fields = json.loads(stored)
     headings = fields.get("headings", ())
-    return Outline(
+    outline = Outline(
         headings=None if headings is None else tuple(Heading(*heading) for heading in headings),
         pages=tuple(fields.get("pages", ())),
         aside=tuple((start, end) for start, end in fields.get("aside", ())),
         about=fields.get("about", ""),
     )
+    return outline, outline.headings or tuple(Heading(*heading) for heading in fields.get("found", ()))
 
 
 class Headlines:
     """The headings of a text, each with those above it, as one text such as `Service manual > Warranty period`."""
 
     def __init__(self, title: str, headings: Sequence[Heading]) -> None:
+        self.headings = headings
         self._title = title = fold(title)
         self._starts = [heading.start for heading in headings]
         self._ends = [heading.end for heading in headings]
@@ -70,7 +75,7 @@ def _path(texts: Sequence[str]) -> str:
     return " > ".join(texts)
 
 
-def metadata_at(outline: Outline, place: int) -> dict[str, Any]:
+def metadata_at(outline: Outline, headings: Sequence[Heading], place: int) -> dict[str, Any]:
     """Return the metadata at the character `place` of a text: the metadata of the document, the character's
     `page` (from 1), and the `headings` above it.
     """
@@ -78,7 +83,7 @@ def metadata_at(outline: Outline, place: int) -> dict[str, Any]:
     if outline.pages:
         metadata["page"] = bisect_right(outline.pages, place)
     above: list[Heading] = []
-    for heading in outline.headings or ():
+    for heading in headings:
         if heading.start > place:
             break
         above = [other for other in above if other.depth < heading.depth] + [heading]

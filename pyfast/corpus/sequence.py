@@ -33,7 +33,6 @@ from pyfast.corpus.rendering import (
     table_line,
 )
 from pyfast.corpus.schema import Kind
-from pyfast.corpus.sections import headings
 from pyfast.corpus.segment_ids import SegmentIds
 from pyfast.errors import IndexFormatError
 
@@ -129,8 +128,7 @@ class Corpus:
         self._kinds = raw(self._kind).data
         header, links = documents.column("header"), documents.column("links")
         self._header_range, self._names = _offsets(header, in_documents), _strings(header.values, in_documents)
-        self._outlines: dict[int, Outline] = {}
-        self._headlines: tuple[int, Headlines | None] = (-1, None)
+        self._outlines: dict[int, tuple[Outline, Headlines | None]] = {}
         # Each row of a table is rendered with its header, so headers stay in memory.
         self._headers: dict[int, list[str]] = {}
         self._link_range = _offsets(links, in_documents)
@@ -389,7 +387,7 @@ class Corpus:
         return self.text_line(i, self.content(i))
 
     def text_line(self, i: int, text: str) -> str:
-        """Write `text`, which begins where segment `i` of a text begins, on one line: ``title > heading. text``."""
+        """Write `text`, which begins where a segment of a text begins, on one line: ``title > heading. text``."""
         above, is_heading = self.headline(i)
         return above if is_heading else paragraph_line(above, text)
 
@@ -400,16 +398,7 @@ class Corpus:
         Of a document that is no text, it is the title.
         """
         source = self._source[i]
-        known, headlines = self._headlines
-        if known != source:
-            headlines = None
-            if self._kinds[source] in (_TEXT, _MARKDOWN):
-                outline = self._outline(source)
-                found = outline.headings
-                if found is None and self._kinds[source] == _MARKDOWN:
-                    found = headings(self._text(int(self.roots[source])))
-                headlines = Headlines(self._titles[source], found) if found else None
-            self._headlines = source, headlines  # Neighbouring segments are mostly of one document.
+        headlines = self._headlines(source) if self._kinds[source] in (_TEXT, _MARKDOWN) else None
         return headlines.at(int(self.start[i]), int(self.end[i])) if headlines else (self._titles[source], False)
 
     def text_between(self, i: int, j: int) -> str:
@@ -523,15 +512,30 @@ class Corpus:
         source = self._source[i]
         if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
             return {}
-        return metadata_at(self._outline(source), int(self.start[i]))
+        headlines = self._headlines(int(source))
+        return metadata_at(self._outline(source), headlines.headings if headlines else (), int(self.start[i]))
 
     def _outline(self, source: int) -> Outline:
-        outline = self._outlines.get(source)
-        if outline is None:
+        return self._parsed(source)[0]
+
+    def _headlines(self, source: int) -> Headlines | None:
+        """The headings of a text. None: it has no headings."""
+        known = self._outlines.get(source)
+        return known[1] if known else self._parsed(source)[1]
+
+    def _parsed(self, source: int) -> tuple[Outline, Headlines | None]:
+        known = self._outlines.get(source)
+        if known is None:
+            stored = self._sections[source]
+            try:
+                outline, found = parse_outline(stored)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise self._damaged("an outline is no outline") from error
+            known = outline, Headlines(self._titles[source], found) if found else None
             if len(self._outlines) >= _OUTLINES:
                 self._outlines = {}
-            outline = self._outlines[source] = parse_outline(self._sections[source])
-        return outline
+            self._outlines[source] = known
+        return known
 
     def fingerprint(self) -> str:
         """A hexadecimal digest (checksum) of all documents.
