@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import resource
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -105,6 +107,15 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
         raise
     finally:
         os.close(held)
+
+
+def wait_while_replaced(folder: Path, seconds: float = 1.0) -> None:
+    """Wait, at most so many seconds, if a folder is missing because `built_aside` is just replacing it."""
+    until = time.monotonic() + seconds
+    while not folder.is_dir() and any(folder.parent.glob(f"{glob.escape(folder.name)}.old-*")):
+        if time.monotonic() > until:  # The process was killed between the two renames.
+            return
+        time.sleep(0.001)
 
 
 def _only_here(folder: Path) -> int | None:

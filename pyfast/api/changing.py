@@ -51,8 +51,9 @@ def add_documents(
         >>> pyfast.add_documents("IDX", [{"id": "rhea", "title": "Rhea", "text": "It is one, too."}]).added
         1
     """
-    with documents_of(documents, readers, columns, strict, on_unread) as read:
-        return changing.add_documents(Path(index), read)
+    roots = changing.roots_of(Path(index))
+    with documents_of(documents, readers, columns, strict, on_unread, roots) as read:
+        return changing.add_documents(Path(index), read, roots=roots)
 
 
 def update_documents(
@@ -66,7 +67,9 @@ def update_documents(
 ) -> Change:
     """Replace documents of an index by new versions, and add new documents. All changes make one commit.
 
-    A given document replaces the document of the index that has the same uri. The new version comes after all
+    A given document replaces the document of the index that has the same uri. A file in a folder that was given
+    before has the same uri as with this folder: after `build_index("corpus", ...)`, the uri of
+    `corpus/moons/titan.md` is always `moons/titan.md`. The new version comes after all
     other documents of the index. If the two documents are equal, the old document stays where it is.
 
     Args:
@@ -92,8 +95,9 @@ def update_documents(
         >>> pyfast.update_documents("IDX", [{**titan, "text": "It is the largest moon of Saturn."}]).replaced
         1
     """
-    with documents_of(documents, readers, columns, strict, on_unread) as read:
-        return changing.add_documents(Path(index), read, replace=True)
+    roots = changing.roots_of(Path(index))
+    with documents_of(documents, readers, columns, strict, on_unread, roots) as read:
+        return changing.add_documents(Path(index), read, replace=True, roots=roots)
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:

@@ -13,6 +13,7 @@ from pyfast.corpus import Document, Reader, Unread
 from pyfast.corpus.jsonl_documents import document_of
 from pyfast.corpus.readers import DocumentSource
 from pyfast.corpus.readers import sources_of as files_of
+from pyfast.corpus.roots import Roots
 from pyfast.corpus.text_splitting import LENGTH
 from pyfast.corpus.wide_tables import COLUMNS
 from pyfast.distributed import cluster_of, connected, spread
@@ -114,10 +115,13 @@ def build_index(
     cluster = cluster_of(ray, workers, worker_resources)
     if cluster is not None and not encoders:
         raise InputError("ray goes with vectors: workers only encode")
+    roots: Roots = {}
     with contextlib.ExitStack() as held:
-        sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread))
+        sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread, roots))
         encodes = map if cluster is None else partial(spread, held.enter_context(connected(cluster)))
-        return build(sources, Path(out), overwrite, size, encoders, analysis, memory, unread, on_progress, encodes)
+        return build(
+            sources, Path(out), overwrite, size, encoders, analysis, memory, unread, on_progress, encodes, roots
+        )
 
 
 def open_index(
@@ -175,18 +179,19 @@ def sources_of(
     columns: int,
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
+    roots: Roots,
 ) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
     """Yield the sources of documents, and an empty list. The code that reads the sources adds each unreadable
     file to this list. With `strict`, there is None in place of the list, and the first unreadable file is an
     error. When the `with` block ends, each file in the list is passed to `on_unread`, or logged if
-    `on_unread` is None.
+    `on_unread` is None. `roots` is as in `pyfast.corpus.readers.sources_of`.
     """
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
     unread: list[Unread] = []
     kept = None if strict else unread
     try:
-        sources = _sources(given, kept, tuple(readers), columns)
+        sources = _sources(given, kept, tuple(readers), columns, roots)
         are_paths = isinstance(given, str | Path) or (
             isinstance(given, Sequence) and all(isinstance(it, str | Path) for it in given)
         )
@@ -206,10 +211,11 @@ def documents_of(
     columns: int,
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
+    roots: Roots,
 ) -> Iterator[Iterator[Document]]:
     """Yield the documents. When the `with` block ends, each file that could not be read is passed to
     `on_unread`, or logged if `on_unread` is None."""
-    with sources_of(given, readers, columns, strict, on_unread) as (sources, _):
+    with sources_of(given, readers, columns, strict, on_unread, roots) as (sources, _):
         yield (document for source in sources for document in source.documents())
 
 
@@ -229,7 +235,11 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
 
 
 def _sources(
-    given: Source | Iterable[Source], unread: list[Unread] | None, readers: tuple[Reader | str, ...], columns: int
+    given: Source | Iterable[Source],
+    unread: list[Unread] | None,
+    readers: tuple[Reader | str, ...],
+    columns: int,
+    roots: Roots,
 ) -> Iterator[DocumentSource]:
     """Yield the sources of `given`, in order. Consecutive paths go to `files_of` together. So `files_of` sees
     if files of two paths would have the same uri. Then it puts the names of the folders before the uris."""
@@ -239,10 +249,10 @@ def _sources(
         if isinstance(one, str | Path):
             paths.append(Path(one))
             continue
-        yield from files_of(paths, unread, readers, columns=columns)
+        yield from files_of(paths, unread, readers, columns=columns, roots=roots)
         paths = []
         number += 1
         yield DocumentSource.of(
             document_of(one, f"document {number}") if isinstance(one, Mapping) else one, columns
         )
-    yield from files_of(paths, unread, readers, columns=columns)
+    yield from files_of(paths, unread, readers, columns=columns, roots=roots)

@@ -28,6 +28,7 @@ from pyfast.corpus.formats.pdf import read_pdf
 from pyfast.corpus.formats.rdf import read_rdf
 from pyfast.corpus.jsonl_documents import read_json_documents, read_jsonl_documents
 from pyfast.corpus.published import refuse_published
+from pyfast.corpus.roots import Roots, add_root, uri_within
 from pyfast.corpus.wide_tables import COLUMNS, narrow
 from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
 from pyfast.extras import explained
@@ -130,11 +131,16 @@ def sources_of(
     readers: Iterable[Reader | str] = (),
     *,
     columns: int = COLUMNS,
+    roots: Roots | None = None,
 ) -> Iterator[DocumentSource]:
-    """List the files that `read` would read, without reading them. Arguments and errors are as in `read`."""
+    """List the files that `read` would read, without reading them. Arguments and errors are as in `read`.
+
+    `roots` has what documents were read from before. A file under a root has its uri from the root. The function
+    adds the sources that are under no root.
+    """
     chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
     try:
-        for uri, path in _named(sources):
+        for uri, path in _named(sources, {} if roots is None else roots):
             found = path.stat()
             yield DocumentSource(
                 partial(_documents, uri, path, chosen, unread, columns),
@@ -257,18 +263,26 @@ class _Readers:
         return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
 
 
-def _named(sources: Iterable[Path]) -> list[tuple[str, Path]]:
-    """List all files of the sources, each with its uri."""
-    listed = [(source, _files(source)) for source in sources]
-    times = Counter(uri for _, files in listed for uri in files)
+def _named(sources: Iterable[Path], roots: Roots) -> list[tuple[str, Path]]:
+    """List all files of the sources, each with its uri. Sources with files that are under none of the roots are
+    added to the roots."""
+    listed = [
+        (source, [(uri, path, uri_within(roots, path)) for uri, path in _files(source).items()])
+        for source in sources
+    ]
+    times = Counter(known or uri for _, files in listed for uri, _, known in files)
     named: dict[str, Path] = {}
     for source, files in listed:
         folder = (source if source.is_dir() else source.parent).resolve().name
-        prefix = f"{folder}/" if any(times[uri] > 1 for uri in files) else ""
-        for uri, path in files.items():
-            if other := named.get(prefix + uri):
-                raise InputError(f"{path}: its uri would be that of {other}: {prefix + uri}")
-            named[prefix + uri] = path
+        new = [uri for uri, _, known in files if known is None]
+        prefix = f"{folder}/" if any(times[uri] > 1 for uri in new) else ""
+        if new:
+            add_root(roots, source, prefix)
+        for uri, path, known in files:
+            uri = known or prefix + uri
+            other = named.setdefault(uri, path)
+            if other is not path and not (known and path.samefile(other)):
+                raise InputError(f"{path}: its uri would be that of {other}: {uri}")
     return list(named.items())
 
 

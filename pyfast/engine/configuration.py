@@ -91,7 +91,7 @@ def configuration(
             "retriever": index.retriever.fingerprint,
         }
         if index.filter:
-            described["index"]["filter"] = " and ".join(map(str, index.filter))
+            described["index"]["filter"] = list(map(str, index.filter))
         if index.rerankers:
             described["index"]["rerank"] = " ".join(reranker.fingerprint for reranker in index.rerankers)
     if knowledge is not None:

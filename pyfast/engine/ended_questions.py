@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from pyfast.engine.journal import open_to_read, read_calls
 from pyfast.engine.kept_prompts import DamagedError, KeptPrompts, LLMCall
+from pyfast.engine.ledger import ledger_of
 from pyfast.errors import InputError
 from pyfast.sqlite_files import fault
 
@@ -48,7 +47,7 @@ def ended_questions(journal: Path, first: int, count: int) -> Iterator[Ended]:
                     row = completions.fetchone()
                 calls = read_calls(entries, prompts)
                 for number, id, ledger in some:
-                    yield str(id), _ledger(ledger), calls.pop(number)
+                    yield str(id), ledger_of(ledger), calls.pop(number)
         except sqlite3.Error as error:
             raise InputError(f"{journal}: {fault(error)}") from None
         except DamagedError as error:
@@ -65,11 +64,3 @@ def ended_ids(journal: Path, first: int = 0) -> list[str]:
             return [str(id) for (id,) in database.execute(_IDS, (first,))]
         except sqlite3.Error as error:
             raise InputError(f"{journal}: {fault(error)}") from None
-
-
-def _ledger(text: str) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, TypeError):
-        fields = orjson.loads(text)
-        if isinstance(fields, dict) and isinstance(fields.get("stages"), dict):
-            return fields
-    return {}

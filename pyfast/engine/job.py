@@ -92,6 +92,7 @@ class Job:
         """Make the configuration for run.toml. Call this method after the LLMs have started, because only then
         their context windows are known.
         """
+        questions = {"count": self.questions.count, "digest": self.questions.digest}
         described = configuration(
             system=self.system,
             system_code=self.system_code,
@@ -100,7 +101,7 @@ class Job:
             llm=self.llm,
             index=self.index,
             budget=self.budget.shaping(),
-            questions={"count": self.questions.count, "digest": self.questions.digest},
+            questions=questions if self.questions.restricted else {**questions, "documents": "all"},
             places={
                 "questions": self.questions.place,
                 "profile": str(self.profile),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
+
+import orjson
 
 from pyfast.llm import Completion
 
@@ -196,3 +200,42 @@ class Ledger(UsageTotals):
             (max(int((ended - began) * 1e6) - queued - running, 0), queued, running)
             for ended, queued, running in stage.moments
         ]
+
+
+def is_ledger(row: Any) -> bool:
+    """Whether a row of the journal, parsed as JSON, is a whole ledger, as `Ledger.as_row` or an earlier format
+    wrote it. Otherwise it is damaged, and none of its values can be trusted."""
+    if not isinstance(row, dict) or not isinstance(row.get("stages"), dict):
+        return False
+    counts = [row.get(name) for name in ("llm_calls", "prompt_tokens", "completion_tokens")]
+    counts += [row.get(name, 0) for name in ("cached_tokens", "reasoning_tokens")]
+    for name in ("fall_backs", "left_out"):
+        if not isinstance(row.get(name, {}), dict):
+            return False
+        counts += row.get(name, {}).values()
+    roles: list[Any] = []
+    for stage in row["stages"].values():
+        if isinstance(stage, dict):  # A format before 3.
+            if not isinstance(stage.get("batches"), list):
+                return False
+            counts += [*stage["batches"], stage.get("queued_us"), stage.get("running_us")]
+        elif isinstance(stage, list) and len(stage) in (4, 5, 7):  # Older ledgers have no role and no tokens.
+            counts += stage[:4] + stage[5:]
+            roles += stage[4:5]
+        else:
+            return False
+    times = [row.get(name, 0.0) for name in ("started", "seconds")]
+    return (
+        all(type(count) is int and count >= 0 for count in counts)
+        and all(isinstance(role, str) for role in roles)
+        and all(isinstance(one, int | float) and math.isfinite(one) and one >= 0 for one in times)
+    )
+
+
+def ledger_of(text: Any) -> dict[str, Any]:
+    """Parse a row of the journal. The result is empty if the row is not a whole ledger (see `is_ledger`)."""
+    try:
+        row = orjson.loads(text)
+    except (TypeError, orjson.JSONDecodeError):
+        return {}
+    return row if is_ledger(row) else {}

@@ -123,6 +123,8 @@ class Questions:
     """A digest of everything that a system sees of the questions"""
     place: str = ""
     """The path of the file with the questions, for run.toml. Empty: they are only in memory"""
+    restricted: bool = True
+    """Whether the field `documents` of the file counts"""
 
 
 def questions_in(path: Path, limit: int | None = None) -> Questions:
@@ -194,7 +196,7 @@ def unrestricted(questions: Questions) -> Questions:
         return (replace(question, documents=()) for question in questions.read())
 
     _, digest = _checked((("", question) for question in read()), questions.place)
-    return replace(questions, read=read, digest=digest)
+    return replace(questions, read=read, digest=digest, restricted=False)
 
 
 def write_questions(questions: Questions, path: Path) -> Questions:

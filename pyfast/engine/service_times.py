@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import orjson
 
 from pyfast.engine.journal import open_to_read
+from pyfast.engine.ledger import ledger_of
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import InputError
 from pyfast.sqlite_files import fault
@@ -53,15 +53,17 @@ def service_times(run: Path) -> ServiceTimes | None:
     with contextlib.closing(open_to_read(run / JOURNAL)) as database:
         try:
             for (text,) in database.execute("SELECT ledger FROM questions"):
-                with contextlib.suppress(ValueError, TypeError, LookupError):
-                    ledger = orjson.loads(text)
-                    took, started = float(ledger["seconds"]), float(ledger["started"])
-                    for calls, queued, running, _batches, *of_prompt in ledger["stages"].values():
-                        if calls:
-                            parts["llm" if of_prompt else "search"] += running / 1e6
-                            parts["waiting for the llm" if of_prompt else "search"] += queued / 1e6
-                    seconds.append(took)
-                    ends.append(started + took)
+                ledger = ledger_of(text)
+                # Older ledgers have no times.
+                if not ledger or "started" not in ledger or "seconds" not in ledger:
+                    continue
+                took = float(ledger["seconds"])
+                for calls, queued, running, _batches, *of_prompt in ledger["stages"].values():
+                    if calls:
+                        parts["llm" if of_prompt else "search"] += running / 1e6
+                        parts["waiting for the llm" if of_prompt else "search"] += queued / 1e6
+                seconds.append(took)
+                ends.append(float(ledger["started"]) + took)
         except sqlite3.Error as error:
             raise InputError(f"{run / JOURNAL}: {fault(error)}") from None
     if len(seconds) < 2 or not sum(seconds):

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal import digests, open_to_read
-from pyfast.engine.ledger import StageTotals, UsageTotals
+from pyfast.engine.ledger import StageTotals, UsageTotals, is_ledger, ledger_of
 from pyfast.engine.outages import THE_LLM, Waiting
 from pyfast.engine.record import REPLY_BEGINS
 from pyfast.engine.run import Summary
@@ -154,46 +154,42 @@ _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC 
 
 
 def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals], list[float]]:
-    """Add up the ledgers: the usage, the stages, and the seconds of each question. Of a row that is not a
-    valid ledger, only the values before the fault count. A warning says how many such rows there are."""
+    """Add up the ledgers: the usage, the stages, and the seconds of each question. A row that is not a whole
+    ledger counts nothing. A warning says how many such rows there are."""
     used, stages, seconds, odd = UsageTotals(), dict[str, StageTotals](), list[float](), 0
     for ledger in _loaded(ledgers):
-        try:
-            used.llm_calls += ledger["llm_calls"]
-            used.prompt_tokens += ledger["prompt_tokens"]
-            used.cached_tokens += ledger.get("cached_tokens", 0)
-            used.completion_tokens += ledger["completion_tokens"]
-            if "seconds" in ledger:
-                seconds.append(float(ledger["seconds"]))
-            if "reasoning_tokens" in ledger:
-                used.reasoning_tokens += ledger["reasoning_tokens"]
-            if "fall_backs" in ledger:
-                for name, count in ledger["fall_backs"].items():
-                    used.fall_backs[str(name)] += count
-            for name, count in ledger.get("left_out", {}).items():
-                used.left_out[str(name)] += count
-            for name, stage in ledger["stages"].items():
-                if isinstance(stage, dict):  # A format before 3.
-                    sizes = stage["batches"]
-                    stage = len(sizes), stage["queued_us"], stage["running_us"], sum(sizes)
-                calls, queued, running, batches, *of_prompt = stage
-                role, *used_by_it = of_prompt or [""]  # Older ledgers have no role and no tokens.
-                tokens_in, tokens_out = used_by_it or (0, 0)
-                total = stages.get(name)
-                if total is None:
-                    total = stages[name] = StageTotals()
-                total.queued_us += queued
-                total.running_us += running
-                total.batches += batches
-                total.role = str(role)
-                total.prompt_tokens += tokens_in
-                total.completion_tokens += tokens_out
-                total.calls += calls
-                total.questions += 1
-        except (ValueError, TypeError, KeyError, AttributeError):
+        if not is_ledger(ledger):
             odd += 1
+            continue
+        used.llm_calls += ledger["llm_calls"]
+        used.prompt_tokens += ledger["prompt_tokens"]
+        used.cached_tokens += ledger.get("cached_tokens", 0)
+        used.completion_tokens += ledger["completion_tokens"]
+        used.reasoning_tokens += ledger.get("reasoning_tokens", 0)
+        used.fall_backs.update(ledger.get("fall_backs", {}))
+        used.left_out.update(ledger.get("left_out", {}))
+        if "seconds" in ledger:
+            seconds.append(float(ledger["seconds"]))
+        for name, stage in ledger["stages"].items():
+            if isinstance(stage, dict):  # A format before 3.
+                sizes = stage["batches"]
+                stage = len(sizes), stage["queued_us"], stage["running_us"], sum(sizes)
+            calls, queued, running, batches, *of_prompt = stage
+            role, *used_by_it = of_prompt or [""]  # Older ledgers have no role and no tokens.
+            tokens_in, tokens_out = used_by_it or (0, 0)
+            total = stages.get(name)
+            if total is None:
+                total = stages[name] = StageTotals()
+            total.queued_us += queued
+            total.running_us += running
+            total.batches += batches
+            total.role = role
+            total.prompt_tokens += tokens_in
+            total.completion_tokens += tokens_out
+            total.calls += calls
+            total.questions += 1
     if odd:
-        _LOG.warning("%s: damaged: what %d questions took is not told as it was written", journal, odd)
+        _LOG.warning("%s: damaged: what %d questions took is unknown, and is not counted", journal, odd)
     return used, stages, seconds
 
 
@@ -345,16 +341,16 @@ class Used:
 
 def used_by(folder: Path) -> dict[str, Used]:
     """Read from a run's journal what each ended question used. The result maps the ids of the questions to
-    their usage.
+    their usage. A question whose ledger is damaged is left out.
 
     Raises `InputError` if the journal cannot be read.
     """
     used: dict[str, Used] = {}
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         try:
-            for id, ledger in database.execute("SELECT id, ledger FROM questions"):
-                with contextlib.suppress(ValueError, TypeError, KeyError):
-                    used[str(id)] = _used(orjson.loads(ledger))
+            for id, text in database.execute("SELECT id, ledger FROM questions"):
+                if ledger := ledger_of(text):
+                    used[str(id)] = _used(ledger)
         except sqlite3.Error as error:
             raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
     return used

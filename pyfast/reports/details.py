@@ -17,7 +17,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold
 from pyfast.reports.documents import Part, content_of
-from pyfast.reports.graphs import Graph, graphs_of, pools_of
+from pyfast.reports.graphs import Graph, Pool, graphs_of, pools_of
 from pyfast.reports.passages import Passage, PassageFinder, index_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
 from pyfast.reports.reading import Entry, RunReader, read_asked
@@ -47,14 +47,37 @@ def details_of(
     steps = [steps_of(reader.system, *one) for one in zip(traces, evidence, strict=True)]
     segments = finder.segments(set(chain.from_iterable(map(_named, steps))))
     graphs: list[list[Graph]] = [[] for _ in entries]
-    if reader.system == "n2n" and finder.index is not None:
+    searched = reader.configuration.get("index", {}).get("corpus")
+    # An index with other documents than the run's has other neighbours.
+    if reader.system == "n2n" and finder.index is not None and finder.index.manifest["corpus"] == searched:
         texts = ["" if entry.question is None else entry.question.text for entry in entries]
         pools = [pools_of(*one) for one in zip(steps, texts, strict=True)]
-        graphs, joined = graphs_of(pools, finder.index, segments, reader.settings, finder.shared_terms)
-        segments |= joined
+        graphs = _graphs(entries, pools, reader.settings, finder)
+        segments |= finder.segments(chain.from_iterable(one["nodes"] for some in graphs for one in some))
         steps = [_with_joined(*one) for one in zip(steps, graphs, strict=True)]
     for one in zip(entries, steps, graphs, strict=True):
         yield _details(*one, segments, reader, figures, golds, finder, parts)
+
+
+def _graphs(
+    entries: Sequence[Entry], pools: Sequence[Sequence[Pool]], settings: Mapping[str, Any], finder: PassageFinder
+) -> list[list[Graph]]:
+    """Compute the graphs of each question from the documents that the question could see. A question that is not
+    known gets no graph, because its documents are not known either."""
+    together: dict[tuple[str, ...], list[int]] = {}
+    for number, entry in enumerate(entries):
+        if entry.question is not None and pools[number]:
+            together.setdefault(entry.question.documents, []).append(number)
+    graphs: list[list[Graph]] = [[] for _ in entries]
+    for documents, numbers in together.items():
+        own = finder.within(documents)
+        if own.index is not None:
+            some = [pools[number] for number in numbers]
+            named = {id for pool in chain.from_iterable(some) for id in (*pool.retrieved, *pool.kept)}
+            made = graphs_of(some, own.index, own.segments(named), settings, own.shared_terms)
+            for number, of_question in zip(numbers, made, strict=True):
+                graphs[number] = of_question
+    return graphs
 
 
 def _with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:

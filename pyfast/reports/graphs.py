@@ -53,15 +53,16 @@ def graphs_of(
     segments: Mapping[str, int],
     settings: Mapping[str, Any],
     shared_terms: SharedTerms,
-) -> tuple[list[list[Graph]], dict[str, int]]:
+) -> list[list[Graph]]:
     """Compute the graph of each pool of some questions: its passages, and the strongest edges with their shared
     terms.
 
     For its ranking, the run used a graph of the same passages with more edges. With the ranking
     `bridge_rank`, terms of the question do not count as shared. With `graph_rank`, all terms count. Nodes are
     in this order: retrieved passages, passages that expansion added, all other kept passages. `segments` maps
-    the id of each segment of the pools to its position in the corpus. The second result maps the ids of the
-    segments that expansion added in the same way.
+    the id of each segment of the pools to its position in the corpus.
+
+    `index` must have only the documents that the questions could see.
     """
     graphs: list[list[Graph]] = [[] for _ in asked]
     rows = _rows(index, segments)
@@ -72,7 +73,7 @@ def graphs_of(
                 owners.append(number)
                 pools.append(pool)
     if not pools or settings.get("graph") is False:
-        return graphs, {}
+        return graphs
     masked = None
     if settings.get("ranking", "bridge_rank") == "bridge_rank":
         masked = stack([index.question_terms(pool.query) for pool in pools], np.int32)
@@ -85,8 +86,7 @@ def graphs_of(
     edges = _edges(index, [[rows[id] for id in ids] for ids in nodes], masked, shared_terms)
     for owner, pool, ids, of_pool in zip(owners, pools, nodes, edges, strict=True):
         graphs[owner].append({"step": pool.step, "nodes": ids, **of_pool})
-    new = {id: row for joined in expanded for id, row in joined.items()}
-    return graphs, dict(zip(new, index.passages[list(new.values())].tolist(), strict=True))
+    return graphs
 
 
 def _rows(index: Index, segments: Mapping[str, int]) -> dict[str, int]:

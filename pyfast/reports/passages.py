@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pyfast.engine import Record
 from pyfast.engine.configuration import recorded_path, recorded_value
-from pyfast.errors import PyfastError
+from pyfast.errors import InputError, PyfastError
 from pyfast.reports.documents import Part, part_of
 from pyfast.reports.paths import SEGMENT
 from pyfast.reports.shared_terms import SharedTerms
@@ -38,7 +38,7 @@ _LOG = logging.getLogger("pyfast")
 
 
 def index_of(run: Path) -> Index | None:
-    """Open the index that a run searched, if it still exists.
+    """Open the index that a run searched, with the filter of the run, if it still exists.
 
     The index is opened in the version (commit) that the run used. If this version no longer exists, the
     current version is opened. If the index is missing or cannot be opened, the function logs a warning and
@@ -49,9 +49,10 @@ def index_of(run: Path) -> Index | None:
     try:
         place = recorded_path(run, "index")
         commit = recorded_value(run, "index", "commit")
+        filter = recorded_value(run, "index", "filter") or ()
         with contextlib.suppress(PyfastError, OSError):
-            return Index(place, commit=commit)
-        return Index(place)
+            return Index(place, commit=commit, filter=filter)
+        return Index(place, filter=filter)
     except (PyfastError, OSError) as error:
         _LOG.warning("%s; passages that are not evidence are shown by their ids", error)
         return None
@@ -92,6 +93,17 @@ class PassageFinder:
     def index(self) -> Index | None:
         """The index, if there is one."""
         return self._index
+
+    def within(self, uris: Sequence[str]) -> PassageFinder:
+        """Return a finder that knows only the documents with these uris. Without uris, it is this finder. If the
+        index lacks one of the documents, the finder has no index."""
+        if self._index is None or not uris:
+            return self
+        try:
+            return PassageFinder(self._index.within(uris))
+        except InputError as error:  # The run's commit of the index is gone.
+            _LOG.warning("%s; the evidence graphs of its questions are not shown", error)
+            return PassageFinder(None)
 
     def find(
         self, ids: Iterable[str], whole: Iterable[str], segments: Mapping[str, int], record: Record

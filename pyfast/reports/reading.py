@@ -6,14 +6,20 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pyfast.api.run import Run
 from pyfast.engine import Question, Record, read_questions
-from pyfast.engine.configuration import CONFIGURATION, Configuration, read_configuration, recorded_path
+from pyfast.engine.configuration import (
+    CONFIGURATION,
+    Configuration,
+    read_configuration,
+    recorded_path,
+    recorded_value,
+)
 from pyfast.engine.ended_questions import ended_questions
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.run_folder import JOURNAL
@@ -113,12 +119,15 @@ def _by_conversation(questions: Iterable[Question]) -> dict[str, list[Question]]
 
 
 def read_asked(run: Path) -> Asked:
-    """Read the questions of a run from the file that its run.toml names. If the file no longer exists, the
-    function logs a warning and returns no question.
+    """Read the questions of a run from the file that its run.toml names, as the run saw them. If the file no
+    longer exists, the function logs a warning and returns no question.
     """
     try:
         place = recorded_path(run, "questions")
     except InputError as error:
         _LOG.warning("%s; questions are shown by id", error)
         return Asked(())
-    return Asked(read_questions(place))
+    questions = read_questions(place)
+    if recorded_value(run, "questions", "documents") == "all":
+        questions = (replace(question, documents=()) for question in questions)
+    return Asked(questions)

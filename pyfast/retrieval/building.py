@@ -26,6 +26,7 @@ from pyfast.blocks import map_folder
 from pyfast.corpus import Corpus, Document, KnowledgeGraph, Table, TextDocument, Unread, encode
 from pyfast.corpus.joining import add_sums
 from pyfast.corpus.readers import DocumentSource
+from pyfast.corpus.roots import Root, stored_roots
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.files import allow_open_files, built_aside, link_folder, only_writer, sync_to_disk, write_atomically
@@ -92,6 +93,7 @@ def build_index(
     unread: list[Unread] | None = None,
     on_progress: OnProgress | None = None,
     spread: Spread = map,
+    roots: Mapping[Root, str] | None = None,
 ) -> Index:
     """Build the index of `sources` in the folder `out` and open it.
 
@@ -111,6 +113,7 @@ def build_index(
             build that was stopped, it also adds the files that the stopped build could not read.
         on_progress: A function that is called with the progress from time to time.
         spread: A function like `map` that calls the encoders, for example in other processes.
+        roots: What the documents were read from. After all sources are read, it must be complete.
 
     Returns:
         The index.
@@ -143,6 +146,7 @@ def build_index(
             unread=unread,
             on_progress=on_progress,
             spread=spread,
+            roots=roots,
         )
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
@@ -170,6 +174,7 @@ def write_index(
     unread: list[Unread] | None = None,
     on_progress: OnProgress | None = None,
     spread: Spread = map,
+    roots: Mapping[Root, str] | None = None,
 ) -> None:
     """Write an index into a folder. The folder is empty, or it has the finished parts of a build that was
     stopped.
@@ -178,8 +183,8 @@ def write_index(
 
     `vectors` describes the vectors of passages, as in the manifest. `computed` has these vectors, if they are
     already known. Otherwise the function computes them. If `tokens` is a folder, the function stores each
-    finished batch of vectors of tokens there. `memory`, `unread`, `on_progress` and `spread` are as in
-    `build_index`.
+    finished batch of vectors of tokens there. `memory`, `unread`, `on_progress`, `spread` and `roots` are as
+    in `build_index`.
 
     Raises `InputError` if no document has a passage.
     """
@@ -191,6 +196,7 @@ def write_index(
     number = max(int(one["name"]) for one in finished)
     parts = [{"name": one["name"], "documents": one["documents"], "deleted": None} for one in finished]
     facts = {name: finished[0][name] for name in ("documents", "passages", "corpus")}
+    facts["roots"] = stored_roots(roots or {}, folder)
     (folder / _STATE).unlink(missing_ok=True)
     write_manifest(
         folder, {"commit": commit, "next_part": number + 1, "parts": parts, **facts, "parameters": parameters}

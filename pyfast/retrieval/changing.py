@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import numpy as np
 from pyfast.blocks import MappedFolder, map_folder
 from pyfast.corpus import Corpus, Document
 from pyfast.corpus.joining import add_sums
+from pyfast.corpus.roots import Root, Roots, known_roots, stored_roots
 from pyfast.errors import InputError
 from pyfast.files import only_writer
 from pyfast.retrieval.analysis import Analysis
@@ -112,7 +113,15 @@ def describe_index(folder: Path) -> IndexInfo:
     return IndexInfo(manifest["commit"], manifest["documents"], manifest["passages"], parts, size, kept, numbers)
 
 
-def add_documents(folder: Path, documents: Iterable[Document], replace: bool = False) -> Change:
+def roots_of(folder: Path) -> Roots:
+    """Return what the documents of an index were read from, as its manifest knows it. Raises `IndexFormatError` as
+    `describe_index` does."""
+    return known_roots(read_manifest(folder, check=False).get("roots", ()), folder)
+
+
+def add_documents(
+    folder: Path, documents: Iterable[Document], replace: bool = False, roots: Mapping[Root, str] | None = None
+) -> Change:
     """Add documents at the end of an index, in one commit.
 
     Args:
@@ -120,6 +129,7 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
         documents: The documents.
         replace: Whether a document may replace an existing document with the same uri. The old document is then
             deleted, and the new document is added at the end. If both documents are equal, nothing changes.
+        roots: What the documents were read from. After all documents are read, it must be complete.
 
     Raises:
         InputError: The index has a document with the same uri, and `replace` is False; or the documents cannot be
@@ -145,6 +155,7 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
             writer.add(with_vectors(part, parameters, unfinished(folder.resolve())))
             writer.merge_full_tiers()
         replaced = len(existing) - len(same)
+        writer.add_roots(roots or {})
         change = writer.commit(added=len(digests) - len(existing), replaced=replaced, unchanged=len(same))
         shutil.rmtree(unfinished(folder.resolve()), ignore_errors=True)
         return change
@@ -231,6 +242,7 @@ class _Writer:
         self._before = read_manifest(folder, check=False)
         self._next_part: int = self._before["next_part"]
         self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
+        self._facts["roots"] = self._before.get("roots", [])
         self._files: dict[str, MappedFolder] = {}
         self._corpora: dict[str, Corpus] = {}
         self._parts: list[_Entry] = []
@@ -294,6 +306,10 @@ class _Writer:
         self._parts.append(_Entry(part.corpus.documents, np.ones(part.corpus.documents, bool), part=part))
         self._count(1, part.corpus.documents, len(part.passages))
         self._sum(part.corpus.digest_sum(), 1)
+
+    def add_roots(self, roots: Mapping[Root, str]) -> None:
+        """Remember what documents were read from."""
+        self._facts["roots"] = stored_roots(roots, self._folder, self._facts["roots"])
 
     def _count(self, sign: int, documents: int, passages: int) -> None:
         self._facts["documents"] += sign * documents

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyfast.blocks import CHECKSUMS, MappedFolder
 from pyfast.errors import IndexFormatError
-from pyfast.files import link_file, sync_to_disk, written_aside
+from pyfast.files import link_file, sync_to_disk, wait_while_replaced, written_aside
 
 VERSION = {"index": 7, "knowledge": 3}
 OLDEST = {"index": 3, "knowledge": 1}
@@ -226,6 +226,15 @@ def _parse(folder: Path, kind: str, file: str = _NAME) -> tuple[str, dict[str, A
     Raises `IndexFormatError` if the manifest cannot be read, is of another kind, or has a version that is too
     new or too old to be upgraded.
     """
+    try:
+        return _parse_once(folder, kind, file)
+    except IndexFormatError:
+        # A folder that is replaced is missing for a moment.
+        wait_while_replaced(folder)
+        return _parse_once(folder, kind, file)
+
+
+def _parse_once(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]]:
     make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
     if not folder.is_dir():
         raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")

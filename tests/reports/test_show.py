@@ -16,6 +16,7 @@ from pyfast.cli import app
 from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import InputError
 from pyfast.reports import wrong_questions
+from pyfast.reports.details import question_of
 from pyfast.retrieval import Index, pool_ids, traced
 from pyfast.systems import Settings, System
 
@@ -63,6 +64,55 @@ def test_the_wrong_ones(place: Path) -> None:
     done = runner.invoke(app, ["show", str(place / "run"), "--wrong"])
     assert done.exit_code == 0 and all(f"{id}: answered" in done.stdout for id in expected)
     assert all(letter.isprintable() or letter == "\n" for letter in done.stdout)  # of the hostile question too
+
+
+def named(run: Path, id: str) -> tuple[set[str], int]:
+    """The uris of all passages that a page names, and how many passages expansion joined."""
+    details = question_of(run, id)
+    lists = [each for step in details["path"] for each in step["lists"]]
+    ids = {id for each in lists for id in each["segments"]}
+    assert ids <= details["passages"].keys()
+    joined = sum(len(each["segments"]) for each in lists if each["name"] == "joined by expansion")
+    return {one["uri"] for one in details["passages"].values()}, joined
+
+
+def test_only_what_fits_the_filter_of_the_run_is_named(small: Index, tmp_path: Path) -> None:
+    index = pyfast.open_index(small.folder, filter=["source=passages/*", "title!=Dawn and more"])
+    pyfast.answer(QUESTIONS, index=index, llm="instant", system="n2n", run=tmp_path / "run")
+    found = [named(tmp_path / "run", str(question["id"])) for question in QUESTIONS]
+    assert all(uri.startswith("passages/") for uris, _ in found for uri in uris)
+    assert sum(joined for _, joined in found) > 0
+    shown = "".join(pyfast.show(tmp_path / "run", str(question["id"]), whole=True) for question in QUESTIONS)
+    assert "tables/" not in shown.replace("Gold", "") and "triples.tsv" not in shown
+
+
+def test_only_a_questions_own_documents_are_named(small: Index, tmp_path: Path) -> None:
+    uris = sorted(small.uri(passage) for passage in range(len(small.passages)))
+    some, others = sorted(set(uris))[::2], sorted(set(uris))[1::2]
+    asked = [
+        {"id": "some", "question": "Which moons of Saturn have an atmosphere?", "documents": some},
+        {"id": "others", "question": "Which moons of Saturn have an atmosphere?", "documents": others},
+        {"id": "all", "question": "Which moons of Saturn have an atmosphere?"},
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
+    pyfast.answer(path, index=small, llm="instant", system="n2n", run=tmp_path / "run")
+    found = {id: named(tmp_path / "run", id) for id in ("some", "others", "all")}
+    assert found["some"][0] <= set(some) and found["others"][0] <= set(others)
+    assert all(joined > 0 for _, joined in found.values())
+    pyfast.answer(path, index=small, llm="instant", system="n2n", run=tmp_path / "whole", documents="all")
+    assert named(tmp_path / "whole", "some") == named(tmp_path / "whole", "all") == found["all"]
+
+
+def test_an_index_that_has_changed_adds_nothing(tmp_path: Path) -> None:
+    moons = ["Titan is a moon of Saturn.", "Saturn has rings of ice.", "Ice covers Enceladus, a moon."]
+    documents = [{"id": f"d{number}", "text": text} for number, text in enumerate(moons)]
+    pyfast.build_index(documents, tmp_path / "IDX")
+    asked = [{"id": "q", "question": "What is Titan?"}]
+    pyfast.answer(asked, index=tmp_path / "IDX", llm="instant", system="n2n", run=tmp_path / "run")
+    assert named(tmp_path / "run", "q")[0] <= {"d0", "d1", "d2"}
+    pyfast.build_index([*documents, {"id": "new", "text": moons[0]}], tmp_path / "IDX", overwrite=True)
+    assert "new" not in named(tmp_path / "run", "q")[0]
 
 
 class Reply(BaseModel):

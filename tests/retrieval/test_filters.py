@@ -182,7 +182,7 @@ def test_every_system_stays_within_a_filter(small: Index, tmp_path: Path, system
     assert cited and cited <= {index.uri(passage) for passage in range(len(index.passages))}
     assert all(small.corpus.is_table(int(small.corpus.roots[small.corpus.find(uri)])) for uri in cited)
     described = tomllib.loads((tmp_path / "run" / "run.toml").read_text(encoding="utf-8"))
-    assert described["index"]["filter"] == "level=table_row"
+    assert described["index"]["filter"] == ["level=table_row"]
     with pytest.raises(InputError, match="filter"):
         pyfast.answer(QUESTIONS, index=small, llm="instant", system=system, run=tmp_path / "run")
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from mmap import mmap
@@ -236,6 +237,7 @@ def test_an_empty_folder_or_a_link_may_be_the_target(tmp_path: Path, monkeypatch
 
 BUILD = """
 import sys
+import threading
 from pathlib import Path
 from pyfast.corpus import TextDocument
 from pyfast.retrieval import build_index
@@ -406,3 +408,16 @@ def test_opening_reads_few_blocks(tmp_path: Path) -> None:
     with pytest.raises(IndexFormatError, match=r"content\.bin: damaged \(checksum\)"):
         cite(index, [evidence_of(index, last)])
     assert not pyfast.verify(tmp_path / "index").passed
+
+
+def test_who_opens_an_index_while_it_is_replaced_waits(tmp_path: Path) -> None:
+    out = tmp_path / "index"
+    build_index(texts(3), out)
+    out.rename(tmp_path / "index.old-1")  # as between the two renames
+    back = threading.Timer(0.2, (tmp_path / "index.old-1").rename, [out])
+    back.start()
+    assert Index(out).manifest["documents"] == 3
+    back.join()
+    out.rename(tmp_path / "elsewhere")
+    with pytest.raises(IndexFormatError, match="no such index folder"):
+        Index(out)

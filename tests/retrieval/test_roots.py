@@ -1,0 +1,132 @@
+"""A file has the same uri, whether it is given alone, in its folder or with the whole corpus."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import pyfast
+from pyfast.cli import app
+
+
+def write(folder: Path, *names: str, says: str = "The old heron nests here.") -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        header = "bird,says\n" if name.endswith(".csv") else ""
+        (folder / name).write_text(f"{header}heron,{says}\n" if header else says, encoding="utf-8")
+
+
+def uris(index: Path) -> list[str]:
+    opened = pyfast.open_index(index)
+    return sorted({opened.uri(passage) for passage in range(len(opened.passages))})
+
+
+def update(index: Path, *sources: Path) -> tuple[int, int, int]:
+    change = pyfast.update_documents(index, list(sources))
+    assert pyfast.verify(index).passed
+    return change.added, change.replaced, change.unchanged
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    write(tmp_path / "d", "finance/w.csv", "finance/deep/v.txt", "readme.txt")
+    pyfast.build_index(tmp_path / "d", tmp_path / "IDX")
+    return tmp_path / "d"
+
+
+def test_one_file_of_a_folder_is_replaced(corpus: Path) -> None:
+    index = corpus.parent / "IDX"
+    before = uris(index)
+    write(corpus, "finance/w.csv", says="The new egret.")
+    done = CliRunner().invoke(app, ["corpus", "update", str(index), str(corpus / "finance" / "w.csv")])
+    assert done.exit_code == 0 and "1 replaced" in done.output
+    assert uris(index) == before == ["finance/deep/v.txt", "finance/w.csv", "readme.txt"]
+    opened = pyfast.open_index(index)
+    assert opened.search(["egret"], 5)[0].passages.size == 1
+    assert {opened.uri(int(passage)) for passage in opened.search(["old"], 9)[0].passages} == {
+        "finance/deep/v.txt",
+        "readme.txt",
+    }
+
+
+def test_a_folder_in_a_folder_and_a_new_file(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = corpus.parent / "IDX"
+    assert update(index, corpus / "finance" / "deep") == (0, 0, 1)
+    write(corpus, "finance/deep/new.txt")
+    assert update(index, corpus / "finance") == (1, 0, 2)
+    assert "finance/deep/new.txt" in uris(index)
+    monkeypatch.chdir(corpus / "finance" / "deep")
+    write(corpus, "finance/deep/new.txt", says="Egrets.")
+    assert update(index, Path("new.txt")) == (0, 1, 0)
+    assert update(index, Path("../../readme.txt"), corpus) == (0, 0, 4)
+
+
+def test_a_file_elsewhere_has_its_name(corpus: Path) -> None:
+    index = corpus.parent / "IDX"
+    write(corpus.parent / "e", "sub/other.txt", "w.csv")
+    assert update(index, corpus.parent / "e") == (2, 0, 0)
+    assert update(index, corpus.parent / "e" / "sub" / "other.txt") == (0, 0, 1)
+    assert {"sub/other.txt", "w.csv", "finance/w.csv"} <= set(uris(index))
+
+
+def test_folders_whose_files_have_the_same_names(tmp_path: Path) -> None:
+    write(tmp_path, "one/w.txt", "one/only.txt", "two/w.txt")
+    pyfast.build_index([tmp_path / "one", tmp_path / "two"], tmp_path / "IDX")
+    before = uris(tmp_path / "IDX")
+    assert before == ["one/only.txt", "one/w.txt", "two/w.txt"]
+    write(tmp_path, "two/w.txt", says="Egrets.")
+    assert update(tmp_path / "IDX", tmp_path / "two" / "w.txt") == (0, 1, 0)
+    assert update(tmp_path / "IDX", tmp_path / "one") == (0, 0, 2)
+    assert uris(tmp_path / "IDX") == before
+
+
+def test_files_that_were_given_by_themselves(tmp_path: Path) -> None:
+    write(tmp_path, "one/w.txt", "two/w.txt", "three/x.txt")
+    pyfast.build_index([tmp_path / name for name in ("one/w.txt", "two/w.txt", "three/x.txt")], tmp_path / "IDX")
+    before = uris(tmp_path / "IDX")
+    assert before == ["one/w.txt", "two/w.txt", "x.txt"]
+    assert update(tmp_path / "IDX", tmp_path / "one" / "w.txt") == (0, 0, 1)
+    assert update(tmp_path / "IDX", tmp_path / "three") == (0, 0, 1)
+    assert update(tmp_path / "IDX", *(tmp_path / name for name in ("one", "two", "three"))) == (0, 0, 3)
+
+
+def test_the_folder_around_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "d", "finance/w.txt", "w.txt")
+    pyfast.build_index(tmp_path / "d" / "finance", tmp_path / "IDX")
+    assert uris(tmp_path / "IDX") == ["w.txt"]
+    assert update(tmp_path / "IDX", tmp_path / "d") == (1, 0, 1)
+    assert uris(tmp_path / "IDX") == ["d/w.txt", "w.txt"]
+    assert update(tmp_path / "IDX", tmp_path / "d" / "w.txt") == (0, 0, 1)
+
+
+def test_a_corpus_that_moved(corpus: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere" / "deeper"
+    moved.mkdir(parents=True)
+    shutil.copytree(corpus, moved / "d")
+    shutil.move(tmp_path / "IDX", moved / "IDX")
+    assert update(moved / "IDX", moved / "d" / "finance" / "w.csv") == (0, 0, 1)
+    assert update(moved / "IDX", corpus / "finance" / "w.csv") == (0, 0, 1)
+    shutil.rmtree(corpus)
+    assert update(moved / "IDX", moved / "d" / "finance" / "deep") == (0, 0, 1)
+
+
+def test_a_folder_behind_a_link(corpus: Path, tmp_path: Path) -> None:
+    os.symlink(corpus, tmp_path / "link")
+    assert update(tmp_path / "IDX", tmp_path / "link" / "finance" / "w.csv") == (0, 0, 1)
+
+
+def test_add_refuses_what_is_there(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(pyfast.errors.InputError, match=r"finance/w\.csv"):
+        pyfast.add_documents(tmp_path / "IDX", corpus / "finance" / "w.csv")
+    write(corpus, "finance/z.txt")
+    assert pyfast.add_documents(tmp_path / "IDX", corpus / "finance" / "z.txt").added == 1
+    assert "finance/z.txt" in uris(tmp_path / "IDX")
+
+
+def test_roots_stay_in_later_commits(corpus: Path, tmp_path: Path) -> None:
+    pyfast.delete_documents(tmp_path / "IDX", "readme.txt")
+    pyfast.compact_index(tmp_path / "IDX", erase=True)
+    assert update(tmp_path / "IDX", corpus / "finance" / "w.csv") == (0, 0, 1)
+    assert update(tmp_path / "IDX", corpus / "readme.txt") == (1, 0, 0)
