@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
 from pyfast.evaluation.metrics import exact_match
-from pyfast.evaluation.protocol import Values, of_each
+from pyfast.evaluation.protocol import Values, of_answers, of_each
 from pyfast.evaluation.selection_metrics import counts
 
 
@@ -34,7 +34,7 @@ def selection(record: Record, gold: Gold) -> Values | None:
     }
 
 
-@of_each
+@of_answers
 def abstention(record: Record, gold: Gold) -> Values:
     """Compute coverage (the share of questions with an answer) and risk (the share of these answers that are
     wrong).

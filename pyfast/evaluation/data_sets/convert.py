@@ -6,12 +6,24 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets import convmix, hipporag, hotpotqa, hybridqa, metaqa, musique, open_domain, tatqa
+from pyfast.evaluation.data_sets import (
+    convmix,
+    hipporag,
+    hotpotqa,
+    hybridqa,
+    metaqa,
+    musique,
+    open_domain,
+    retrieval_sets,
+    tatqa,
+)
 from pyfast.evaluation.data_sets.layout import Kind, Pieces
 from pyfast.files import built_aside
 
@@ -30,6 +42,8 @@ _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     "triviaqa": open_domain.triviaqa,
     "popqa": open_domain.popqa,
     "hipporag": hipporag.read,
+    "beir": retrieval_sets.beir,
+    "flashrag": retrieval_sets.flashrag,
 }
 _NO_CORPUS = {
     "convmix": "this file has no text, and its entities and answers are gold, so no index can come from it: index"
@@ -51,6 +65,8 @@ class Converted:
     """The number of questions. Every turn of a conversation is one question"""
     no_corpus: str | None = None
     """Why there is no corpus, and what to index instead"""
+    notes: tuple[str, ...] = ()
+    """What differs from the published files, with counts: ids that were changed, parts that were left out"""
 
 
 def names() -> list[str]:
@@ -70,9 +86,10 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     if out.exists():
         raise InputError(f"{out}: exists already; choose another folder")
     counts: Counter[Kind] = Counter()
+    told: Counter[str] = Counter()
     with built_aside(out) as aside, ExitStack() as opened:
         files = {kind: opened.enter_context((aside / file).open("wb")) for kind, file in _FILES.items()}
-        for kind, line in converter(source):
+        for kind, line in _takeable(converter(source), told):
             kept = {key: value for key, value in line.items() if value is not None}
             files[kind].write(orjson.dumps(kept, option=orjson.OPT_APPEND_NEWLINE))
             counts[kind] += len(kept.get("turns", (None,)))
@@ -91,4 +108,82 @@ def convert(name: str, source: Path, out: Path) -> Converted:
         counts["document"],
         counts["question"],
         None if counts["document"] else why,
+        tuple(f"{number} {what}" for what, number in told.items()),
     )
+
+
+def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
+    """Change the pieces so that `pyfast index` and `pyfast answer` take them, and count each change in `told`.
+
+    A repeated id gets a number. Documents and questions without a text are left out, and so are `documents` that
+    the corpus does not have. The gold of a question comes after the question, with the same id.
+    """
+    contents: dict[str, bytes] = {}
+    ids: Counter[str] = Counter()
+    taken: set[str] = set()
+    now: dict[str, str | None] = {}
+
+    def own_id(given: str, turn: bool) -> str:
+        name, kind = given, "turns" if turn else "questions"
+        if not given.strip():
+            name = str(sum(ids.values()) + 1)
+            told[f"{kind} have no id, and get a number"] += 1
+        while name in taken:
+            ids[given] += 1
+            name = f"{given} ({ids[given] + 1})"
+        if name != given and given.strip():
+            told[f"{kind} have an id that came before, and get a number: `ID (2)`"] += 1
+        taken.add(name)
+        return name
+
+    def asked(line: dict[str, Any], turn: bool = False) -> dict[str, Any] | None:
+        if not line["question"].strip():
+            told["questions have no text, and are left out"] += 1
+            now[line["id"]] = None
+            return None
+        now[line["id"]] = own_id(line["id"], turn)
+        return {**line, "id": now[line["id"]]}
+
+    def known(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("documents") is None:
+            return line
+        documents = [uri for uri in line["documents"] if uri in contents]
+        if not documents:
+            told["questions have none of their own documents, and search the whole corpus"] += 1
+        return {**line, "documents": documents or None}
+
+    def gold(line: dict[str, Any]) -> dict[str, Any] | None:
+        name = now.get(line["id"], line["id"])
+        missing = [uri for uri in line.get("supporting") or () if contents and uri not in contents]
+        told["questions have gold evidence that the corpus does not have"] += bool(missing)
+        return None if name is None else {**line, "id": name}
+
+    conversations: set[str] = set()
+    for kind, line in pieces:
+        kept: dict[str, Any] | None
+        if kind == "document":
+            digest = blake2b(orjson.dumps(line), digest_size=8).digest()
+            if line["kind"] == "text" and not line["text"].strip() and not (line.get("title") or "").strip():
+                told["documents have no text, and are left out"] += 1
+            elif line["id"] not in contents:
+                contents[line["id"]] = digest
+                yield kind, line
+            elif contents[line["id"]] != digest:
+                told["documents have the id of an earlier document, and are left out"] += 1
+        elif "turns" in line:
+            each = [gold(turn) if kind == "gold" else asked(turn, turn=True) for turn in line["turns"]]
+            name = line["id"]
+            if kind == "question":
+                while name in conversations:
+                    name = f"{name} (2)"
+                conversations.add(name)
+                now[f"\0{line['id']}"] = name
+            turns = [turn for turn in each if turn is not None]
+            if turns:
+                yield kind, {**line, "id": now.get(f"\0{line['id']}", name), "turns": turns}
+        else:
+            kept = gold(line) if kind == "gold" else asked(line)
+            if kept is not None:
+                yield kind, known(kept)
+    for what in [what for what, number in told.items() if not number]:
+        del told[what]

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import Pieces, beside, checked, load, one_file, records, title_of
+from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, beside, checked, load, one_file, records, title_of
 
-_Cell = tuple[str, tuple[str, ...]]
+_Cell = tuple[Text, Annotated[tuple[str, ...], OrNull]]
 
 
 class _Table(BaseModel):
     uid: str | None = None
-    title: str = ""
-    section_title: str = ""
-    header: tuple[_Cell | str, ...]
-    data: tuple[tuple[_Cell | str, ...], ...]
+    title: Text = ""
+    section_title: Text = ""
+    header: tuple[_Cell | Text, ...]
+    data: tuple[tuple[_Cell | Text, ...], ...]
 
 
 class _Question(BaseModel):
-    id: str = Field(alias="question_id")
-    question: str
+    id: Text = Field(alias="question_id")
+    question: Text
     table_id: str | None = None
-    answer: str | None = Field(None, alias="answer-text")
+    answer: Text | None = Field(None, alias="answer-text")
 
 
 def hybridqa(source: Path) -> Pieces:
