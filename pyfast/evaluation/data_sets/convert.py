@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from pyfast.engine.question_files import texts_of
 from pyfast.errors import InputError
 from pyfast.evaluation.data_sets import (
     convmix,
@@ -121,7 +122,18 @@ def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
     contents: dict[str, bytes] = {}
     ids: Counter[str] = Counter()
     taken: set[str] = set()
-    now: dict[str, str | None] = {}
+    now: dict[str, list[str | None]] = defaultdict(list)  # the ids of the latest question or its turns
+
+    def document(line: dict[str, Any]) -> bool:
+        digest = blake2b(orjson.dumps(line), digest_size=8).digest()
+        if line["kind"] == "text" and not (line["text"] + (line.get("title") or "")).strip():
+            told["documents have no text, and are left out"] += 1
+        elif line["id"] not in contents:
+            contents[line["id"]] = digest
+            return True
+        elif contents[line["id"]] != digest:
+            told["documents have the id of an earlier document, and are left out"] += 1
+        return False
 
     def own_id(given: str, turn: bool) -> str:
         name, kind = given, "turns" if turn else "questions"
@@ -139,10 +151,11 @@ def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
     def asked(line: dict[str, Any], turn: bool = False) -> dict[str, Any] | None:
         if not line["question"].strip():
             told["questions have no text, and are left out"] += 1
-            now[line["id"]] = None
+            now[line["id"]].append(None)
             return None
-        now[line["id"]] = own_id(line["id"], turn)
-        return {**line, "id": now[line["id"]]}
+        name = own_id(line["id"], turn)
+        now[line["id"]].append(name)
+        return {**line, "id": name}
 
     def known(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("documents") is None:
@@ -153,37 +166,36 @@ def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
         return {**line, "documents": documents or None}
 
     def gold(line: dict[str, Any]) -> dict[str, Any] | None:
-        name = now.get(line["id"], line["id"])
+        name = now[line["id"]].pop(0)
         missing = [uri for uri in line.get("supporting") or () if contents and uri not in contents]
         told["questions have gold evidence that the corpus does not have"] += bool(missing)
-        return None if name is None else {**line, "id": name}
+        answers = None if line.get("answers") is None else texts_of(line["answers"])
+        return None if name is None else {**line, "id": name, "answers": answers}
 
     conversations: set[str] = set()
+    conversation = ""
     for kind, line in pieces:
-        kept: dict[str, Any] | None
-        if kind == "document":
-            digest = blake2b(orjson.dumps(line), digest_size=8).digest()
-            if line["kind"] == "text" and not line["text"].strip() and not (line.get("title") or "").strip():
-                told["documents have no text, and are left out"] += 1
-            elif line["id"] not in contents:
-                contents[line["id"]] = digest
+        if kind == "note":
+            told[line["what"]] += line["number"]
+        elif kind == "document":
+            if document(line):
                 yield kind, line
-            elif contents[line["id"]] != digest:
-                told["documents have the id of an earlier document, and are left out"] += 1
         elif "turns" in line:
-            each = [gold(turn) if kind == "gold" else asked(turn, turn=True) for turn in line["turns"]]
-            name = line["id"]
             if kind == "question":
-                while name in conversations:
-                    name = f"{name} (2)"
-                conversations.add(name)
-                now[f"\0{line['id']}"] = name
+                now.clear()
+                conversation = line["id"]
+                while conversation in conversations:
+                    conversation += " (2)"
+                conversations.add(conversation)
+            each = [gold(turn) if kind == "gold" else asked(turn, turn=True) for turn in line["turns"]]
             turns = [turn for turn in each if turn is not None]
             if turns:
-                yield kind, {**line, "id": now.get(f"\0{line['id']}", name), "turns": turns}
-        else:
-            kept = gold(line) if kind == "gold" else asked(line)
-            if kept is not None:
+                yield kind, {**line, "id": conversation, "turns": turns}
+        elif kind == "question":
+            now.clear()
+            if (kept := asked(line)) is not None:
                 yield kind, known(kept)
+        elif (kept := gold(line)) is not None:
+            yield kind, kept
     for what in [what for what, number in told.items() if not number]:
         del told[what]

@@ -34,7 +34,7 @@ class _Record(BaseModel):
     aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="answer_aliases")
     type: str | None = None
     context: tuple[tuple[Text, Annotated[tuple[Text, ...], OrNull]], ...] = ()
-    supporting_facts: tuple[tuple[str, int], ...] = ()
+    supporting_facts: Annotated[tuple[tuple[Text, int], ...], OrNull] = ()
     paragraphs: tuple[_Paragraph, ...] = ()
 
     def supporting(self) -> list[tuple[str, str]]:

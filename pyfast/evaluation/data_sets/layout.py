@@ -15,9 +15,10 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 from pyfast.errors import InputError, first_fault
 from pyfast.jsonl import parse_json
 
-Kind = Literal["document", "question", "gold"]
+Kind = Literal["document", "question", "gold", "note"]
 Piece = tuple[Kind, dict[str, Any]]
-"""A line of corpus.jsonl, questions.jsonl or gold.jsonl, with its kind: ("question", {"id": "q1", ...})"""
+"""A line of corpus.jsonl, questions.jsonl or gold.jsonl, with its kind: ("question", {"id": "q1", ...}). Or a
+count of parts that are left out: ("note", {"what": "queries are left out", "number": 2})"""
 Pieces = Iterator[Piece]
 R = TypeVar("R", bound=BaseModel)
 

@@ -53,7 +53,7 @@ def popqa(source: Path) -> Pieces:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, dialect=csv.excel_tab):
-                answers = [str(answer) for answer in orjson.loads(row["possible_answers"])]
+                answers = [str(answer) for answer in orjson.loads(row["possible_answers"]) if answer is not None]
                 yield from _pieces(f"popqa-{row['id']}", row["question"], answers, row.get("prop"))
     except (OSError, UnicodeDecodeError, KeyError, TypeError, csv.Error, orjson.JSONDecodeError) as error:
         raise InputError(f"{path}: not a file of PopQA: {error!r}") from None

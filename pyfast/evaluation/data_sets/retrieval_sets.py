@@ -36,11 +36,18 @@ def beir(source: Path) -> Pieces:
     for place, line in read_lines(folder / "corpus.jsonl"):
         passage = checked(line, _Passage, place)
         yield "document", {"id": passage.id, "kind": "text", "title": passage.title, "text": passage.text}
+    asked, without = set[str](), 0
     for place, line in read_lines(folder / "queries.jsonl"):
         query = checked(line, _Query, place)
-        if query.id in judged:
-            yield "question", {"id": query.id, "question": query.text}
-            yield "gold", {"id": query.id, "supporting": judged[query.id], "metrics": ["evidence"]}
+        if query.id not in judged:
+            without += 1
+            continue
+        asked.add(query.id)
+        yield "question", {"id": query.id, "question": query.text}
+        yield "gold", {"id": query.id, "supporting": judged[query.id], "metrics": ["evidence"]}
+    yield "note", {"what": f"queries are not judged in {qrels.name}, and are left out", "number": without}
+    unknown = len(judged.keys() - asked)
+    yield "note", {"what": f"queries of {qrels.name} are not in queries.jsonl, and are left out", "number": unknown}
 
 
 def _qrels(source: Path) -> Path:
