@@ -18,6 +18,7 @@ from pyfast.engine import Record
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import Float64, ratio_intervals
+from pyfast.evaluation.evidence import Rows, with_rows
 from pyfast.evaluation.gold import Gold, read_gold
 from pyfast.evaluation.jsonl_records import Lines, name_of
 from pyfast.evaluation.protocol import Metric, Share, measured, open_metric
@@ -88,15 +89,20 @@ class Report:
     without_gold: tuple[str, ...] = ()
     """Ids of questions that have no gold: `answers` is missing, null or empty, and there is no gold evidence.
     They are not scored"""
+    whole_tables: tuple[str, ...] = ()
+    """Ids of questions with a gold table (or knowledge graph) of which no row has a gold answer. In the evidence,
+    any row of it counts"""
 
     def as_json(self) -> dict[str, Any]:
         """The report in JSON types, without the scores of single questions."""
         left_out = {"not_run": list(self.not_run), "without_gold": list(self.without_gold)}
+        left_out["whole_tables"] = list(self.whole_tables)
         return {"rows": [asdict(row) for row in self.rows], "states": self.states, **left_out}
 
 
 def evaluate(
-    answers: Answers, gold: Lines, metrics: Sequence[str | Metric] | None = None, where: str = "the run"
+    answers: Answers, gold: Lines, metrics: Sequence[str | Metric] | None = None, where: str = "the run",
+    rows: Rows | None = None,
 ) -> Report:
     """Score answers. A failed question counts as wrong. Unfinished questions are listed in `not_run`, but do
     not count.
@@ -109,6 +115,8 @@ def evaluate(
         metrics: Metrics by name or as functions. None: the metrics that the gold file names. If it names no
             metric: `em_f1` and `evidence`, or `hits` for conversations.
         where: The name of the run, for error messages.
+        rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
+            table counts as this table, if the gold does not name rows.
 
     Returns:
         Figures with 95 % intervals, for all questions and then for each group.
@@ -134,10 +142,19 @@ def evaluate(
         raise InputError(f"{name_of(gold)}: {fault}")
     named = _chosen(list(names), conversations[0]) if metrics is None else metrics
     # The gold is read a second time: all of it would take more memory than the rest.
-    asked = ((records.pop(one.id), one) for one in read_gold(gold) if one.id in records)
+    whole: list[str] = []
+
+    def complete(one: Gold) -> Gold:
+        if rows is None:
+            return one
+        one, is_whole = with_rows(one, rows)
+        whole.extend([one.id] if is_whole else [])
+        return one
+
+    asked = ((records.pop(one.id), complete(one)) for one in read_gold(gold) if one.id in records)
     scored = _scored(dict(_opened(one) for one in named), _pairs_together(asked))
     states = dict(Counter(one.state for one in scored))
-    return Report(rows_of(scored), scored, states, tuple(not_run), tuple(without))
+    return Report(rows_of(scored), scored, states, tuple(not_run), tuple(without), tuple(whole))
 
 
 def _is_gold(one: Gold) -> bool:

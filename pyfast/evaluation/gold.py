@@ -45,6 +45,10 @@ class Gold(Named):
     """The id of the question's conversation"""
     turn: int | None = None
 
+    by_row: frozenset[str] = frozenset()
+    """The gold tables and knowledge graphs that have a row or triple with a gold answer. `pyfast.evaluate` finds
+    them in the index of the run. In the evidence, only such a row or triple of them counts"""
+
     @property
     def has_answer(self) -> bool:
         """Whether an answer can be scored: there are gold answers, or the right answer is to abstain."""

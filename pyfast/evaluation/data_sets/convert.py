@@ -136,14 +136,14 @@ def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
         return False
 
     def own_id(given: str, turn: bool) -> str:
-        name, kind = given, "turns" if turn else "questions"
-        if not given.strip():
-            name = str(sum(ids.values()) + 1)
+        kind = "turns" if turn else "questions"
+        name = base = given if given.strip() else str(len(taken) + 1)
+        if base != given:
             told[f"{kind} have no id, and get a number"] += 1
         while name in taken:
-            ids[given] += 1
-            name = f"{given} ({ids[given] + 1})"
-        if name != given and given.strip():
+            ids[base] += 1
+            name = f"{base} ({ids[base] + 1})"
+        if name != base:
             told[f"{kind} have an id that came before, and get a number: `ID (2)`"] += 1
         taken.add(name)
         return name

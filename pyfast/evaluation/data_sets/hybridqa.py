@@ -27,6 +27,12 @@ class _Question(BaseModel):
     question: Text
     table_id: str | None = None
     answer: Text | None = Field(None, alias="answer-text")
+    nodes: Annotated[tuple[tuple[Any, ...], ...], OrNull] = Field((), alias="answer-node")
+
+    def rows(self) -> list[tuple[str, int]] | None:
+        """Return the gold rows of the table. Only the traced files of HybridQA name the cells of the answer."""
+        places = [node[1] for node in self.nodes if len(node) > 1 and isinstance(node[1], list) and node[1]]
+        return [(self.table_id, row) for row, *_ in places] if places and self.table_id else None
 
 
 def hybridqa(source: Path) -> Pieces:
@@ -121,6 +127,7 @@ def _questions(path: Path, links: Mapping[str, list[str]] | None) -> Pieces:
                     "id": one.id,
                     "answers": [one.answer],
                     "supporting": supporting,
+                    "supporting_facts": one.rows(),
                     "metrics": ["hybridqa", "evidence"],
                 },
             )
