@@ -82,7 +82,9 @@ def _rows_of(run: Run | str | Path) -> Rows | None:
     @lru_cache(64)
     def rows(uri: str) -> list[str] | None:
         opened = index()
-        for part in reversed([] if opened is None else opened.parts):  # An update of a document is in a later part.
+        for part in reversed(
+            [] if opened is None else opened.parts
+        ):  # An update of a document is in a later part.
             source = part.corpus.find(uri)
             document = None if source is None else part.corpus.document(source)
             if isinstance(document, Table):

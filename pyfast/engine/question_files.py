@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from pyfast.corpus.documents import Unread
 from pyfast.corpus.formats.columnar import records
 from pyfast.corpus.formats.delimited import dialect_of, rows
 from pyfast.corpus.formats.encodings import read_text
@@ -54,6 +55,8 @@ def _of_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     header: tuple[str, ...] | None = None
     for line, row in rows(path, text, dialect_of(path, text)):
         place = f"{path}, line {line}"
+        if isinstance(row, Unread):  # A question that is left out would not be missed.
+            raise InputError(f"{path}, {row.reason.removesuffix('; this line is left out')}")
         if header is None:
             header = tuple(_key(name) for name in row)
             if repeated := {name for name in header if name and header.count(name) > 1}:
@@ -128,7 +131,9 @@ def texts_of(value: Any) -> Any:
     if isinstance(value, Mapping) and "text" in value:
         value = value["text"]
     items = value if isinstance(value, list | tuple) else [value]
-    return [_text(item) for item in items if not (_is_nothing(item) or (isinstance(item, str) and not item.strip()))]
+    return [
+        _text(item) for item in items if not (_is_nothing(item) or (isinstance(item, str) and not item.strip()))
+    ]
 
 
 def _text(item: Any) -> Any:

@@ -101,7 +101,10 @@ class Report:
 
 
 def evaluate(
-    answers: Answers, gold: Lines, metrics: Sequence[str | Metric] | None = None, where: str = "the run",
+    answers: Answers,
+    gold: Lines,
+    metrics: Sequence[str | Metric] | None = None,
+    where: str = "the run",
     rows: Rows | None = None,
 ) -> Report:
     """Score answers. A failed question counts as wrong. Unfinished questions are listed in `not_run`, but do

@@ -173,7 +173,9 @@ def experiment(
     sets: dict[str, Searched] = {}
     for name, source in sources.items():
         for model_name, model in read.models.items():
-            index = _index(read, name, source, folder / "indexes", model_name, given | {"on_event": on_event, "stop": stop})
+            index = _index(
+                read, name, source, folder / "indexes", model_name, given | {"on_event": on_event, "stop": stop}
+            )
             sets[name] = searched(_questions(source), index)
             for row in read.rows:
                 if not row.not_run:

@@ -36,8 +36,8 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
             head, rows = table_of(plan, cells, model)
             lines = differences(plan, cells, model, sets)
             comment = "%% " if name.endswith("tex") else ""
-            table = tabulate(rows, head, tablefmt=style, disable_numparse=True)
-            texts += [f"{comment}Model: {model}.\n", f"{table}\n", _listed(lines, name.endswith("tex"))]
+            shown = tabulate(rows, head, tablefmt=style, disable_numparse=True)
+            texts += [f"{comment}Model: {model}.\n", f"{shown}\n", _listed(lines, name.endswith("tex"))]
         write_atomically(folder / name, "\n".join(texts))
     records = [_record(cell) for cell in cells]
     text = io.StringIO(newline="")

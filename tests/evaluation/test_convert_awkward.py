@@ -18,7 +18,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation import evaluate
 from pyfast.evaluation.data_sets import Converted, names
 
-ODD = 'Ærø’s “İstanbul” \u200b東京 e\u0301'
+ODD = "Ærø’s “İstanbul” \u200b東京 e\u0301"
 
 
 def write(path: Path, content: Any) -> Path:
@@ -36,7 +36,13 @@ def lines(path: Path | None) -> list[dict[str, Any]]:
 
 
 def hotpot(id: str, answer: Any, context: Any, facts: Any = ()) -> dict[str, Any]:
-    return {"_id": id, "question": f"Who is {id}?", "answer": answer, "context": context, "supporting_facts": facts}
+    return {
+        "_id": id,
+        "question": f"Who is {id}?",
+        "answer": answer,
+        "context": context,
+        "supporting_facts": facts,
+    }
 
 
 def hotpotqa(folder: Path) -> Path:
@@ -107,7 +113,13 @@ def ottqa(folder: Path) -> Path:
 
 def tatqa(folder: Path) -> Path:
     paragraph = {"uid": "p", "order": 1, "text": ODD}
-    asked = {"question": "Sales?", "answer_type": "span", "answer_from": "table", "scale": None, "rel_paragraphs": None}
+    asked = {
+        "question": "Sales?",
+        "answer_type": "span",
+        "answer_from": "table",
+        "scale": None,
+        "rel_paragraphs": None,
+    }
     report = {
         "table": {"uid": "t", "table": [["", "2019"], ["Sales", None], ["Costs", 7]]},
         "paragraphs": [paragraph, {"uid": "blank", "order": 2, "text": None}],
@@ -124,7 +136,9 @@ def tatqa(folder: Path) -> Path:
 
 def metaqa(folder: Path) -> Path:
     write(folder / "kb.txt", f"Varn|is_in|North\nVarn|is_in|North\n{ODD}|is_in|South\n")
-    return write(folder / "qa_test.txt", f"where is [Varn]\tNorth||South\n\nwhere is [{ODD}]\tSouth\nwhere is [x]\t\n")
+    return write(
+        folder / "qa_test.txt", f"where is [Varn]\tNorth||South\n\nwhere is [{ODD}]\tSouth\nwhere is [x]\t\n"
+    )
 
 
 def convmix(folder: Path) -> Path:
@@ -133,7 +147,10 @@ def convmix(folder: Path) -> Path:
         return {"question_id": id, "question": "Who?", "answers": answers, "answer_text": "A", **more}
 
     records = [
-        {"conv_id": 1, "questions": [turn("1-0"), turn("1-0", answers=[], answer_text=None), turn("x", question="")]},
+        {
+            "conv_id": 1,
+            "questions": [turn("1-0"), turn("1-0", answers=[], answer_text=None), turn("x", question="")],
+        },
         {"conv_id": 1, "questions": [turn("1-0", answers=None, answer_text=float("nan"))]},
     ]
     return write(folder / "dev_set.json", records)
@@ -161,7 +178,10 @@ def popqa(folder: Path) -> Path:
 def hipporag(folder: Path) -> Path:
     passages = [{"title": "Varn", "text": "A lake. In the north."}] * 2
     passages += [{"title": "Varn", "text": "A town."}, {"title": None, "text": ODD}, {"title": "", "text": ""}]
-    write(folder / "hotpotqa.json", [hotpot("a", "north", [], [["Varn", 0]]), hotpot("a", None, [], None), hotpot("b", "", [])])
+    write(
+        folder / "hotpotqa.json",
+        [hotpot("a", "north", [], [["Varn", 0]]), hotpot("a", None, [], None), hotpot("b", "", [])],
+    )
     return write(folder / "hotpotqa_corpus.json", passages)
 
 
@@ -184,7 +204,11 @@ def beir(folder: Path) -> Path:
 def flashrag(folder: Path) -> Path:
     asked = [("a", ["north"]), ("a", [1971]), ("b", []), ("c", None)]
     records = ({"id": id, "question": f"{id}?", "golden_answers": right} for id, right in asked)
-    jsonl(folder / "wiki.jsonl", {"id": 0, "contents": '"Varn"\nLake Varn.'}, {"id": "1", "contents": f"{ODD}\n{ODD}"})
+    jsonl(
+        folder / "wiki.jsonl",
+        {"id": 0, "contents": '"Varn"\nLake Varn.'},
+        {"id": "1", "contents": f"{ODD}\n{ODD}"},
+    )
     return jsonl(folder / "test.jsonl", *records)
 
 
@@ -277,9 +301,9 @@ def test_musique_full_pairs_sufficiency(tmp_path: Path) -> None:
     """Against the rule of the official script: F1 of the answerable one if both are told apart, else 0."""
     made = converted("musique", tmp_path)
     gold = {one["id"]: one for one in lines(made.gold)}
-    assert list(gold)[:2] == ["2hop__1_2", "2hop__1_2 (2)"] and {one["pair"] for one in list(gold.values())[:2]} == {
-        "2hop__1_2"
-    }
+    assert list(gold)[:2] == ["2hop__1_2", "2hop__1_2 (2)"] and {
+        one["pair"] for one in list(gold.values())[:2]
+    } == {"2hop__1_2"}
     assert gold["2hop__1_2"]["decomposition"][0]["doc"] == gold["2hop__1_2"]["supporting"][0]
     assert gold["2hop__1_2 (2)"]["decomposition"][0]["doc"] is None  # not the first paragraph
     supporting = json.dumps([{"uri": gold["2hop__1_2"]["supporting"][0]}]).encode()

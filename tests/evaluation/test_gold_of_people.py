@@ -1,4 +1,4 @@
-"""Questions and gold answers as people write them: numbers, booleans, other names of columns, no ids, no answer."""
+"""Questions and gold answers as people write them: numbers, booleans, other names of columns, no ids."""
 
 from __future__ import annotations
 
@@ -32,7 +32,15 @@ def answers(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def test_numbers_and_booleans_are_their_texts(tmp_path: Path) -> None:
-    given = {"i": [1971], "t": [True], "f": False, "d": [2.5], "w": 3.0, "n": [None, "x", " "], "s": {"text": ["y"]}}
+    given = {
+        "i": [1971],
+        "t": [True],
+        "f": False,
+        "d": [2.5],
+        "w": 3.0,
+        "n": [None, "x", " "],
+        "s": {"text": ["y"]},
+    }
     path = jsonl(tmp_path / "q.jsonl", *({"id": id, "question": ASKED, "answers": a} for id, a in given.items()))
     right = {"i": ("1971",), "t": ("yes",), "f": ("no",), "d": ("2.5",), "w": ("3",), "n": ("x",), "s": ("y",)}
     assert answers(path) == right
@@ -111,6 +119,7 @@ def test_what_has_no_gold_is_counted_and_not_scored() -> None:
     ("text", "message"),
     [
         ("id,question,answers\n1,Who, then?,Ann\n", "line 2: 4 cells, but 3 columns"),
+        ('id,question,answers\n1,"Who?,Ann\n', "line 2: a quote that is never closed"),
         ("id,question,answers,answers\n1,Who?,Ann,Bob\n", "line 1: two columns are called 'answers'"),
     ],
 )

@@ -22,7 +22,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> pyfast.Index:
     folder = tmp_path_factory.mktemp("corpus")
     with (folder / "lakes.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("Lake", "Place", "Depth"), *ROWS])
-    (folder / "owners.tsv").write_text("Varn\towned_by\tAnn Author\nMell\towned_by\tBob Builder\n")
+    triples = [["Varn", "owned_by", "Ann Author"], ["Mell", "owned_by", "Bob Builder"]]
+    graph = {"id": "owners", "kind": "kg", "title": "Owners", "triples": triples}
+    (folder / "owners.jsonl").write_text(json.dumps(graph) + "\n")
     (folder / "text.md").write_text("# Lakes\n\nThe lakes are deep.\n")
     return pyfast.build_index(folder, folder.parent / "index")
 
@@ -32,8 +34,8 @@ QUESTIONS = [
     {"id": "wrong row", "question": "Mell South 40", "answers": ["12"], "supporting": ["lakes.csv"]},
     {"id": "right row", "question": "Varn North", "answers": ["12", "twelve"], "supporting": ["lakes.csv"]},
     {"id": "no row", "question": "Mell South 40", "answers": ["Danube"], "supporting": ["lakes.csv"]},
-    {"id": "wrong triple", "question": "Bob Builder", "answers": ["Ann Author"], "supporting": ["owners.tsv"]},
-    {"id": "right triple", "question": "Ann Author", "answers": ["ann author"], "supporting": ["owners.tsv"]},
+    {"id": "wrong triple", "question": "Bob Builder", "answers": ["Ann Author"], "supporting": ["owners"]},
+    {"id": "right triple", "question": "Ann Author", "answers": ["ann author"], "supporting": ["owners"]},
     {"id": "text", "question": "Lakes are deep", "answers": ["Danube"], "supporting": ["text.md"]},
     {"id": "named row", "question": "Mell South 40", "answers": ["x"], "supporting": ["lakes.csv"]}
     | {"supporting_facts": [["lakes.csv", 1]]},
@@ -46,7 +48,9 @@ RIGHT = {"right row", "no row", "right triple", "text", "named row"}
 def test_the_row_with_the_answer_counts(index: pyfast.Index, tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"
     questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
-    run = pyfast.answer(questions, index=index, llm="instant", system="rag", settings={"k": 1}, run=tmp_path / "run")
+    run = pyfast.answer(
+        questions, index=index, llm="instant", system="rag", settings={"k": 1}, run=tmp_path / "run"
+    )
     for record in run.records:  # each question finds one piece of its gold document
         gold = next(one for one in QUESTIONS if one["id"] == record.id)
         assert record.uris == gold["supporting"], record.id
@@ -67,7 +71,9 @@ def test_the_row_with_the_answer_counts(index: pyfast.Index, tmp_path: Path) -> 
 def test_a_part_of_a_word_is_no_answer(index: pyfast.Index, tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"id": "a", "question": "Varn", "answers": ["1"], "supporting": ["lakes.csv"]}\n')
-    run = pyfast.answer(questions, index=index, llm="instant", system="rag", settings={"k": 1}, run=tmp_path / "run")
+    run = pyfast.answer(
+        questions, index=index, llm="instant", system="rag", settings={"k": 1}, run=tmp_path / "run"
+    )
     assert pyfast.evaluate(run).whole_tables == ("a",)
 
 
@@ -81,7 +87,9 @@ def test_without_an_index_rows_that_the_gold_names_count() -> None:
     assert evaluate([record], [gold], metrics=["evidence"]).rows[0]["evidence_recall"].value == 1
 
 
-def test_an_index_that_is_gone_is_said(index: pyfast.Index, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_index_that_is_gone_is_said(
+    index: pyfast.Index, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = pyfast.build_index([{"id": "d", "text": "Varn."}], tmp_path / "other")
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"id": "a", "question": "Varn", "answers": ["x"], "supporting": ["d"]}\n')

@@ -258,7 +258,8 @@ def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
     assert notes == [
         "Model: the measured figures are of instant, the published figures (paper) of gpt.",
         "Questions of lakes: 2 of the 3 in the data set, in the paper 1,000.",
-        "Search in lakes: each question searches its own documents (2.0 on average), of 7 in the corpus. Retriever: bm25.",
+        "Search in lakes: each question searches its own documents (2.0 on average), of 7 in the corpus."
+        " Retriever: bm25.",
         "Knowledge graph: extracted by rules, without an LLM.",
         "The paper has 50% & more.",
     ]

@@ -9,7 +9,17 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, beside, checked, load, one_file, records, title_of
+from pyfast.evaluation.data_sets.layout import (
+    OrNull,
+    Pieces,
+    Text,
+    beside,
+    checked,
+    load,
+    one_file,
+    records,
+    title_of,
+)
 
 _Cell = tuple[Text, Annotated[tuple[str, ...], OrNull]]
 

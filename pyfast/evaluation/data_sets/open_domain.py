@@ -16,7 +16,9 @@ from pyfast.jsonl import read_lines
 
 class _NQ(BaseModel):
     question: Text
-    answer: Annotated[tuple[Text, ...], OrNull, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = ()
+    answer: Annotated[
+        tuple[Text, ...], OrNull, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+    ] = ()
 
 
 def nq(source: Path) -> Pieces:

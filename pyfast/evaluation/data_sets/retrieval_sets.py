@@ -47,7 +47,10 @@ def beir(source: Path) -> Pieces:
         yield "gold", {"id": query.id, "supporting": judged[query.id], "metrics": ["evidence"]}
     yield "note", {"what": f"queries are not judged in {qrels.name}, and are left out", "number": without}
     unknown = len(judged.keys() - asked)
-    yield "note", {"what": f"queries of {qrels.name} are not in queries.jsonl, and are left out", "number": unknown}
+    yield (
+        "note",
+        {"what": f"queries of {qrels.name} are not in queries.jsonl, and are left out", "number": unknown},
+    )
 
 
 def _qrels(source: Path) -> Path:
