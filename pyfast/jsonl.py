@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,31 @@ def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield place, _json_object(line, place)
 
 
+def parse_json(content: bytes) -> Any:
+    """Parse JSON. `NaN` and `Infinity`, which some libraries write and JSON does not have, become null.
+
+    Raises `orjson.JSONDecodeError` if the content is not JSON.
+
+    Example:
+        >>> from pyfast.jsonl import parse_json
+        >>> parse_json(b'{"title": NaN}')
+        {'title': None}
+    """
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        if b"NaN" not in content and b"Infinity" not in content:
+            raise
+        try:
+            return json.loads(content, parse_constant=lambda _: None)
+        except (ValueError, RecursionError):
+            pass
+        raise
+
+
 def _json_object(line: bytes, place: str) -> dict[str, Any]:
     try:
-        record = orjson.loads(line)
+        record = parse_json(line)
     except orjson.JSONDecodeError as error:
         try:
             line.decode("utf-8")

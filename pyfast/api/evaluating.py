@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from pyfast.api.indexing import index_of
 from pyfast.api.run import Run
+from pyfast.corpus import KnowledgeGraph, Table
 from pyfast.engine.configuration import check_format, recorded_path, recorded_value
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError
@@ -14,7 +18,11 @@ from pyfast.evaluation import Metric, Report
 from pyfast.evaluation import evaluate as score
 from pyfast.evaluation.data_sets.convert import GOLD
 from pyfast.evaluation.evaluate import Answers
+from pyfast.evaluation.evidence import Rows, row_text
 from pyfast.evaluation.jsonl_records import Lines
+from pyfast.retrieval import Index
+
+_LOG = logging.getLogger("pyfast")
 
 GoldLike = str | Path | Iterable[Mapping[str, Any]]
 
@@ -53,7 +61,41 @@ def evaluate(
         >>> print(em.value, em.low, em.high)
     """
     answers, where = answers_of(run)
-    return score(answers, gold_of(run, gold), metrics, where)
+    return score(answers, gold_of(run, gold), metrics, where, _rows_of(run))
+
+
+def _rows_of(run: Run | str | Path) -> Rows | None:
+    """Return a function that returns the rows of a table in the index of a run. Returns None if the run used no
+    index. If the index is not there any more, a warning says so, and the result is None too."""
+    path = run.path if isinstance(run, Run) else Path(run)
+    if path is None or not recorded_value(path, "places", "index"):
+        return None
+
+    @cache
+    def index() -> Index | None:
+        try:
+            return index_of(recorded_path(path, "index"), path)
+        except InputError as error:
+            _LOG.warning("%s; any row of a gold table counts as evidence", error)
+            return None
+
+    @lru_cache(64)
+    def rows(uri: str) -> list[str] | None:
+        opened = index()
+        for part in reversed(
+            [] if opened is None else opened.parts
+        ):  # An update of a document is in a later part.
+            source = part.corpus.find(uri)
+            document = None if source is None else part.corpus.document(source)
+            if isinstance(document, Table):
+                return [row_text(" ".join(row)) for row in document.rows]
+            if isinstance(document, KnowledgeGraph):
+                return [row_text(f"{triple.head} {triple.relation} {triple.tail}") for triple in document.triples]
+            if document is not None:
+                return None
+        return None
+
+    return rows
 
 
 def answers_of(run: Run | str | Path) -> tuple[Answers, str]:

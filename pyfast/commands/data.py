@@ -20,8 +20,8 @@ def convert(
     name: Annotated[
         str,
         typer.Argument(
-            help="hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa or"
-            " hipporag."
+            help="hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa,"
+            " hipporag, beir or flashrag."
         ),
     ],
     source: Annotated[Path, typer.Argument(help="The file of questions, or the folder of the download.")],
@@ -34,3 +34,5 @@ def convert(
     corpus = made.no_corpus or f"{made.documents} documents in {made.corpus}"
     gold = "no answers" if made.gold is None else f"answers in {made.gold}"
     print(f"{made.count} questions in {made.questions}; {gold}; {corpus}")
+    for note in made.notes:
+        print(note)

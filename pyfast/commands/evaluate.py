@@ -78,6 +78,13 @@ def _show(report: Report) -> None:
     print(", ".join(f"{count} {state}" for state, count in sorted(report.states.items())))
     if report.not_run:
         print(f"{len(report.not_run)} gold questions were not run and are not scored: {some(report.not_run)}")
+    if report.whole_tables:
+        print(
+            f"{len(report.whole_tables)} questions have a gold table without a row that has the answer: any row of"
+            f" it counts as evidence: {some(report.whole_tables)}"
+        )
+    if report.without_gold:
+        print(f"{len(report.without_gold)} questions have no gold and are not scored: {some(report.without_gold)}")
 
 
 def some(ids: Iterable[str]) -> str:

@@ -39,7 +39,11 @@ def published_set(path: Path) -> str | None:
             head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf")
     except OSError:
         return None  # The reader reports the error.
+    if path.name == "queries.jsonl" and any((path.parent / "qrels").glob("*.tsv")):
+        return "beir"
     if path.suffix.lower() == ".tsv":
+        if path.parent.name == "qrels" and (path.parent.parent / "queries.jsonl").is_file():
+            return "beir"
         first = head.partition(b"\n")[0].split(b"\t")
         return "popqa" if {b"question", b"possible_answers"} <= set(first) else None
     if path.suffix.lower() == ".txt":

@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Iterator, Mapping
+from datetime import date, time
+from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from pyfast.corpus.documents import Unread
 from pyfast.corpus.formats.columnar import records
 from pyfast.corpus.formats.delimited import dialect_of, rows
 from pyfast.corpus.formats.encodings import read_text
+from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
+
+_LOG = logging.getLogger("pyfast")
 
 SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather")
 
 
 def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, object) for each line or row that is not empty. The place names the line or row in error
-    messages.
+    """Yield (place, object) for each line or row that is not empty, in the usual form (see `tidy`). The place
+    names the line or row in error messages. A line or row without an id gets its number as its id, and a
+    warning says so.
 
     In CSV and TSV, a cell that begins with `[` or `{` is parsed as JSON, for example a list of answers. If it
     is not JSON, it stays text. Raises InputError if a line or row cannot be read.
     """
+    for number, (place, record) in enumerate(_records(path), start=1):
+        yield place, tidy(record, number, str(path))
+
+
+def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
         return _of_table(path)
     if suffix in (".parquet", ".arrow", ".feather"):
-        given = ({name: value for name, value in row.items() if value is not None} for row in records(path))
-        return ((f"{path}, row {number}", row) for number, row in enumerate(given, start=1))
+        return ((f"{path}, row {number}", _given(row)) for number, row in enumerate(records(path), start=1))
     return read_lines(path)
+
+
+def _given(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not _is_nothing(value)}
 
 
 def _of_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     text = read_text(path)
     header: tuple[str, ...] | None = None
     for line, row in rows(path, text, dialect_of(path, text)):
+        place = f"{path}, line {line}"
+        if isinstance(row, Unread):  # A question that is left out would not be missed.
+            raise InputError(f"{path}, {row.reason.removesuffix('; this line is left out')}")
         if header is None:
-            header = tuple(name.strip() for name in row)
-        else:
-            yield (
-                f"{path}, line {line}",
-                {name: _value(cell) for name, cell in zip(header, row, strict=False) if cell},
+            header = tuple(_key(name) for name in row)
+            if repeated := {name for name in header if name and header.count(name) > 1}:
+                raise InputError(f"{place}: two columns are called {sorted(repeated)[0]!r}")
+        elif any(cell.strip() for cell in row[len(header) :]):
+            raise InputError(
+                f"{place}: {len(row)} cells, but {len(header)} columns; put a text with a delimiter into quotes"
             )
+        elif any(cell.strip() for cell in row):
+            yield place, {name: _value(cell) for name, cell in zip(header, row, strict=False) if cell.strip()}
+
+
+def _key(name: str) -> str:
+    """Return the name of a column. The names of fields that pyfast knows are in lower case."""
+    name = name.strip()
+    return name.lower() if name.lower() in ("id", "question", "turns", "documents", *_ANSWERS) else name
 
 
 def _value(cell: str) -> Any:
@@ -54,19 +84,79 @@ def _value(cell: str) -> Any:
         return cell
 
 
-def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
+def tidy(record: Mapping[str, Any], number: int | None = None, source: str = "") -> dict[str, Any]:
     """Change the fields of a question into the usual form.
 
-    A numeric `id` becomes text, and a single text in `answers` becomes a list.
+    A whole number as the `id` becomes text. `answers` becomes a list of texts (see `texts_of`). If there is no
+    `answers`, one of the fields `expected`, `gold`, `golden_answers` and `answer` takes its place. If `number`
+    is given, it becomes the id of a record without an id, and warnings about `source` say what was taken.
     """
     fields = dict(record)
     if type(fields.get("id")) is int:
         fields["id"] = str(fields["id"])
-    if isinstance(fields.get("answers"), str):
-        fields["answers"] = [fields["answers"]]
+    if number is not None and _is_nothing(fields.get("id")):
+        fields["id"] = str(number)
+        _say(source, "questions have no `id`; the number of the line or row, counted from 1, is the id")
+    if _is_nothing(fields.get("answers")):
+        fields.pop("answers", None)
+        name = next((name for name in _ANSWERS if _is_gold(fields.get(name))), None)
+        if name is not None:
+            fields["answers"] = fields[name]
+            if number is not None:
+                _say(source, f"there is no `answers`; `{name}` has the gold answers")
+    if "answers" in fields:
+        fields["answers"] = texts_of(fields["answers"])
     if isinstance(fields.get("turns"), list):
-        fields["turns"] = [tidy(turn) if isinstance(turn, Mapping) else turn for turn in fields["turns"]]
+        named = [
+            {"id": f"{fields.get('id')}-{place}", **_given(turn)} if isinstance(turn, Mapping) else turn
+            for place, turn in enumerate(fields["turns"], start=1)
+        ]
+        fields["turns"] = [tidy(turn) if isinstance(turn, Mapping) else turn for turn in named]
     return fields
+
+
+_ANSWERS = ("answers", "expected", "gold", "golden_answers", "answer")
+
+
+def texts_of(value: Any) -> Any:
+    """Return gold answers as a list of texts. A number is its digits, and a boolean is `yes` or `no`. Nulls, NaN
+    and blank texts are left out. Of an object with `text`, as in SQuAD, this text is taken. Anything else stays
+    as it is, so that the check of the record refuses it.
+
+    Example:
+        >>> from pyfast.engine.question_files import texts_of
+        >>> texts_of([1971, True, None, "Huygens"])
+        ['1971', 'yes', 'Huygens']
+    """
+    if isinstance(value, Mapping) and "text" in value:
+        value = value["text"]
+    items = value if isinstance(value, list | tuple) else [value]
+    return [
+        _text(item) for item in items if not (_is_nothing(item) or (isinstance(item, str) and not item.strip()))
+    ]
+
+
+def _text(item: Any) -> Any:
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    if isinstance(item, int | Decimal | date | time):
+        return str(item)
+    if isinstance(item, float) and abs(item) < 1 << 53:  # Above, JSON's digits are already lost.
+        return str(int(item)) if item.is_integer() else repr(item)
+    return item
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _is_gold(value: Any) -> bool:
+    return not _is_nothing(value) and (not isinstance(value, Mapping) or "text" in value)
+
+
+@lru_cache(256)  # A file is read more than once, and says it once.
+def _say(source: str, what: str) -> None:
+    _LOG.warning("%s: %s", source, what)
 
 
 def as_path(given: str) -> Path | None:

@@ -18,6 +18,7 @@ from pyfast.engine import Record
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import Float64, ratio_intervals
+from pyfast.evaluation.evidence import Rows, with_rows
 from pyfast.evaluation.gold import Gold, read_gold
 from pyfast.evaluation.jsonl_records import Lines, name_of
 from pyfast.evaluation.protocol import Metric, Share, measured, open_metric
@@ -85,25 +86,40 @@ class Report:
     """How many questions are in each state"""
     not_run: tuple[str, ...]
     """Ids of gold questions without an answer in the run. They are not scored"""
+    without_gold: tuple[str, ...] = ()
+    """Ids of questions that have no gold: `answers` is missing, null or empty, and there is no gold evidence.
+    They are not scored"""
+    whole_tables: tuple[str, ...] = ()
+    """Ids of questions with a gold table (or knowledge graph) of which no row has a gold answer. In the evidence,
+    any row of it counts"""
 
     def as_json(self) -> dict[str, Any]:
         """The report in JSON types, without the scores of single questions."""
-        return {"rows": [asdict(row) for row in self.rows], "states": self.states, "not_run": list(self.not_run)}
+        left_out = {"not_run": list(self.not_run), "without_gold": list(self.without_gold)}
+        left_out["whole_tables"] = list(self.whole_tables)
+        return {"rows": [asdict(row) for row in self.rows], "states": self.states, **left_out}
 
 
 def evaluate(
-    answers: Answers, gold: Lines, metrics: Sequence[str | Metric] | None = None, where: str = "the run"
+    answers: Answers,
+    gold: Lines,
+    metrics: Sequence[str | Metric] | None = None,
+    where: str = "the run",
+    rows: Rows | None = None,
 ) -> Report:
     """Score answers. A failed question counts as wrong. Unfinished questions are listed in `not_run`, but do
     not count.
 
     Args:
         answers: The file answers.jsonl of a run (the file of traces must be in the same folder), or records.
-        gold: Lines with `id` and `answers`. A conversation has `id` and `turns`, and each turn has `answers`.
+        gold: Lines with `id` and `answers`. A question without `answers` and without gold evidence is not scored.
+            A conversation has `id` and `turns`, and each turn has `answers`.
             The class `Gold` lists all other keys.
         metrics: Metrics by name or as functions. None: the metrics that the gold file names. If it names no
             metric: `em_f1` and `evidence`, or `hits` for conversations.
         where: The name of the run, for error messages.
+        rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
+            table counts as this table, if the gold does not name rows.
 
     Returns:
         Figures with 95 % intervals, for all questions and then for each group.
@@ -113,21 +129,53 @@ def evaluate(
     """
     records = _by_id(answers)
     gold = gold if isinstance(gold, Path) else list(gold)
-    not_run, names, conversations = list[str](), dict[str, None](), list[bool]()
+    not_run, without, names, conversations = list[str](), list[str](), dict[str, None](), list[bool]()
     for one in read_gold(gold):
-        if one.id in records:
+        if one.id in records and not _is_gold(one):
+            without.append(one.id)
+            del records[one.id]
+        elif one.id in records:
             names.update(dict.fromkeys(one.metrics))
             conversations.append(one.conversation is not None)
         else:
             not_run.append(one.id)
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
+        fault = f"none of its {len(without)} questions has gold answers (`answers`)" if without else fault
         raise InputError(f"{name_of(gold)}: {fault}")
     named = _chosen(list(names), conversations[0]) if metrics is None else metrics
     # The gold is read a second time: all of it would take more memory than the rest.
-    asked = ((records.pop(one.id), one) for one in read_gold(gold) if one.id in records)
-    scored = _scored(dict(_opened(one) for one in named), asked)
-    return Report(rows_of(scored), scored, dict(Counter(one.state for one in scored)), tuple(not_run))
+    whole: list[str] = []
+
+    def complete(one: Gold) -> Gold:
+        if rows is None:
+            return one
+        one, is_whole = with_rows(one, rows)
+        whole.extend([one.id] if is_whole else [])
+        return one
+
+    asked = ((records.pop(one.id), complete(one)) for one in read_gold(gold) if one.id in records)
+    scored = _scored(dict(_opened(one) for one in named), _pairs_together(asked))
+    states = dict(Counter(one.state for one in scored))
+    return Report(rows_of(scored), scored, states, tuple(not_run), tuple(without), tuple(whole))
+
+
+def _is_gold(one: Gold) -> bool:
+    return one.has_answer or bool(one.supporting or one.supporting_facts)
+
+
+def _pairs_together(asked: Iterator[tuple[Record, Gold]]) -> Iterator[list[tuple[Record, Gold]]]:
+    """Yield each question as a list, and the questions with the same `pair` as one list."""
+    waiting: dict[str, tuple[Record, Gold]] = {}
+    for one in asked:
+        pair = one[1].pair
+        if pair is None:
+            yield [one]
+        elif pair in waiting:
+            yield [waiting.pop(pair), one]
+        else:
+            waiting[pair] = one
+    yield from ([one] for one in waiting.values())
 
 
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
@@ -198,7 +246,7 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
     return str(getattr(metric, "__name__", metric)), metric
 
 
-def _scored(metrics: Mapping[str, Metric], asked: Iterator[tuple[Record, Gold]]) -> list[Scored]:
+def _scored(metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Gold]]]) -> list[Scored]:
     """Compute the scores of all questions, some at a time.
 
     A record keeps its evidence in memory after a metric has read it. So the function keeps only the scores of
@@ -206,7 +254,7 @@ def _scored(metrics: Mapping[str, Metric], asked: Iterator[tuple[Record, Gold]])
     """
     scored: list[Scored] = []
     owner: dict[str, str] = {}
-    while some := list(islice(asked, AT_ONCE)):
+    while some := list(chain.from_iterable(islice(asked, AT_ONCE))):
         shares: list[dict[str, Share]] = [{} for _ in some]
         for metric, function in metrics.items():
             for mine, values in zip(shares, measured(metric, function, some), strict=True):

@@ -19,9 +19,13 @@ class Gold(Named):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    answers: tuple[str, ...]
+    answers: tuple[str, ...] = ()
     """Accepted forms of one answer. If `answer_mode` is "all", this is a set of answers: a correct answer
     names all of them"""
+    answerable: bool = True
+    """False: the documents do not contain the answer, so the system is right if it abstains"""
+    pair: str | None = None
+    """The same question with and without sufficient documents has the same `pair`, as in MuSiQue-Full"""
     answer_mode: str = ""
     type: str | None = None
     supporting: tuple[str, ...] | None = None
@@ -40,6 +44,15 @@ class Gold(Named):
     conversation: str | None = None
     """The id of the question's conversation"""
     turn: int | None = None
+
+    by_row: frozenset[str] = frozenset()
+    """The gold tables and knowledge graphs that have a row or triple with a gold answer. `pyfast.evaluate` finds
+    them in the index of the run. In the evidence, only such a row or triple of them counts"""
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether an answer can be scored: there are gold answers, or the right answer is to abstain."""
+        return bool(self.answers) or not self.answerable
 
     @property
     def answer_type(self) -> str:

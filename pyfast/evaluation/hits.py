@@ -11,7 +11,7 @@ from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold
 from pyfast.evaluation.metrics import normalise
-from pyfast.evaluation.protocol import Values, of_each
+from pyfast.evaluation.protocol import Values, of_answers
 
 NEAREST = 5
 
@@ -69,7 +69,7 @@ def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
     return [entity for entity, _, _ in nearest]
 
 
-@of_each
+@of_answers
 def hits_at(record: Record, gold: Gold) -> Values:
     """Compute H@1, H@5 and MRR from the `entities` in the trace of the answer."""
     entities = record.trace.get("entities", [])

@@ -21,8 +21,8 @@ Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
 def placed(source: Lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (place, object) for each line. The place is the name of the line in error messages."""
     if isinstance(source, Path):
-        return ((place, tidy(line)) for place, line in read_question_records(source))
-    return ((f"record {number}", tidy(line)) for number, line in enumerate(source, start=1))
+        return read_question_records(source)
+    return ((f"record {number}", tidy(line, number, "the gold")) for number, line in enumerate(source, start=1))
 
 
 class Named(BaseModel):

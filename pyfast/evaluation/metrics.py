@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 import string
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.protocol import Values, of_each
+from pyfast.evaluation.protocol import Values, of_answers
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -174,22 +174,24 @@ def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str,
 
 
 def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) -> dict[str, float]:
+    if not gold.answerable:
+        return dict.fromkeys(("em", "f1", "precision", "recall"), float(record.state == "abstained"))
     em = 0.0 if record.answer is None else max((exact_match(record.answer, a) for a in gold.answers), default=0.0)
     overlap = best(record.answer, gold.answers, compare)
     return {"em": em, "f1": overlap.f1, "precision": overlap.precision, "recall": overlap.recall}
 
 
-@of_each
+@of_answers
 def em_f1(record: Record, gold: Gold) -> Values:
     """Compute exact match and token F1 by one rule for all data sets. For a set of answers, items are compared
     in place of tokens."""
-    if gold.answer_mode == "all":
+    if gold.answer_mode == "all" and gold.answerable:
         em, of_set = set_overlap(record.answer, gold.answers)
         return {"em": em, "f1": of_set.f1, "precision": of_set.precision, "recall": of_set.recall}
     return _values(record, gold, overlap)
 
 
-@of_each
+@of_answers
 def squad(record: Record, gold: Gold) -> Values:
     """Compute EM and F1 as the script of SQuAD 1.1 does."""
     return _values(record, gold, lambda p, g: overlap(p, g, verdicts_whole=False, empty_is_right=False))
@@ -199,18 +201,44 @@ def _squad_2(prediction: str, gold: str) -> Overlap:
     return overlap(prediction, gold, verdicts_whole=False)
 
 
-@of_each
+@of_answers
 def hybridqa(record: Record, gold: Gold) -> Values:
     """Compute EM and F1 as HybridQA's script does (the script of SQuAD 2). `yes` and `no` are ordinary
     words."""
     return _values(record, gold, _squad_2)
 
 
-@of_each
-def musique(record: Record, gold: Gold) -> Values:
+def musique(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:
     """Compute EM and F1 of the answer (the best over its accepted forms), and F1 of the supporting
-    paragraphs."""
-    values = _values(record, gold, _squad_2)
+    paragraphs, for questions that can be answered.
+
+    In MuSiQue-Full, each question stands twice (`pair` in the gold): with paragraphs that suffice, and without.
+    Each pair has two more figures, as in the official script: `group_answer_sufficiency_f1` and
+    `group_support_sufficiency_f1`. They are F1 of the question that can be answered if the system answered this
+    question and abstained from the other, otherwise 0.
+    """
+    values = [_of_musique(record, gold) if gold.answerable else {} for record, gold in questions]
+    pairs: dict[str, list[int]] = defaultdict(list)
+    for place, (_, gold) in enumerate(questions):
+        if gold.pair is not None:
+            pairs[gold.pair].append(place)
+    for places in pairs.values():
+        right = [place for place in places if questions[place][1].answerable]
+        if len(places) == 2 and len(right) == 1 and values[right[0]]:
+            own = values[right[0]]
+            sufficient = float(all(_tells_sufficiency(*questions[place]) for place in places))
+            for part, name in (("answer", "f1"), ("support", "support_f1")):
+                if name in own:
+                    own[f"group_{part}_sufficiency_f1"] = sufficient * own[name]
+    return values
+
+
+def _tells_sufficiency(record: Record, gold: Gold) -> bool:
+    return record.state == ("answered" if gold.answerable else "abstained")
+
+
+def _of_musique(record: Record, gold: Gold) -> dict[str, float]:
+    values = _values(record, gold, _squad_2) if gold.has_answer else {}
     if gold.supporting is None:
         return values
     cited, wanted = {item.uri for item in record.evidence}, set(gold.supporting)
@@ -218,7 +246,7 @@ def musique(record: Record, gold: Gold) -> Values:
     return {**values, "support_f1": 2.0 * len(cited & wanted) / total if total else 1.0}
 
 
-@of_each
+@of_answers
 def hotpotqa(record: Record, gold: Gold) -> Values:
     """Compute EM, F1, precision and recall of the answer, of the supporting facts (sentences), and of both
     together.
@@ -253,7 +281,7 @@ def _harmonic(a: float, b: float) -> float:
     return 2 * a * b / (a + b) if a + b else 0.0
 
 
-@of_each
+@of_answers
 def metaqa(record: Record, gold: Gold) -> Values:
     """Compute Hits@1, and EM, F1, precision and recall of the set of answers.
 

@@ -55,6 +55,16 @@ def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
     return metric
 
 
+def of_answers(score: Callable[[Record, Gold], Values | None]) -> Metric:
+    """Make a metric of answers, as `of_each`. It leaves out the questions without gold answers."""
+
+    @wraps(score)
+    def scored(record: Record, gold: Gold) -> Values | None:
+        return score(record, gold) if gold.has_answer else None
+
+    return of_each(scored)
+
+
 def open_metric(name: str) -> Metric:
     """Find a metric by its name or `MODULE:NAME`. Raises `InputError` if there is no such metric."""
     metric: object = plugins.load("metrics", name)

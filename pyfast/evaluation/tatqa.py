@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.protocol import Values, of_each
+from pyfast.evaluation.protocol import Values, of_answers
 
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "percent": 0.01}
 _NO_FIGURE = str.maketrans("", "", "'\"\\$€£¥%(),[]")
@@ -32,7 +32,7 @@ _MOST = 300  # the maximum number of characters of a number; a longer one counts
 Number = int | float
 
 
-@of_each
+@of_answers
 def tatqa(record: Record, gold: Gold) -> Values:
     """Compute EM and F1, comparing numbers with their scales. If the gold answer is a count or a calculation,
     F1 equals EM."""

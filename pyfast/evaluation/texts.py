@@ -23,7 +23,7 @@ def rouge_l(questions: Questions, /) -> Sequence[Values | None]:
     return [
         {"rouge_l": scorer.score_multi(gold.answers, record.answer)["rougeL"].fmeasure}
         if record.answer is not None and gold.answers
-        else {"rouge_l": 0.0}
+        else ({"rouge_l": 0.0} if gold.has_answer else None)
         for record, gold in questions
     ]
 
@@ -54,7 +54,10 @@ def bertscore_of(model: str | Path | None) -> Metric:
             _, _, f1 = library.score([text for _, text, _ in scored], [list(a) for *_, a in scored], **which)
             for (place, _, _), value in zip(scored, f1.tolist(), strict=True):
                 values[place] = value
-        return [{"bertscore": value} for value in values]
+        return [
+            {"bertscore": value} if gold.has_answer else None
+            for (_, gold), value in zip(questions, values, strict=True)
+        ]
 
     return metric
 

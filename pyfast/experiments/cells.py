@@ -22,9 +22,11 @@ from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, cost_of
 from pyfast.evaluation.evaluate import rows_of
 from pyfast.evaluation.prices import Prices, read_prices
+from pyfast.experiments.differences import Searched, searched, uses_knowledge
 from pyfast.experiments.plan import Model, Plan, Row, read_plan
 from pyfast.experiments.side_by_side import side_by_side
 from pyfast.experiments.writing import write_tables
+from pyfast.knowledge import has_knowledge
 
 _LOG = logging.getLogger("pyfast")
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
@@ -168,9 +170,13 @@ def experiment(
     cluster = cluster_of(ray, workers, worker_resources)
     given = {"concurrency": concurrency, "outage": outage}
     planned, todo = [], []
+    sets: dict[str, Searched] = {}
     for name, source in sources.items():
-        index = _index(source, folder / "indexes" / name)
         for model_name, model in read.models.items():
+            index = _index(
+                read, name, source, folder / "indexes", model_name, given | {"on_event": on_event, "stop": stop}
+            )
+            sets[name] = searched(_questions(source), index)
             for row in read.rows:
                 if not row.not_run:
                     place = folder / "runs" / _slug(name) / _slug(row.name) / _slug(model_name)
@@ -187,7 +193,7 @@ def experiment(
         side_by_side(todo, cluster, on_event, stop)
     cells = [_cell(*one) for one in planned]
     result = Experiment(read, cells)
-    write_tables(result.plan, result.cells, folder)
+    write_tables(result.plan, result.cells, folder, sets)
     return result
 
 
@@ -208,6 +214,7 @@ def _run(
         temperature=plan.temperature,
         limit=plan.limit,
         sample=plan.sample,
+        documents=plan.documents,
         **given,
     )
     if done.status.ended < done.status.questions:
@@ -262,11 +269,19 @@ def _questions(source: Path) -> Path:
     return next(source / name for name in reversed(_QUESTIONS) if (source / name).is_file())
 
 
-def _index(source: Path, folder: Path) -> pyfast.Index:
-    if folder.exists():
-        return pyfast.open_index(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    return pyfast.build_index(source / "corpus.jsonl", folder)
+def _index(
+    plan: Plan, name: str, source: Path, folder: Path, model_name: str, given: Mapping[str, Any]
+) -> pyfast.Index:
+    """Build or open the index of a data set. If the LLM of the table extracts the knowledge graph, each model has
+    an index of its own with this graph."""
+    extracts = plan.knowledge == "llm" and uses_knowledge(plan)
+    place = folder / (f"{name}-{_slug(model_name)}" if extracts else name)
+    folder.mkdir(parents=True, exist_ok=True)
+    index = pyfast.open_index(place) if place.exists() else pyfast.build_index(source / "corpus.jsonl", place)
+    if extracts and not has_knowledge(index):
+        model = plan.models[model_name]
+        pyfast.build_knowledge(index, model.llm, llm_options=model.options, **given)
+    return index
 
 
 def _name_of(llm: str | Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -56,6 +56,14 @@ class Plan(_Strict):
     models: Mapping[str, Model] = {"embedded": Model(llm="embedded")}
     paper_model: str = ""
     """The model with which the published figures were made"""
+    paper_questions: Mapping[str, int] = {}
+    """The number of questions from which the published figures come, by data set"""
+    paper_differences: tuple[str, ...] = ()
+    """Other known differences between the rows and the paper, each a sentence. They stand under each table"""
+    knowledge: Literal["rules", "llm"] = "rules"
+    """What extracts the knowledge graph of a set, for systems that use one: rules, or the model of the table"""
+    documents: Literal["own", "all"] = "own"
+    """What a question with the field `documents` searches: these documents, or the whole corpus"""
     seeds: tuple[int, ...] = (0,)
     temperature: float = Field(0.0, ge=0, allow_inf_nan=False)
     limit: int | None = Field(None, ge=1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyfast.experiments.differences import Searched, differences
 from pyfast.experiments.plan import Plan
 from pyfast.files import write_atomically, written_aside
 
@@ -22,20 +24,20 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("pyfast")
 
 
-def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
+def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[str, Searched]) -> None:
     """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
-    `folder`."""
+    `folder`. Under each table stand the differences from the paper, and what the questions of each set search
+    (`sets`)."""
     from tabulate import tabulate
 
     for name, style in (("tables.md", "github"), ("tables.tex", "latex_booktabs")):
         texts = [f"# {plan.title}\n"] if plan.title and name.endswith("md") else []
         for model in plan.models:
             head, rows = table_of(plan, cells, model)
-            caption = f"Model: {model}."
-            if plan.paper_model:
-                caption += f" Published figures (paper) are of another model: {plan.paper_model}."
+            lines = differences(plan, cells, model, sets)
             comment = "%% " if name.endswith("tex") else ""
-            texts += [f"{comment}{caption}\n", tabulate(rows, head, tablefmt=style, disable_numparse=True) + "\n"]
+            shown = tabulate(rows, head, tablefmt=style, disable_numparse=True)
+            texts += [f"{comment}Model: {model}.\n", f"{shown}\n", _listed(lines, name.endswith("tex"))]
         write_atomically(folder / name, "\n".join(texts))
     records = [_record(cell) for cell in cells]
     text = io.StringIO(newline="")
@@ -46,6 +48,18 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
     with written_aside(folder / "cells.parquet") as aside:
         pq.write_table(pa.Table.from_pylist(records), aside)
     _plot(plan, cells, folder / "pareto.png")
+
+
+def _listed(lines: Sequence[str], tex: bool) -> str:
+    if not tex:
+        return "".join(f"- {line}\n" for line in lines)
+    items = "".join(f"\\item {_TEX.sub(lambda found: _ESCAPED[found[0]], line)}\n" for line in lines)
+    return f"\\begin{{itemize}}\n{items}\\end{{itemize}}\n" if lines else ""
+
+
+_ESCAPED = {character: f"\\{character}" for character in "&%$#_{}"}
+_ESCAPED |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_TEX = re.compile(r"[&%$#_{}\\~^]")
 
 
 def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:

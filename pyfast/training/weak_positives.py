@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
 
-from pyfast.engine.question_files import read_question_records, tidy
+from pyfast.engine.question_files import read_question_records
 from pyfast.errors import InputError, first_fault
 from pyfast.retrieval import Index
 
@@ -58,7 +58,7 @@ def read_gold(path: Path) -> list[Gold]:
     golds: dict[str, Gold] = {}
     for place, line in read_question_records(path):
         try:
-            gold = Gold.model_validate(tidy(line))
+            gold = Gold.model_validate(line)
         except ValidationError as error:
             name, fault = first_fault(error)
             raise InputError(f"{place}: `{name}`: {fault}") from None

@@ -58,7 +58,7 @@ def test_means_by_type_and_over_all(tmp_path: Path) -> None:
         {"id": "a", "answers": ["Io", "Jupiter I"], "type": "1-hop", "supporting": ["x", "w"]},
         {"id": "b", "answers": ["moon"], "type": "1-hop", "supporting": ["x"]},
         {"id": "c", "answers": ["Titan"], "type": "2-hop", "supporting": None},
-        {"id": "d", "answers": [], "type": "2-hop", "supporting": []},
+        {"id": "d", "answers": ["Rhea"], "type": "2-hop", "supporting": []},
         {"id": "e", "answers": ["Europa", "Io"], "answer_mode": "all"},
         {"id": "f", "answers": ["Dione"], "type": "2-hop", "supporting": ["x"]},
     )
@@ -195,12 +195,11 @@ BAD_GOLD = {
     "broken": (b'{"id": "b", "ans', "not JSON"),
     "Latin-1": (b'{"id": "b", "answers": ["\xe9"]}', "UTF-8"),
     "list": (b"[]", "object"),
-    "no id": (b'{"answers": ["x"]}', "`id`"),
-    "no answers": (b'{"id": "b"}', "`answers`"),
-    "answers of another kind": (b'{"id": "b", "answers": [3]}', "`answers.0`"),
+    "empty id": (b'{"id": [], "answers": ["x"]}', "`id`"),
+    "answers of another kind": (b'{"id": "b", "answers": [{"a": 3}]}', "`answers.0`"),
+    "a number whose digits are lost": (b'{"id": "b", "answers": [12345678901234567890123]}', "`answers.0`"),
     "supporting of another kind": (b'{"id": "b", "answers": [], "supporting": "x"}', "`supporting`"),
     "same id": (b'{"id": "a", "answers": []}', "came before"),
-    "turn without answers": (b'{"id": "c", "turns": [{"id": "d"}]}', "`answers`"),
     "turn of another kind": (b'{"id": "c", "turns": [3]}', "`id`"),
 }
 

@@ -21,6 +21,7 @@ from test_bench import url  # noqa: F401
 from typer.testing import CliRunner
 
 import pyfast
+from pyfast.api.knowledge import open_knowledge
 from pyfast.cli import app
 from pyfast.errors import InputError
 from pyfast.experiments.plan import read_plan, ready_plans
@@ -217,6 +218,8 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[str, float, float]])
         ({"rows": [{"name": "a", "system": "rag"}, {"name": "a", "system": "n2n"}]}, "two rows are called 'a'"),
         ({"colums": ["em"]}, "colums"),
         ({"limit": 0}, "limit"),
+        ({"knowledge": "magic"}, "knowledge"),
+        ({"documents": "some"}, "documents"),
         ({"sets": ["nowhere"]}, "nowhere"),
         ({"rows": [{"name": "a", "system": "nobody"}]}, "nobody"),
     ],
@@ -233,3 +236,52 @@ def test_the_command_lists_plans_and_needs_a_folder(tmp_path: Path) -> None:
     assert isinstance(lacking.exception, InputError) and "--out" in str(lacking.exception)
     unknown = CliRunner().invoke(app, ["experiment", "n2n-table-9", "--out", str(tmp_path / "E")])
     assert isinstance(unknown.exception, InputError) and "n2n-table-9" in str(unknown.exception)
+
+
+def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
+    """In .md and .tex: model, number of questions, what they search, the graph, and what the plan knows."""
+    folder = tmp_path / "data" / "lakes"
+    folder.mkdir(parents=True)
+    texts = [{"id": f"d{i}", "title": f"Lake {i}", "text": f"Lake {i} lies in North_{i}."} for i in range(7)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"kind": "text", **text}) + "\n" for text in texts))
+    asked = [
+        {"id": f"q{i}", "question": f"Where is Lake {i}?", "answers": [f"North {i}"], "documents": ["d1", f"d{i}"]}
+        for i in (2, 3, 4)
+    ]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in asked))
+    rows = [{"name": "SubQRAG", "system": "subqrag", "paper": {"lakes": {"em": 0.5}}}]
+    plan = {"sets": ["lakes"], "rows": rows, "paper_model": "gpt", "limit": 2, "paper_questions": {"lakes": 1000}}
+    plan["paper_differences"] = ["The paper has 50% & more."]
+    pyfast.experiment(plan, tmp_path / "data", tmp_path / "own", llm="instant")
+    told = (tmp_path / "own" / "tables.md").read_text().splitlines()
+    notes = [line.removeprefix("- ") for line in told if line.startswith("- ")]
+    assert notes == [
+        "Model: the measured figures are of instant, the published figures (paper) of gpt.",
+        "Questions of lakes: 2 of the 3 in the data set, in the paper 1,000.",
+        "Search in lakes: each question searches its own documents (2.0 on average), of 7 in the corpus."
+        " Retriever: bm25.",
+        "Knowledge graph: extracted by rules, without an LLM.",
+        "The paper has 50% & more.",
+    ]
+    assert told.index("- " + notes[0]) > max(n for n, line in enumerate(told) if line.startswith("|"))
+    tex = (tmp_path / "own" / "tables.tex").read_text()
+    assert tex.count(r"\item ") == len(notes) and r"The paper has 50\% \& more." in tex
+    assert tex.index(r"\begin{itemize}") > tex.index(r"\bottomrule")
+    result = pyfast.experiment(
+        {**plan, "documents": "all", "knowledge": "llm"}, tmp_path / "data", tmp_path / "all", llm="instant"
+    )
+    told = (tmp_path / "all" / "tables.md").read_text().splitlines()
+    assert "- Search in lakes: each question searches all 7 documents of the corpus. Retriever: bm25." in told
+    assert "- Knowledge graph: extracted by the model of this table (instant)." in told
+    assert open_knowledge(tmp_path / "all" / "indexes" / "lakes-instant").extractions
+    again = pyfast.experiment(
+        {**plan, "documents": "all", "knowledge": "llm"}, tmp_path / "data", tmp_path / "all", llm="instant"
+    )
+    assert [cell.figures for cell in again.cells] == [cell.figures for cell in result.cells]
+
+
+def test_every_plan_of_a_paper_knows_its_differences() -> None:
+    for name in ready_plans():
+        plan = read_plan(name)
+        assert len(plan.paper_differences) >= 3 and all(line.endswith(".") for line in plan.paper_differences)
+    assert read_plan("n2n-table-1").documents == "all"  # as its title says: over the whole corpus

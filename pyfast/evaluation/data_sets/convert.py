@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import orjson
 
+from pyfast.engine.question_files import texts_of
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets import convmix, hipporag, hotpotqa, hybridqa, metaqa, musique, open_domain, tatqa
+from pyfast.evaluation.data_sets import (
+    convmix,
+    hipporag,
+    hotpotqa,
+    hybridqa,
+    metaqa,
+    musique,
+    open_domain,
+    retrieval_sets,
+    tatqa,
+)
 from pyfast.evaluation.data_sets.layout import Kind, Pieces
 from pyfast.files import built_aside
 
@@ -30,6 +43,8 @@ _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     "triviaqa": open_domain.triviaqa,
     "popqa": open_domain.popqa,
     "hipporag": hipporag.read,
+    "beir": retrieval_sets.beir,
+    "flashrag": retrieval_sets.flashrag,
 }
 _NO_CORPUS = {
     "convmix": "this file has no text, and its entities and answers are gold, so no index can come from it: index"
@@ -51,6 +66,8 @@ class Converted:
     """The number of questions. Every turn of a conversation is one question"""
     no_corpus: str | None = None
     """Why there is no corpus, and what to index instead"""
+    notes: tuple[str, ...] = ()
+    """What differs from the published files, with counts: ids that were changed, parts that were left out"""
 
 
 def names() -> list[str]:
@@ -70,9 +87,10 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     if out.exists():
         raise InputError(f"{out}: exists already; choose another folder")
     counts: Counter[Kind] = Counter()
+    told: Counter[str] = Counter()
     with built_aside(out) as aside, ExitStack() as opened:
         files = {kind: opened.enter_context((aside / file).open("wb")) for kind, file in _FILES.items()}
-        for kind, line in converter(source):
+        for kind, line in _takeable(converter(source), told):
             kept = {key: value for key, value in line.items() if value is not None}
             files[kind].write(orjson.dumps(kept, option=orjson.OPT_APPEND_NEWLINE))
             counts[kind] += len(kept.get("turns", (None,)))
@@ -91,4 +109,93 @@ def convert(name: str, source: Path, out: Path) -> Converted:
         counts["document"],
         counts["question"],
         None if counts["document"] else why,
+        tuple(f"{number} {what}" for what, number in told.items()),
     )
+
+
+def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
+    """Change the pieces so that `pyfast index` and `pyfast answer` take them, and count each change in `told`.
+
+    A repeated id gets a number. Documents and questions without a text are left out, and so are `documents` that
+    the corpus does not have. The gold of a question comes after the question, with the same id.
+    """
+    contents: dict[str, bytes] = {}
+    ids: Counter[str] = Counter()
+    taken: set[str] = set()
+    now: dict[str, list[str | None]] = defaultdict(list)  # the ids of the latest question or its turns
+
+    def document(line: dict[str, Any]) -> bool:
+        digest = blake2b(orjson.dumps(line), digest_size=8).digest()
+        if line["kind"] == "text" and not (line["text"] + (line.get("title") or "")).strip():
+            told["documents have no text, and are left out"] += 1
+        elif line["id"] not in contents:
+            contents[line["id"]] = digest
+            return True
+        elif contents[line["id"]] != digest:
+            told["documents have the id of an earlier document, and are left out"] += 1
+        return False
+
+    def own_id(given: str, turn: bool) -> str:
+        kind = "turns" if turn else "questions"
+        name = base = given if given.strip() else str(len(taken) + 1)
+        if base != given:
+            told[f"{kind} have no id, and get a number"] += 1
+        while name in taken:
+            ids[base] += 1
+            name = f"{base} ({ids[base] + 1})"
+        if name != base:
+            told[f"{kind} have an id that came before, and get a number: `ID (2)`"] += 1
+        taken.add(name)
+        return name
+
+    def asked(line: dict[str, Any], turn: bool = False) -> dict[str, Any] | None:
+        if not line["question"].strip():
+            told["questions have no text, and are left out"] += 1
+            now[line["id"]].append(None)
+            return None
+        name = own_id(line["id"], turn)
+        now[line["id"]].append(name)
+        return {**line, "id": name}
+
+    def known(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("documents") is None:
+            return line
+        documents = [uri for uri in line["documents"] if uri in contents]
+        if not documents:
+            told["questions have none of their own documents, and search the whole corpus"] += 1
+        return {**line, "documents": documents or None}
+
+    def gold(line: dict[str, Any]) -> dict[str, Any] | None:
+        name = now[line["id"]].pop(0)
+        missing = [uri for uri in line.get("supporting") or () if contents and uri not in contents]
+        told["questions have gold evidence that the corpus does not have"] += bool(missing)
+        answers = None if line.get("answers") is None else texts_of(line["answers"])
+        return None if name is None else {**line, "id": name, "answers": answers}
+
+    conversations: set[str] = set()
+    conversation = ""
+    for kind, line in pieces:
+        if kind == "note":
+            told[line["what"]] += line["number"]
+        elif kind == "document":
+            if document(line):
+                yield kind, line
+        elif "turns" in line:
+            if kind == "question":
+                now.clear()
+                conversation = line["id"]
+                while conversation in conversations:
+                    conversation += " (2)"
+                conversations.add(conversation)
+            each = [gold(turn) if kind == "gold" else asked(turn, turn=True) for turn in line["turns"]]
+            turns = [turn for turn in each if turn is not None]
+            if turns:
+                yield kind, {**line, "id": conversation, "turns": turns}
+        elif kind == "question":
+            now.clear()
+            if (kept := asked(line)) is not None:
+                yield kind, known(kept)
+        elif (kept := gold(line)) is not None:
+            yield kind, kept
+    for what in [what for what, number in told.items() if not number]:
+        del told[what]

@@ -9,32 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel
 
-from pyfast.evaluation.data_sets.layout import Documents, Pieces, checked, named, one_file, records
+from pyfast.evaluation.data_sets.layout import Documents, OrNull, Pieces, Text, checked, named, one_file, records
 from pyfast.jsonl import read_lines
 
 
 class _Named(BaseModel):
-    id: str
-    label: str
+    id: Text
+    label: Text = ""
 
 
 class _Evidence(BaseModel):
-    evidence_text: str
+    evidence_text: Text
     retrieved_for_entity: _Named
 
 
 class _Turn(BaseModel):
-    question_id: str
-    question: str
-    answers: tuple[_Named, ...]
+    question_id: Text
+    question: Text
+    answers: Annotated[tuple[_Named, ...], OrNull] = ()
     answer_text: str | None = None
     answer_src: str | None = None
     completed: str | None = None
-    entities: tuple[_Named, ...] = ()
-    top_evidences: tuple[_Evidence, ...] = ()
+    entities: Annotated[tuple[_Named, ...], OrNull] = ()
+    top_evidences: Annotated[tuple[_Evidence, ...], OrNull] = ()
 
 
 class _Record(BaseModel):
@@ -83,4 +84,4 @@ def _conversations(path: Path) -> Iterator[_Record]:
 
 def _answers(turn: _Turn) -> list[str]:
     written = [turn.answer_text] if turn.answer_text else []
-    return [*dict.fromkeys([*written, *(one.label for one in turn.answers)])]
+    return [*dict.fromkeys([*written, *(one.label for one in turn.answers if one.label)])]

@@ -5,36 +5,36 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import Documents, Pieces, checked, load, one_file, records
+from pyfast.evaluation.data_sets.layout import Documents, OrNull, Pieces, Text, checked, load, one_file, records
 
 _CORPUS = "_corpus.json"
 
 
 class _Passage(BaseModel):
-    title: str
-    text: str
+    title: Text
+    text: Text
 
 
 class _Paragraph(BaseModel):
-    title: str
-    paragraph_text: str
+    title: Text
+    paragraph_text: Text
     is_supporting: bool = False
 
 
 class _Record(BaseModel):
-    id: str = ""
-    hotpot_id: str = Field("", alias="_id")
-    question: str
-    answer: str | None = None
-    aliases: tuple[str, ...] = Field((), alias="answer_aliases")
+    id: Text = ""
+    hotpot_id: Text = Field("", alias="_id")
+    question: Text
+    answer: Text | None = None
+    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="answer_aliases")
     type: str | None = None
-    context: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    supporting_facts: tuple[tuple[str, int], ...] = ()
+    context: tuple[tuple[Text, Annotated[tuple[Text, ...], OrNull]], ...] = ()
+    supporting_facts: Annotated[tuple[tuple[Text, int], ...], OrNull] = ()
     paragraphs: tuple[_Paragraph, ...] = ()
 
     def supporting(self) -> list[tuple[str, str]]:

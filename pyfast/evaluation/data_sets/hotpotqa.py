@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from pyfast.evaluation.data_sets.layout import Documents, Pieces, one_file, records
+from pyfast.evaluation.data_sets.layout import Documents, OrNull, Pieces, Text, one_file, records
 
 
 class _Record(BaseModel):
-    id: str = Field(alias="_id")
-    question: str
-    context: tuple[tuple[str, tuple[str, ...]], ...]
-    answer: str | None = None
-    aliases: tuple[str, ...] = Field((), alias="answer_aliases")
+    id: Text = Field(alias="_id")
+    question: Text
+    context: tuple[tuple[Text, Annotated[tuple[Text, ...], OrNull]], ...]
+    answer: Text | None = None
+    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="answer_aliases")
     type: str | None = None
     level: str | None = None
     supporting_facts: tuple[tuple[str, int], ...] | None = None
@@ -30,17 +31,21 @@ def read(source: Path) -> Pieces:
     documents = Documents()
     path = one_file(source, "*.json", "questions")
     for record in records(path, _Record):
-        uris, starts = {}, {}
+        own: list[str] = []
+        uris: dict[str, str] = {}
+        starts: dict[str, list[int]] = {}
         for title, sentences in record.context:
             joint = "" if any(sentence.startswith(" ") for sentence in sentences) else " "
             text = joint.join(sentences)
             uri, is_new = documents.place(title, text)
-            uris[title], starts[uri] = uri, _starts(sentences, len(joint))
+            own.append(uri)
+            uris.setdefault(title, uri)  # Facts name a title, and mean its first paragraph.
+            starts[uri] = _starts(sentences, len(joint))
             if is_new and text.strip():
                 yield "document", {"id": uri, "kind": "text", "title": title, "text": text}
         yield (
             "question",
-            {"id": record.id, "question": record.question, "documents": [*dict.fromkeys(uris.values())]},
+            {"id": record.id, "question": record.question, "documents": [*dict.fromkeys(own)]},
         )
         if record.answer is not None:
             facts = [(uris.get(title, title), sentence) for title, sentence in record.supporting_facts or ()]

@@ -4,29 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import Pieces, beside, checked, load, one_file, records, title_of
+from pyfast.evaluation.data_sets.layout import (
+    OrNull,
+    Pieces,
+    Text,
+    beside,
+    checked,
+    load,
+    one_file,
+    records,
+    title_of,
+)
 
-_Cell = tuple[str, tuple[str, ...]]
+_Cell = tuple[Text, Annotated[tuple[str, ...], OrNull]]
 
 
 class _Table(BaseModel):
     uid: str | None = None
-    title: str = ""
-    section_title: str = ""
-    header: tuple[_Cell | str, ...]
-    data: tuple[tuple[_Cell | str, ...], ...]
+    title: Text = ""
+    section_title: Text = ""
+    header: tuple[_Cell | Text, ...]
+    data: tuple[tuple[_Cell | Text, ...], ...]
 
 
 class _Question(BaseModel):
-    id: str = Field(alias="question_id")
-    question: str
+    id: Text = Field(alias="question_id")
+    question: Text
     table_id: str | None = None
-    answer: str | None = Field(None, alias="answer-text")
+    answer: Text | None = Field(None, alias="answer-text")
+    nodes: Annotated[tuple[tuple[Any, ...], ...], OrNull] = Field((), alias="answer-node")
+
+    def rows(self) -> list[tuple[str, int]] | None:
+        """Return the gold rows of the table. Only the traced files of HybridQA name the cells of the answer."""
+        places = [node[1] for node in self.nodes if len(node) > 1 and isinstance(node[1], list) and node[1]]
+        return [(self.table_id, row) for row, *_ in places] if places and self.table_id else None
 
 
 def hybridqa(source: Path) -> Pieces:
@@ -121,6 +137,7 @@ def _questions(path: Path, links: Mapping[str, list[str]] | None) -> Pieces:
                     "id": one.id,
                     "answers": [one.answer],
                     "supporting": supporting,
+                    "supporting_facts": one.rows(),
                     "metrics": ["hybridqa", "evidence"],
                 },
             )

@@ -6,25 +6,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
 
 import orjson
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from pyfast.errors import InputError, first_fault
+from pyfast.jsonl import parse_json
 
-Kind = Literal["document", "question", "gold"]
+Kind = Literal["document", "question", "gold", "note"]
 Piece = tuple[Kind, dict[str, Any]]
-"""A line of corpus.jsonl, questions.jsonl or gold.jsonl, with its kind: ("question", {"id": "q1", ...})"""
+"""A line of corpus.jsonl, questions.jsonl or gold.jsonl, with its kind: ("question", {"id": "q1", ...}). Or a
+count of parts that are left out: ("note", {"what": "queries are left out", "number": 2})"""
 Pieces = Iterator[Piece]
 R = TypeVar("R", bound=BaseModel)
+
+
+def _text(value: Any) -> Any:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int | float) else value
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+"""A text of a published file. Null is an empty text, and a number is its digits"""
+OrNull = BeforeValidator(lambda value: () if value is None else value)
+"""For a list that can be null in a published file"""
 
 
 def load(path: Path) -> Any:
     """Read a JSON file. Raises `InputError` if the file cannot be read."""
     try:
-        return orjson.loads(path.read_bytes())
+        return parse_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except orjson.JSONDecodeError as error:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Annotated
 
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import Pieces, checked, load, one_file, records
+from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, checked, load, one_file, records
 from pyfast.jsonl import read_lines
 
 
 class _NQ(BaseModel):
-    question: str
-    answer: tuple[str, ...]
+    question: Text
+    answer: Annotated[
+        tuple[Text, ...], OrNull, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+    ] = ()
 
 
 def nq(source: Path) -> Pieces:
@@ -27,14 +30,14 @@ def nq(source: Path) -> Pieces:
 
 
 class _TriviaAnswer(BaseModel):
-    value: str = Field(alias="Value")
-    aliases: tuple[str, ...] = Field((), alias="Aliases")
+    value: Text = Field("", alias="Value")
+    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="Aliases")
 
 
 class _Trivia(BaseModel):
-    id: str = Field(alias="QuestionId")
-    question: str = Field(alias="Question")
-    answer: _TriviaAnswer = Field(alias="Answer")
+    id: Text = Field(alias="QuestionId")
+    question: Text = Field(alias="Question")
+    answer: _TriviaAnswer | None = Field(None, alias="Answer")
 
 
 def triviaqa(source: Path) -> Pieces:
@@ -42,7 +45,8 @@ def triviaqa(source: Path) -> Pieces:
     path = one_file(source, "*.json", "questions")
     content = load(path)
     for record in records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
-        yield from _pieces(record.id, record.question, (record.answer.value, *record.answer.aliases))
+        answers = () if record.answer is None else (record.answer.value, *record.answer.aliases)
+        yield from _pieces(record.id, record.question, answers)
 
 
 def popqa(source: Path) -> Pieces:
@@ -51,7 +55,7 @@ def popqa(source: Path) -> Pieces:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, dialect=csv.excel_tab):
-                answers = [str(answer) for answer in orjson.loads(row["possible_answers"])]
+                answers = [str(answer) for answer in orjson.loads(row["possible_answers"]) if answer is not None]
                 yield from _pieces(f"popqa-{row['id']}", row["question"], answers, row.get("prop"))
     except (OSError, UnicodeDecodeError, KeyError, TypeError, csv.Error, orjson.JSONDecodeError) as error:
         raise InputError(f"{path}: not a file of PopQA: {error!r}") from None
@@ -59,4 +63,6 @@ def popqa(source: Path) -> Pieces:
 
 def _pieces(id: str, question: str, answers: tuple[str, ...] | list[str], kind: str | None = None) -> Pieces:
     yield "question", {"id": id, "question": question}
-    yield "gold", {"id": id, "answers": [*dict.fromkeys(answers)], "type": kind, "metrics": ["squad"]}
+    right = [answer for answer in dict.fromkeys(answers) if answer.strip()]
+    if right:
+        yield "gold", {"id": id, "answers": right, "type": kind, "metrics": ["squad"]}

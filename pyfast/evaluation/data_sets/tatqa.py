@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from pyfast.evaluation.data_sets.layout import Pieces, one_file, records
+from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, one_file, records
 
 
 class _Table(BaseModel):
     uid: str
-    table: tuple[tuple[str, ...], ...]
+    table: tuple[tuple[Text, ...], ...]
 
 
 class _Paragraph(BaseModel):
     uid: str
     order: int
-    text: str
+    text: Text
 
 
 class _Question(BaseModel):
     uid: str
-    question: str
+    question: Text
     answer: Any = None
     answer_type: str | None = None
     answer_from: str | None = None
-    scale: str = ""
-    derivation: str = ""
-    rel_paragraphs: tuple[str, ...] = ()
+    scale: Text = ""
+    derivation: Text = ""
+    rel_paragraphs: Annotated[tuple[Text, ...], OrNull] = ()
 
 
 class _Record(BaseModel):
@@ -62,7 +62,7 @@ def read(source: Path) -> Pieces:
                 "gold",
                 {
                     "id": asked.uid,
-                    "answers": [str(answer) for answer in answers],
+                    "answers": [str(answer) for answer in answers if answer is not None],
                     "answer_mode": "all" if asked.answer_type == "multi-span" else "",
                     "type": asked.answer_type,
                     "answer_from": asked.answer_from,

@@ -1,0 +1,138 @@
+"""BEIR: a corpus, queries and judgements of relevance (qrels). FlashRAG: a corpus, and questions with answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from pyfast.errors import InputError
+from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, checked
+from pyfast.jsonl import read_lines
+
+
+class _Passage(BaseModel):
+    id: Text = Field(alias="_id")
+    title: Text = ""
+    text: Text = ""
+
+
+class _Query(BaseModel):
+    id: Text = Field(alias="_id")
+    text: Text
+
+
+def beir(source: Path) -> Pieces:
+    """Yield the converted lines of a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
+
+    `source` is the folder, or the file of a split inside qrels. Of a folder, the split is `test`, or the only
+    split that there is. A query without a judgement in the split is left out. A judgement of 0 is not gold.
+    """
+    qrels = _qrels(source)
+    folder = qrels.parent.parent
+    judged = _judgements(qrels)
+    for place, line in read_lines(folder / "corpus.jsonl"):
+        passage = checked(line, _Passage, place)
+        yield "document", {"id": passage.id, "kind": "text", "title": passage.title, "text": passage.text}
+    asked, without = set[str](), 0
+    for place, line in read_lines(folder / "queries.jsonl"):
+        query = checked(line, _Query, place)
+        if query.id not in judged:
+            without += 1
+            continue
+        asked.add(query.id)
+        yield "question", {"id": query.id, "question": query.text}
+        yield "gold", {"id": query.id, "supporting": judged[query.id], "metrics": ["evidence"]}
+    yield "note", {"what": f"queries are not judged in {qrels.name}, and are left out", "number": without}
+    unknown = len(judged.keys() - asked)
+    yield (
+        "note",
+        {"what": f"queries of {qrels.name} are not in queries.jsonl, and are left out", "number": unknown},
+    )
+
+
+def _qrels(source: Path) -> Path:
+    if source.is_file() and source.parent.name == "qrels":
+        return source
+    folder = (source if source.is_dir() else source.parent) / "qrels"
+    splits = sorted(folder.glob("*.tsv"))
+    chosen = [path for path in splits if path.stem == "test"] or splits
+    if len(chosen) != 1:
+        listed = ", ".join(path.name for path in splits) or "none"
+        raise InputError(f"{folder}: expected the judgements of one split, found {listed}: name the file")
+    return chosen[0]
+
+
+def _judgements(path: Path) -> dict[str, list[str]]:
+    """Return the relevant documents of each judged query. Lines are `query document score`, or `query 0 document
+    score` as in TREC."""
+    judged: dict[str, list[str]] = defaultdict(list)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    for number, line in enumerate(lines, start=1):
+        cells = line.rstrip("\r").split("\t")
+        if not line.strip() or (number == 1 and "score" in cells[-1].lower()):
+            continue
+        try:
+            query, document, score = cells[0], cells[-2], float(cells[-1])
+            if len(cells) not in (3, 4):
+                raise ValueError
+        except (ValueError, IndexError):
+            raise InputError(f"{path}, line {number}: expected query, document and score, with tabs") from None
+        relevant = judged[query]
+        if score > 0 and document not in relevant:
+            relevant.append(document)
+    return judged
+
+
+class _Contents(BaseModel):
+    id: Text
+    contents: Text = ""
+    title: Text = ""
+    text: Text = ""
+
+
+class _Question(BaseModel):
+    id: Text
+    question: Text
+    golden_answers: Annotated[tuple[Any, ...], OrNull] = ()
+
+
+def flashrag(source: Path) -> Pieces:
+    """Yield the converted lines of a file of questions, such as test.jsonl, and of the corpus in the same folder:
+    the file whose lines have `id` and `contents`. A set without this file has no corpus.
+
+    A first line of `contents` in quotes is the title of the passage.
+    """
+    folder = source if source.is_dir() else source.parent
+    kinds: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.glob("*.jsonl")):
+        first = next(iter(read_lines(path)), ("", {}))[1]
+        kinds["question" if "question" in first else "contents" if "contents" in first else "other"].append(path)
+    questions = [source] if source.is_file() else kinds["question"]
+    for what, found, most in (("questions", questions, 1), ("a corpus", kinds["contents"], 1)):
+        if len(found) > most or (what == "questions" and not found):
+            listed = ", ".join(path.name for path in found) or "none"
+            raise InputError(f"{folder}: expected one file of {what}, found {listed}: name the file")
+    for path in kinds["contents"]:
+        for place, line in read_lines(path):
+            passage = checked(line, _Contents, place)
+            title, text = _divided(passage)
+            yield "document", {"id": passage.id, "kind": "text", "title": title, "text": text}
+    for place, line in read_lines(questions[0]):
+        asked = checked(line, _Question, place)
+        yield "question", {"id": asked.id, "question": asked.question}
+        if asked.golden_answers:
+            yield "gold", {"id": asked.id, "answers": list(asked.golden_answers)}
+
+
+def _divided(passage: _Contents) -> tuple[str, str]:
+    first, line_end, rest = passage.contents.partition("\n")
+    quoted = first.strip()
+    if line_end and len(quoted) > 1 and quoted[0] == quoted[-1] == '"':
+        return quoted[1:-1], rest
+    return passage.title, passage.contents or passage.text

@@ -1,0 +1,130 @@
+"""Questions and gold answers as people write them: numbers, booleans, other names of columns, no ids."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import pyfast
+from pyfast.cli import app
+from pyfast.engine import Record, read_questions
+from pyfast.errors import InputError
+from pyfast.evaluation import evaluate
+from pyfast.evaluation.gold import read_gold
+
+ASKED = "When did Apollo 15 land?"
+
+
+def jsonl(path: Path, *records: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def answers(path: Path) -> dict[str, tuple[str, ...]]:
+    return {one.id: one.answers for one in read_gold(path)}
+
+
+def test_numbers_and_booleans_are_their_texts(tmp_path: Path) -> None:
+    given = {
+        "i": [1971],
+        "t": [True],
+        "f": False,
+        "d": [2.5],
+        "w": 3.0,
+        "n": [None, "x", " "],
+        "s": {"text": ["y"]},
+    }
+    path = jsonl(tmp_path / "q.jsonl", *({"id": id, "question": ASKED, "answers": a} for id, a in given.items()))
+    right = {"i": ("1971",), "t": ("yes",), "f": ("no",), "d": ("2.5",), "w": ("3",), "n": ("x",), "s": ("y",)}
+    assert answers(path) == right
+    records = [Record("i", "answered", "1971"), Record("t", "answered", "Yes.")]
+    assert evaluate(records, path).rows[0]["em"].value == 1
+
+
+@pytest.mark.parametrize("name", ["answer", "expected", "gold", "golden_answers"])
+def test_a_field_that_takes_the_place_of_answers_is_said(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = jsonl(tmp_path / "q.jsonl", {"id": "a", "question": ASKED, name: 1971})
+    with caplog.at_level(logging.WARNING, "pyfast"):
+        assert answers(path) == {"a": ("1971",)} == answers(path)
+    assert [f"`{name}` has the gold answers" in one.getMessage() for one in caplog.records] == [True]
+    both = jsonl(tmp_path / "both.jsonl", {"id": "a", "question": ASKED, name: "wrong", "answers": ["right"]})
+    assert answers(both) == {"a": ("right",)}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_ids_are_the_numbers_of_rows_where_there_are_none(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / f"q.{kind}"
+    rows = [(ASKED, "1971"), ("Did it return?", "yes"), ("Why, then?", None)]
+    if kind == "csv":
+        path.write_text('Question,Expected\nWhen did Apollo 15 land?,1971\nDid it return?,yes\n"Why, then?",\n')
+    elif kind == "parquet":
+        table = {"question": [asked for asked, _ in rows], "expected": [right for _, right in rows]}
+        pq.write_table(pa.table(table), path)
+    else:
+        jsonl(path, *({"question": asked, "expected": right} for asked, right in rows))
+    with caplog.at_level(logging.WARNING, "pyfast"):
+        asked = list(read_questions(path))
+    assert [(one.id, one.text) for one in asked] == [("1", ASKED), ("2", "Did it return?"), ("3", "Why, then?")]
+    assert any("no `id`" in one.getMessage() for one in caplog.records)
+    assert answers(path) == {"1": ("1971",), "2": ("yes",), "3": ()}
+    run = tmp_path / "run"
+    pyfast.answer(path, llm="instant", system="direct", run=run)
+    report = pyfast.evaluate(run)
+    assert report.without_gold == ("3",) and report.rows[0].questions == 2
+    done = CliRunner().invoke(app, ["evaluate", str(run)])
+    assert "1 questions have no gold and are not scored: 3" in done.stdout
+
+
+def test_turns_without_ids_get_them(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "c.jsonl", {"turns": [{"question": "Who?", "answer": 7}, {"question": "When?"}]})
+    assert [(one.id, one.answers) for one in read_questions(path)] == [("1-1", ("7",)), ("1-2", ())]
+    assert answers(path) == {"1-1": ("7",), "1-2": ()}
+
+
+def test_what_has_no_gold_is_counted_and_not_scored() -> None:
+    gold = [
+        {"id": "a", "answers": ["x"]},
+        {"id": "b", "answers": None},
+        {"id": "c", "answers": []},
+        {"id": "d"},
+        {"id": "e", "supporting": ["u"]},
+        {"id": "f", "answers": [], "answerable": False},
+    ]
+    states = {**dict.fromkeys("abcde", "answered"), "f": "abstained"}
+    evidence = b'[{"uri": "u"}]'
+    records = [
+        Record(id, state, "x" if state == "answered" else None, evidence_json=evidence)
+        for id, state in states.items()
+    ]
+    report = evaluate(records, gold)
+    assert report.without_gold == ("b", "c", "d") and report.as_json()["without_gold"] == ["b", "c", "d"]
+    assert report.rows[0]["em"].questions == 2 and report.rows[0]["em"].value == 1
+    assert report.rows[0]["evidence_recall"].questions == 1
+    with pytest.raises(InputError, match="none of its 1 questions has gold answers"):
+        evaluate(records, gold[1:2])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,question,answers\n1,Who, then?,Ann\n", "line 2: 4 cells, but 3 columns"),
+        ('id,question,answers\n1,"Who?,Ann\n', "line 2: a quote that is never closed"),
+        ("id,question,answers,answers\n1,Who?,Ann,Bob\n", "line 1: two columns are called 'answers'"),
+    ],
+)
+def test_cells_under_the_wrong_column_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        list(read_questions(path))
