@@ -56,7 +56,7 @@ def stored_roots(roots: Mapping[Root, str], index: Path, before: Sequence[Sequen
     return [*map(list, before), *(entry for entry in new if (entry[0], entry[2]) not in known)]
 
 
-def known_roots(stored: Iterable[Sequence[str]], index: Path) -> Roots:
+def known_roots(stored: Iterable[Sequence[Any]], index: Path) -> Roots:
     """Return the roots in the manifest of an index. If a root and the index were moved together, the root is
     found at its new place."""
     roots: dict[Root, str] = {}
