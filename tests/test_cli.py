@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
         "good.jsonl": QUESTION.encode(),
         "empty.jsonl": b"",
         "broken.jsonl": QUESTION.encode() + b'{"id": "b", "question": "Wh\n',
-        "no-id.jsonl": QUESTION.encode() + b'{"question": "Who?"}\n',
+        "no-id.jsonl": QUESTION.encode() + b'{"id": 3.5, "question": "Who?"}\n',
         "same-id.jsonl": QUESTION.encode() * 2,
         "latin-1.jsonl": b'{"id": "a", "question": "Qu\xe9?"}\n',
         "talk.jsonl": b'{"id": "t", "turns": [{"id": "a", "question": "Who?", "answers": ["x"]}]}\n',
