@@ -37,6 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
         "good.jsonl": QUESTION.encode(),
         "empty.jsonl": b"",
         "broken.jsonl": QUESTION.encode() + b'{"id": "b", "question": "Wh\n',
+        "no-id.jsonl": QUESTION.encode() + b'{"id": 3.5, "question": "Who?"}\n',
         "same-id.jsonl": QUESTION.encode() * 2,
         "latin-1.jsonl": b'{"id": "a", "question": "Qu\xe9?"}\n',
         "talk.jsonl": b'{"id": "t", "turns": [{"id": "a", "question": "Who?", "answers": ["x"]}]}\n',
@@ -67,6 +68,7 @@ ANSWER = "answer good.jsonl --run new/run --index index --llm instant"
 TRAIN = "train graph-convqa --index index --model folder --out new/out"
 BAD = {
     "a question that is no JSON": (ANSWER.replace("good", "broken"), "broken.jsonl, line 2"),
+    "a question without an id": (ANSWER.replace("good", "no-id"), "no-id.jsonl, line 2"),
     "an id that came before": (ANSWER.replace("good", "same-id"), "same-id.jsonl, line 2"),
     "a question in Latin-1": (ANSWER.replace("good", "latin-1"), "latin-1.jsonl, line 1: not UTF-8"),
     "no questions": (ANSWER.replace("good", "empty"), "empty.jsonl"),
