@@ -128,6 +128,8 @@ def table_of_grid(
     """
     rows = iter(cells)
     above = list(islice(rows, max(MOST_ABOVE, (header_rows or 0) + 1)))
+    width = max(map(len, above), default=0)
+    above = [[*row, *[""] * (width - len(row))] for row in above]
     caption, header, below = table_parts(Grid(above, spans, header_rows))
     packed = pack(chain(below, (tuple(row) for row in rows if any(row))))
     if not packed and any(header):

@@ -1,6 +1,7 @@
 """Find the headings and tables of a Markdown text."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -55,6 +56,19 @@ def layout(text: str, start: int = 0) -> tuple[list[Heading], list[MarkdownTable
         return [], []
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
     return _headings(tokens, lines, start), _tables(tokens, lines, start)
+
+
+def section_at(headings: Sequence[Heading], place: int, title: str) -> str:
+    """Name the section at the character `place` of a text: the headings above it, the highest first, with ` > `
+    between them. The title is left out, and so is the only heading of depth 1, which repeats it.
+    """
+    above: list[Heading] = []
+    for heading in headings:
+        if heading.start >= place:
+            break
+        above = [other for other in above if other.depth < heading.depth] + [heading]
+    alone = sum(heading.depth == 1 for heading in headings) == 1
+    return " > ".join(it.text for it in above if it.text not in ("", title) and not (alone and it.depth == 1))
 
 
 def _lines(text: str) -> list[int]:
