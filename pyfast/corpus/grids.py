@@ -173,7 +173,7 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
     names = list(filter(None, cells[head]))
     if len(names) < 2:
         return [], start
-    named = len(names) == len(cells[head]) and not any(map(_NUMBER.fullmatch, names))
+    named = len(names) == len(cells[head]) and not any(map(is_number, names))
     captions = []
     for row, below in zip(filled, filled[1:], strict=False):
         if row == head or (last is not None and row >= last):
@@ -215,7 +215,7 @@ def _continues(grid: Grid, row: int) -> bool:
     if row + 2 >= len(grid.cells):
         return False
     above, below = list(grid.cells[row]), list(grid.cells[row + 1])
-    if not any(below) or any(map(_NUMBER.fullmatch, filter(None, below))):
+    if not any(below) or any(map(is_number, filter(None, below))):
         return False
     grouped = {
         column
@@ -234,7 +234,7 @@ def _continues(grid: Grid, row: int) -> bool:
             and any(name and not it for name, it in pairs)
             and all(column == 0 or pairs[column - 1][1] for column in under)
             and 0 not in under
-            and not any(map(_NUMBER.fullmatch, filter(None, above)))
+            and not any(map(is_number, filter(None, above)))
             and sum(map(bool, grid.cells[row + 2])) > len(under)
         )
     return all(pairs[column][1] for column in grouped) and not any(name and it for name, it in outside)
@@ -249,6 +249,11 @@ def _heads(grid: Grid, first: int, end: int) -> list[list[str]]:
             if not row[column] and below[column] and grid.header_rows is None:
                 row[column] = beside
     return heads
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell is a number, a date or an amount, and not a name."""
+    return bool(_NUMBER.fullmatch(text))
 
 
 def _name(column: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pyfast.corpus.documents import Document, Outline, TextDocument
@@ -15,7 +15,7 @@ class FoundTable(NamedTuple):
 
     place: int
     caption: str
-    cells: Iterable[Sequence[str]]
+    cells: Sequence[Sequence[str]]
     spans: tuple[Span, ...]
     header_rows: int | None
 
@@ -49,13 +49,14 @@ class Text:
 
     def table(
         self,
-        cells: Iterable[Sequence[str]],
+        cells: Sequence[Sequence[str]],
         spans: tuple[Span, ...] = (),
         header_rows: int | None = None,
         caption: str = "",
     ) -> None:
-        """Add a table, which stands at the end of the text so far."""
-        self._tables.append(FoundTable(self._size, caption, cells, spans, header_rows))
+        """Add a table, which stands at the end of the text so far. An empty one is left out."""
+        if any(map(any, cells)):
+            self._tables.append(FoundTable(self._size, caption, cells, spans, header_rows))
 
     def documents(self, uri: str, title: str) -> Iterator[Document]:
         """Yield the text, and then each table, with a uri such as `uri#table-1`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from array import array
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from pyfast.corpus.formats.building import Text
 from pyfast.corpus.formats.limits import check_cells, check_growth
 from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.formats.numbers import plain, shown
-from pyfast.corpus.grids import MOST_ABOVE, Span, grid_of, table_of_grid
+from pyfast.corpus.grids import MOST_ABOVE, Span, grid_of, is_number, table_of_grid
 from pyfast.corpus.packed import Packed
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -26,6 +27,7 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo", "fldSimple", "bdo", "dir")]
 _MOST_COLUMNS = 1 << 14
 _MOST_NAMED = 5
+_MOST_CUT = 20_000
 
 
 def read_docx(uri: str, path: Path) -> Iterator[Document]:
@@ -115,6 +117,8 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         content = around.find(f"{_W}sdtContent") if around.tag == f"{_W}sdt" else around
         parent, place = around.getparent(), around.getparent().index(around)
         parent[place : place + 1] = [] if content is None else list(content)
+    for run in list(body.iter(f"{_W}r")):
+        _mark_power(run)
     for equation in list(body.iter(f"{_M}oMath")):
         run = OxmlElement("w:r")
         run.text = _equation(equation)
@@ -124,6 +128,17 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         _put_after_paragraph(box, list(box))
     for reference in list(body.iter(f"{_W}footnoteReference", f"{_W}endnoteReference")):
         _put_after_paragraph(reference, notes.get(reference.tag + reference.get(f"{_W}id", ""), []))
+
+
+def _mark_power(run: Any) -> None:
+    """Write a power, such as that of 10 with a raised 6, so that it is no other number."""
+    raised = run.find(f"{_W}rPr/{_W}vertAlign")
+    before = run.getprevious()
+    said = run.find(f"{_W}t")
+    if raised is None or raised.get(f"{_W}val") != "superscript" or said is None or before is None:
+        return
+    if before.tag == f"{_W}r" and before.text[-1:].isdigit() and _POWER.fullmatch((said.text or "").strip()):
+        said.text = f"^{said.text}"
 
 
 def _remove(element: Any) -> None:
@@ -152,6 +167,7 @@ def _notes(part: Any) -> dict[str, list[Any]]:
     return notes
 
 
+_POWER = re.compile(r"[-+\u2212]?[0-9]+")
 _BETWEEN = {"f": "/", "sSup": "^", "sSub": "_"}
 
 
@@ -224,7 +240,9 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         book.close()
     for sheet, found in sheets:
         name = "" if len(sheets) == 1 else sheet.title
-        yield table_of_grid(f"{uri}#{name}" if name else uri, title, name, *_grid(found, path))
+        for number, part in enumerate(_tables(found, path), start=1):
+            ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
+            yield table_of_grid(f"{uri}#{ending}" if ending else uri, title, name, *_grid(part, path))
     for sheet, found in sheets:
         if lacking := found.lacking:
             which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
@@ -303,6 +321,42 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
                 numbers.append(number)
     merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
     return _Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
+
+
+def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
+    """Cut a sheet into its tables. After an empty row, a new table begins if the row there can only be a header: it
+    has a name for each column, and there are only numbers below one of them."""
+    numbers = sheet.numbers
+    starts = [k for k in range(1, len(numbers)) if numbers[k] > numbers[k - 1] + 1]
+    if not starts or len(numbers) > _MOST_CUT:
+        return [sheet]
+
+    def part(first: int, end: int) -> _Sheet:
+        rows = Packed(sheet.rows[first:end])
+        merged = [it for it in sheet.merged if numbers[first] <= it[1] <= numbers[end - 1]]
+        return _Sheet(rows, numbers[first:end], merged, [])
+
+    begun = [0]
+    title: int | None = 0  # the first of the rows with a single text, which can be a caption
+    for first, end in pairwise([0, *starts, len(numbers)]):
+        begin = first if title is None else title
+        if begin not in begun and _has_header(part(begin, end), path):
+            begun.append(begin)
+        alone = all(sum(map(bool, row)) == 1 for row in sheet.rows[first:end])
+        title = begin if alone else None
+    return [part(first, end) for first, end in pairwise([*begun, len(numbers)])]
+
+
+def _has_header(sheet: _Sheet, path: Path) -> bool:
+    cells, spans = _grid(sheet, path)
+    table = table_of_grid("", "", "", cells, spans)
+    columns = list(zip_longest(*table.rows, fillvalue=""))
+    return (
+        len(table.header) > 1
+        and all(table.header)
+        and not any(map(is_number, table.header))
+        and any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
+    )
 
 
 def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:
