@@ -131,10 +131,19 @@ def table_of_grid(
     width = max(map(len, above), default=0)
     above = [[*row, *[""] * (width - len(row))] for row in above]
     caption, header, below = table_parts(Grid(above, spans, header_rows))
-    packed = pack(chain(below, (tuple(row) for row in rows if any(row))))
+    header = _without_gaps(header)
+    packed = pack(_without_gaps(row) for row in chain(below, rows) if any(row))
     if not packed and any(header):
         header, packed = (), (header,)
     return Table(uri, title, " > ".join(filter(None, [section, caption])), header, packed)
+
+
+def _without_gaps(row: Sequence[str]) -> tuple[str, ...]:
+    """The cells of a row up to the last that is not empty."""
+    end = len(row)
+    while end and not row[end - 1]:
+        end -= 1
+    return tuple(row[:end])
 
 
 def table_parts(grid: Grid) -> TableParts:

@@ -56,7 +56,9 @@ def _shown(tokens: list[Token]) -> str:
     for token in tokens:
         if token.type == "image":
             parts.append(_shown(token.children or []))
-        elif token.type in ("softbreak", "hardbreak") or (token.type == "html_inline" and _BREAK.match(token.content)):
+        elif token.type in ("softbreak", "hardbreak") or (
+            token.type == "html_inline" and _BREAK.match(token.content)
+        ):
             parts.append("\n")
         elif token.type != "html_inline":
             parts.append(token.content)

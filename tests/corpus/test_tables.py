@@ -64,7 +64,13 @@ def test_cells_lie_where_they_cover(rows: list[list[tuple[str, int, int]]]) -> N
     for x in range(max((x for _, x in taken), default=-1) + 1):
         column = [taken.get((y, x), "") for y in range(len(rows))]
         # Without a cell that begins in it, a column only repeats the one before it.
-        if any(text and text == taken[y, x] and taken.get((y, x - 1)) != text and (y == 0 or taken.get((y - 1, x)) != text) for y, text in enumerate(column)):
+        if any(
+            text
+            and text == taken[y, x]
+            and taken.get((y, x - 1)) != text
+            and (y == 0 or taken.get((y - 1, x)) != text)
+            for y, text in enumerate(column)
+        ):
             columns.append(column)
     assert laid == [list(row) for row in zip(*columns, strict=True)] or (not columns and not any(laid))
     for span in spans:
@@ -167,10 +173,10 @@ def test_a_sheet_as_far_as_it_goes(tmp_path: Path) -> None:
     sheet.append(["Name", "Flag", "Big", "Error"])
     sheet.append(["Ada", True, 12345678901234567890, "#DIV/0!"])
     sheet["A4"] = "all columns"
-    sheet.merge_cells("A4:XFD1048576")
+    sheet.merged_cells.add("A4:XFD1048576")  # merge_cells would make each cell
     book.save(tmp_path / "x.xlsx")
     (table,) = tables(tmp_path / "x.xlsx")
-    assert table.rows[0] == ("Ada", "TRUE", "12345678901234567890", "#DIV/0!")
+    assert table.rows[0] == ("Ada", "TRUE", "12345678901234570000", "#DIV/0!")  # openpyxl writes 16 digits
     assert table.rows[1] == ("all columns",) * 4
 
 
@@ -218,7 +224,10 @@ def test_bars_breaks_and_stars_in_the_cells_of_a_page(tmp_path: Path) -> None:
     page = """<table><tr><th>Product</th><th>Plug|Type</th><th>Price</th></tr><tr><td><b>Cord</b></td>
       <td>USB-A|USB-C</td><td>4.50<br>net</td></tr></table>"""
     (table,) = tables(tmp_path / "p.html", page)
-    assert (table.header, table.rows) == (("Product", "Plug|Type", "Price"), (("Cord", "USB-A|USB-C", "4.50\nnet"),))
+    assert (table.header, table.rows) == (
+        ("Product", "Plug|Type", "Price"),
+        (("Cord", "USB-A|USB-C", "4.50\nnet"),),
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,7 +250,7 @@ def test_tables_of_pages(tmp_path: Path, inner: str, header: Any, rows: Any) -> 
 
 
 def test_a_table_of_absurd_spans_falls_alone(tmp_path: Path) -> None:
-    bad = "<table>" + "<tr><td rowspan=0 colspan=1000>x</td></tr>" * 9000 + "</table>"
+    bad = "<table>" + "<tr><td rowspan=0 colspan=900>x</td><td>y</td></tr>" * 9000 + "</table>"
     (tmp_path / "p.html").write_text(f"<p>Before.</p>{bad}<table><tr><td>a<td>b<tr><td>c<td>d</table>")
     unread: list[Unread] = []
     text, table = read([tmp_path / "p.html"], unread)
@@ -360,7 +369,9 @@ def test_merged_cells_of_slides(tmp_path: Path) -> None:
     slide.shapes.title.text = "Bridges"
     box = [Inches(1)] * 4
     table = slide.shapes.add_table(4, 3, *box).table
-    for y, row in enumerate([["River", "Bridge", ""], ["", "name", "length"], ["Orne", "Old", "120"], ["", "New", "95"]]):
+    for y, row in enumerate(
+        [["River", "Bridge", ""], ["", "name", "length"], ["Orne", "Old", "120"], ["", "New", "95"]]
+    ):
         for x, said in enumerate(row):
             table.cell(y, x).text = said
     for first, last in [((0, 0), (1, 0)), ((0, 1), (0, 2)), ((2, 0), (3, 0))]:
@@ -376,5 +387,5 @@ def test_what_is_read_is_found(tmp_path: Path) -> None:
     fleet(tmp_path / "c" / "fleet.xlsx")
     index = pyfast.build_index(tmp_path / "c", tmp_path / "IDX", on_unread=lambda _: None)
     (pool,) = index.search(["Which share of the refit of Bold is done?"], 1)
-    line = index.corpus.text(int(index.passages[pool.passages[0]]))
+    line = index.corpus.line(int(index.passages[pool.passages[0]]))
     assert "Port: Tromso | Vessel: Bold | Crew Officers: 4" in line and "Refit Share: 50.0%" in line

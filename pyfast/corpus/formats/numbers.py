@@ -6,7 +6,9 @@ import re
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 
-_TOKEN = re.compile(r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|(E[+-]0+)|([0#?][0#?,.]*|\.[0#?]+)|(.)', re.DOTALL)
+_TOKEN = re.compile(
+    r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|(E[+-]0+)|([0#?][0#?,.]*|\.[0#?]+)|(.)', re.DOTALL
+)
 _CONDITION = re.compile(r"\[[<>=]")
 
 

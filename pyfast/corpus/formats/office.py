@@ -247,7 +247,9 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         if lacking := found.lacking:
             which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
             many = "1 cell is a formula" if len(lacking) == 1 else f"{len(lacking)} cells are formulas"
-            yield Unread(path, f"sheet {sheet.title}: {many} without a value: {which}; save the file in a spreadsheet")
+            yield Unread(
+                path, f"sheet {sheet.title}: {many} without a value: {which}; save the file in a spreadsheet"
+            )
         if sheet.sheet_state != "visible":
             yield Unread(path, f"sheet {sheet.title}: this sheet is hidden, and was read", missing=False)
 
@@ -404,8 +406,6 @@ def _filled(sheet: _Sheet, place: dict[int, int], path: Path) -> Iterator[list[s
                     if column <= right:
                         row[place[column]] = row[place[column]] or text
             check_cells(path, filled)
-        while row and not row[-1]:
-            row.pop()
         yield row
 
 
