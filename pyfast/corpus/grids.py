@@ -1,11 +1,11 @@
-"""Tables as people make them: cells that span rows and columns, captions above the header, and several header rows."""
+"""Tables as people make them: with cells that span rows and columns, captions, and several header rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 from typing import NamedTuple
 
 from pyfast.corpus.documents import Table
@@ -183,8 +183,8 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
     if len(names) < 2:
         return [], start
     named = len(names) == len(cells[head]) and not any(map(is_number, names))
-    captions = []
-    for row, below in zip(filled, filled[1:], strict=False):
+    captions: list[str] = []
+    for row, below in pairwise(filled):
         if row == head or (last is not None and row >= last):
             return captions, row
         text = next(filter(None, cells[row]))
@@ -252,7 +252,7 @@ def _continues(grid: Grid, row: int) -> bool:
 def _heads(grid: Grid, first: int, end: int) -> list[list[str]]:
     """The header rows. A head without a span stands above the columns next to it that only have a name below."""
     heads = [list(row) for row in grid.cells[first:end]]
-    for row, below in zip(heads, heads[1:], strict=False):
+    for row, below in pairwise(heads):
         for column in range(1, min(len(row), len(below))):
             beside = row[column - 1] if below[column - 1] not in ("", row[column - 1]) else ""
             if not row[column] and below[column] and grid.header_rows is None:

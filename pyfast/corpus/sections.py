@@ -129,8 +129,8 @@ def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> lis
 
 
 def _surplus(line: str, width: int) -> list[str]:
-    """The cells of a row that has more cells than its table has columns, which markdown-it leaves out. If bars in code
-    make too many cells, they do not divide it. For any other row, an empty list."""
+    """The cells of a row that has more cells than its table has columns, which markdown-it leaves out. If bars in
+    code make too many cells, they do not divide it. For any other row, an empty list."""
     cells = escapedSplit(line.strip())
     cells = cells[not cells[0].strip() : len(cells) - (not cells[-1].strip())]
     if len(cells) <= width:

@@ -1,4 +1,5 @@
-"""Tables and pages as people make them: captions, header rows, merged cells, number formats, hidden parts, controls."""
+# ruff: noqa: E501
+"""Tables and pages as people make them."""
 
 from __future__ import annotations
 
@@ -387,5 +388,5 @@ def test_what_is_read_is_found(tmp_path: Path) -> None:
     fleet(tmp_path / "c" / "fleet.xlsx")
     index = pyfast.build_index(tmp_path / "c", tmp_path / "IDX", on_unread=lambda _: None)
     (pool,) = index.search(["Which share of the refit of Bold is done?"], 1)
-    line = index.corpus.line(int(index.passages[pool.passages[0]]))
+    line = index.corpus.render(int(index.passages[pool.passages[0]]))
     assert "Port: Tromso | Vessel: Bold | Crew Officers: 4" in line and "Refit Share: 50.0%" in line

@@ -1,12 +1,12 @@
-"""Read HTML. Headings, lists and tables are kept. Scripts, styles, navigation, footers, hidden text and link targets
-are left out.
+"""Read HTML. Headings, lists and tables are kept. Scripts, styles, navigation, footers, hidden text and link
+targets are left out.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,57 @@ from pyfast.corpus.formats.building import Text
 from pyfast.corpus.grids import grid_of
 from pyfast.errors import InputError
 
-_LEFT_OUT = frozenset("script style noscript template nav footer svg head iframe object datalist".split())
+_LEFT_OUT = frozenset(
+    ["script", "style", "noscript", "template", "nav", "footer", "svg", "head", "iframe", "object", "datalist"]
+)
 _ROLES = frozenset(("navigation", "contentinfo"))
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none", re.IGNORECASE)
 _NOT_SEEN = re.compile(r"(?:^|;)\s*visibility\s*:\s*(?:hidden|collapse)", re.IGNORECASE)
 _BLOCKS = frozenset(
-    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure "
-    "form header hgroup hr html legend li main menu ol p pre search section summary table tbody td tfoot th thead tr "
-    "ul option select".split()
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+        "dialog",
+        "dir",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "form",
+        "header",
+        "hgroup",
+        "hr",
+        "html",
+        "legend",
+        "li",
+        "main",
+        "menu",
+        "ol",
+        "p",
+        "pre",
+        "search",
+        "section",
+        "summary",
+        "table",
+        "tbody",
+        "td",
+        "tfoot",
+        "th",
+        "thead",
+        "tr",
+        "ul",
+        "option",
+        "select",
+    ]
 )
 _LISTS = frozenset(("ul", "ol", "menu", "dir"))
 _HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
@@ -50,8 +93,8 @@ _BROWSERS = {
 
 
 def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read the text and the tables of a page, as far as a browser shows them. If the page does not name its encoding,
-    Beautiful Soup guesses it."""
+    """Read the text and the tables of a page, as far as a browser shows them. If the page does not name its
+    encoding, Beautiful Soup guesses it."""
     from bs4 import BeautifulSoup
 
     data = path.read_bytes()
@@ -88,10 +131,11 @@ def _encoding(data: bytes) -> str | None:
     return _BROWSERS.get(name, name)
 
 
-def _events(root: Any) -> Iterator[tuple[str, Any]]:
+def _events(root: Any) -> Generator[tuple[str, Any], bool | None, None]:
     """Yield the texts and the elements of a tree that are shown: (`text`, the text), (`open`, the element) and
     (`close`, the element). If `open` is answered with True, what is in the element is passed over."""
-    from bs4 import CData, NavigableString, Tag
+    from bs4 import Tag
+    from bs4.element import CData, NavigableString
 
     above: list[tuple[Any, Iterator[Any]]] = [(None, iter(root.contents))]
     while above:
@@ -310,8 +354,8 @@ def _add_table(table: Any, text: Text) -> None:
 
 
 def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:
-    """How many rows are the header: those of the head, or the first rows that have header cells only. 0 if the first
-    header cells are the names of rows. None if the table does not say it."""
+    """How many rows are the header: those of the head, or the first rows that have header cells only. 0 if the
+    first header cells are the names of rows. None if the table does not say it."""
     rows = [row for group in groups for row in group]
     heading = len(list(takewhile(_is_header, rows)))
     head = table.find("thead", recursive=False)

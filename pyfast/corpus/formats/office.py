@@ -147,8 +147,8 @@ def _remove(element: Any) -> None:
 
 def _put_after_paragraph(element: Any, blocks: list[Any]) -> None:
     paragraph = next(element.iterancestors(f"{_W}p"), None)
-    for block in reversed(blocks if paragraph is not None else []):
-        if block.tag in (f"{_W}p", f"{_W}tbl"):
+    for block in reversed(blocks):
+        if paragraph is not None and block.tag in (f"{_W}p", f"{_W}tbl"):
             paragraph.addnext(block)
 
 
@@ -278,7 +278,7 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
     @lru_cache(None)
     def form_of(style: int) -> str:
         number = book._cell_styles[style].numFmtId
-        return BUILTIN_FORMATS.get(number, "General") if number < 164 else book._number_formats[number - 164]
+        return str(BUILTIN_FORMATS.get(number, "General") if number < 164 else book._number_formats[number - 164])
 
     class Parser(WorkSheetParser):  # type: ignore[misc]
         def parse_cell(self, element: Any) -> Any:
