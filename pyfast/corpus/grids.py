@@ -149,9 +149,9 @@ def _without_gaps(row: Sequence[str]) -> tuple[str, ...]:
 def table_parts(grid: Grid) -> TableParts:
     """Find the caption, the header and the rows of a table.
 
-    Rows above the header that have a single text are the caption. A header has several rows if the grid says so, or
-    if one of its cells spans rows or some of the columns. The name of a column is then what stands above its cells,
-    from top to bottom, each text once: `Crew Officers`. Empty rows are left out.
+    Rows above the header that have a single text are the caption. A header has several rows if the grid says so,
+    or if one of its cells spans rows or some of the columns. The name of a column is then what stands above its
+    cells, from top to bottom, each text once: `Crew Officers`. Empty rows are left out.
 
     Args:
         grid: The table.
@@ -171,8 +171,8 @@ def table_parts(grid: Grid) -> TableParts:
 
 
 def _captions(grid: Grid) -> tuple[list[str], int]:
-    """The texts of the rows that are the caption, and the number of the row below them, or of the first row that is
-    not empty."""
+    """The texts of the rows that are the caption, and the number of the row below them, or of the first row that
+    is not empty."""
     cells, last = grid.cells, grid.header_rows
     start = next((k for k, row in enumerate(cells) if any(row)), len(cells))
     filled = [k for k in range(start, min(start + MOST_ABOVE, len(cells))) if any(cells[k])]
@@ -220,7 +220,7 @@ def _end(grid: Grid, first: int) -> int:
 
 
 def _continues(grid: Grid, row: int) -> bool:
-    """Whether the row below a header row belongs to the header: it has the names of columns below a common head."""
+    """Whether the row below a header row belongs to the header: it names columns below a common head."""
     if row + 2 >= len(grid.cells):
         return False
     above, below = list(grid.cells[row]), list(grid.cells[row + 1])

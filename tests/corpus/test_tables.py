@@ -243,6 +243,8 @@ def test_bars_breaks_and_stars_in_the_cells_of_a_page(tmp_path: Path) -> None:
         ("<tr><th>a</th><th style='display:none'>x</th><th>b</th></tr><tr><td>1</td><td hidden>9</td><td>2</td></tr>",
          ("a", "b"), (("1", "2"),)),
         ("<tr><th>a</th><th>b</th></tr>", (), (("a", "b"),)),
+        ("<tr><th>a</th><th>b</th></tr><tr><th colspan=2>North</th></tr><tr><td>x</td><td>5</td></tr>",
+         ("a", "b"), (("North", "North"), ("x", "5"))),
     ],
 )  # fmt: skip
 def test_tables_of_pages(tmp_path: Path, inner: str, header: Any, rows: Any) -> None:
@@ -273,6 +275,11 @@ def test_the_text_of_a_page(tmp_path: Path) -> None:
 def test_pages_that_name_latin_1_are_cp1252(tmp_path: Path, named: str) -> None:
     page = f'<html><head><meta charset="{named}"></head><body><p>Le caf\xe9 “déjà vu” coûte 5 €.</p></body></html>'
     assert text_of(tmp_path / "p.html", page.encode("cp1252")) == "Le café “déjà vu” coûte 5 €.\n\n"
+
+
+def test_text_between_the_rows_of_a_table(tmp_path: Path) -> None:
+    page = "<table>loose<!-- no --><tr><td>a<td>b</tr><div>inside</div><tr><td>1<td>2</tr></table>after"
+    assert text_of(tmp_path / "p.html", page) == "loose\n\ninside\n\nafter\n\n"
 
 
 def test_a_deep_page_is_read(tmp_path: Path) -> None:
@@ -362,6 +369,15 @@ def test_merged_cells_and_tables_in_cells_of_word(tmp_path: Path) -> None:
     (table,) = tables(tmp_path / "d.docx")
     assert table.header == ("River", "Bridge name", "Bridge length")
     assert table.rows == (("Orne", "Old", "120"), ("Orne", "New", "95\ninner a inner b"))
+
+
+def test_text_boxes_and_deleted_rows_of_word(tmp_path: Path) -> None:
+    box = f"<w:r><w:pict><w:txbxContent>{p(r('In a box.'))}</w:txbxContent></w:pict></w:r>"
+    gone = tc(p(r("gone"))) + tc(p(r("too")))
+    body = tbl(tc(p(r("a"))) + tc(p(r("b"))), f"<w:trPr><w:del/></w:trPr>{gone}", tc(p(r("1"))) + tc(p(r("2"))))
+    word(tmp_path / "d.docx", p(r("Before") + box + r(" and after.")) + body)
+    text, table = documents(tmp_path / "d.docx")
+    assert text.text == "Before and after.\n\nIn a box.\n\n" and table.rows == (("1", "2"),)
 
 
 def test_merged_cells_of_slides(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ def shown(value: float, form: str) -> str:
 
     Args:
         value: The number.
-        form: The format as the file has it, such as `0.0%`. Fractions and conditions are not supported: such a number
-            is written in full.
+        form: The format as the file has it, such as `0.0%`. Fractions and conditions are not supported: such a
+            number is written in full.
 
     Returns:
         The number as a text. For a format that shows nothing (`;;;`), the number in full.
@@ -57,8 +57,8 @@ _Parts = tuple[tuple[str, str], ...]
 
 @lru_cache(1024)
 def _sections(form: str) -> tuple[_Parts | None, ...]:
-    """The parts of each section of a format. A part is a kind (`text`, `digits`, `power` or `percent`) and its text.
-    None for a section that is not supported."""
+    """The parts of each section of a format. A part is a kind (`text`, `digits`, `power` or `percent`) and its
+    text. None for a section that is not supported."""
     sections: list[list[tuple[str, str]] | None] = [[]]
     if _CONDITION.search(form):
         return (None,)

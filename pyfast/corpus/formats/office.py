@@ -103,7 +103,7 @@ def _docx_text(cell: Any) -> str:
 
 
 def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
-    """Change the tree of a document so that python-docx finds all of the text that a reader of the document sees."""
+    """Change the tree of a document so that python-docx finds all of the text that people see."""
     from docx.oxml import OxmlElement
 
     for choice in list(body.iter(f"{_MC}AlternateContent")):
@@ -326,8 +326,8 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
 
 
 def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
-    """Cut a sheet into its tables. After an empty row, a new table begins if the row there can only be a header: it
-    has a name for each column, and there are only numbers below one of them."""
+    """Cut a sheet into its tables. After an empty row, a new table begins if the row there can only be a header:
+    it has a name for each column, and there are only numbers below one of them."""
     numbers = sheet.numbers
     starts = [k for k in range(1, len(numbers)) if numbers[k] > numbers[k - 1] + 1]
     if not starts or len(numbers) > _MOST_CUT:
@@ -362,8 +362,8 @@ def _has_header(sheet: _Sheet, path: Path) -> bool:
 
 
 def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:
-    """The rows of a sheet with its merged cells filled, an empty row for each gap, and the spans of the first rows.
-    Only the columns and rows that have cells of their own are filled.
+    """The rows of a sheet with its merged cells filled, an empty row for each gap, and the spans of the first
+    rows. Only the columns and rows that have cells of their own are filled.
     """
     used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
     place = {column: at for at, column in enumerate(used)}
