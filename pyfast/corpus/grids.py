@@ -201,6 +201,10 @@ def _alone(grid: Grid, row: int) -> bool:
     texts = [text for text in grid.cells[row] if text]
     if len(grid.cells[row]) < 2 or len(texts[0]) > _LONGEST_CAPTION:
         return False
+    if any(span.row == row and span.column > 0 and span.columns > 1 for span in grid.spans) and _continues(
+        grid, row
+    ):
+        return False  # a head of some columns
     return len(texts) == 1 or any(
         span.row == row and span.columns == len(texts) and len(set(texts)) == 1 for span in grid.spans
     )

@@ -12,6 +12,9 @@ import docx
 import openpyxl
 import pptx
 import pytest
+from docx.opc.constants import CONTENT_TYPE, RELATIONSHIP_TYPE
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
 from docx.oxml import parse_xml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,6 +99,8 @@ def test_absurd_spans_are_refused_or_cut() -> None:
          "", ("Port", "Crew Officers", "Crew Ratings"), [("Odda", "1", "2")]),
         (Grid([["Name", "Name", "Age"], ["Ada", "Lund", "7"], ["Bo", "Dahl", "8"]], (Span(0, 0, 1, 2),)),
          "", ("Name", "Name", "Age"), [("Ada", "Lund", "7"), ("Bo", "Dahl", "8")]),
+        (Grid([["", "Crew", "Crew"], ["Port", "Officers", "Ratings"], ["Odda", "1", "2"]], (Span(0, 1, 1, 2),)),
+         "", ("Port", "Crew Officers", "Crew Ratings"), [("Odda", "1", "2")]),
         (Grid([["Born", "1815"], ["Died", "1852"]], header_rows=0), "", (), [("Born", "1815"), ("Died", "1852")]),
         (Grid([]), "", (), []),
         (Grid([["a", "b"]]), "", ("a", "b"), []),
@@ -166,6 +171,15 @@ def test_a_sheet_with_a_title_and_several_tables(tmp_path: Path) -> None:
     assert ships.rows == (("Ardent", "500"), ("Bold", "700"))
     assert (ports.uri, ports.section) == ("x.xlsx#table-2", "Ports")
     assert (ports.header, ports.rows) == (("Port", "Depth"), (("Odda", "9"),))
+
+
+def test_groups_of_rows_stay_in_one_table(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in [["a", "b"], ["x", 1], [], ["y", 2], [], ["w", "n/a"], ["v", 7], [], ["Source: us"]]:
+        book.active.append(row)
+    book.save(tmp_path / "x.xlsx")
+    (table,) = tables(tmp_path / "x.xlsx")
+    assert table.rows == (("x", "1"), ("y", "2"), ("w", "n/a"), ("v", "7"), ("Source: us",))
 
 
 def test_a_sheet_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -369,6 +383,18 @@ def test_merged_cells_and_tables_in_cells_of_word(tmp_path: Path) -> None:
     (table,) = tables(tmp_path / "d.docx")
     assert table.header == ("River", "Bridge name", "Bridge length")
     assert table.rows == (("Orne", "Old", "120"), ("Orne", "New", "95\ninner a inner b"))
+
+
+def test_notes_of_word(tmp_path: Path) -> None:
+    made = docx.Document()
+    said = made.add_paragraph("Said here.")
+    said._p.append(parse_xml(f'<w:r xmlns:w="{W}"><w:footnoteReference w:id="2"/></w:r>'))
+    made.add_paragraph("Next.")
+    notes = f'<w:footnotes xmlns:w="{W}"><w:footnote w:id="2">{p(r("The note."))}</w:footnote></w:footnotes>'
+    part = Part(PackURI("/word/footnotes.xml"), CONTENT_TYPE.WML_FOOTNOTES, notes.encode(), made.part.package)
+    made.part.relate_to(part, RELATIONSHIP_TYPE.FOOTNOTES)
+    made.save(str(tmp_path / "d.docx"))
+    assert text_of(tmp_path / "d.docx") == "Said here.\n\nThe note.\n\nNext.\n\n"
 
 
 def test_text_boxes_and_deleted_rows_of_word(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Elements around content, which python-docx does not look into.
 _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo", "fldSimple", "bdo", "dir")]
 _MOST_COLUMNS = 1 << 14
+_NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
 _MOST_NAMED = 5
 _MOST_CUT = 20_000
 
@@ -356,7 +357,7 @@ def _has_header(sheet: _Sheet, path: Path) -> bool:
     return (
         len(table.header) > 1
         and all(table.header)
-        and not any(map(is_number, table.header))
+        and not any(is_number(name) or _NO_NAME.fullmatch(name) for name in table.header)
         and any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
     )
 
