@@ -210,6 +210,11 @@ def test_numbers_as_the_sheet_shows_them(value: float, form: str, text: str) -> 
     assert shown(value, form) == text
 
 
+@given(st.floats() | st.integers(), st.text('0#?,.%;E+-"\\\\_*[]@/ $a', max_size=12))
+def test_any_number_in_any_format_is_some_text(value: float, form: str) -> None:
+    assert shown(value, form).strip()
+
+
 @given(st.integers(-(10**12), 10**12), st.integers(0, 4))
 def test_numbers_with_thousands_are_those_of_python(value: int, digits: int) -> None:
     form = "#,##0" + ("." + "0" * digits if digits else "")

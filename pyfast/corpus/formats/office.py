@@ -322,7 +322,10 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
                     row[column - 1] = value
                 rows.append(tuple(row))
                 numbers.append(number)
-    merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
+    merged = [
+        range_boundaries(it.ref)  # type: ignore[no-untyped-call]
+        for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())
+    ]
     return _Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
 
 
