@@ -322,10 +322,7 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
                     row[column - 1] = value
                 rows.append(tuple(row))
                 numbers.append(number)
-    merged = [
-        range_boundaries(it.ref)  # type: ignore[no-untyped-call]
-        for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())
-    ]
+    merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
     return _Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
 
 
@@ -371,7 +368,6 @@ def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, .
     """
     used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
     place = {column: at for at, column in enumerate(used)}
-    covers = lambda first, last: [place[column] for column in used if first <= column <= last]  # noqa: E731
     top: dict[int, int] = {}
     at = 0
     for before, number in pairwise([sheet.numbers[0] - 1, *sheet.numbers[:MOST_ABOVE]]):
@@ -380,8 +376,10 @@ def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, .
         at += 1
     spans = []
     for left, first, right, last in sheet.merged:
+        if first not in top:
+            continue
         down = [at for number, at in top.items() if first <= number <= last]
-        if first in top and (across := covers(left, right)):
+        if across := [place[column] for column in used if left <= column <= right]:
             spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
     return _filled(sheet, place, path), tuple(spans)
 
