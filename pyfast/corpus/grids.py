@@ -201,6 +201,10 @@ def _alone(grid: Grid, row: int) -> bool:
     texts = [text for text in grid.cells[row] if text]
     if len(grid.cells[row]) < 2 or len(texts[0]) > _LONGEST_CAPTION:
         return False
+    if any(span.row == row and span.column > 0 and span.columns > 1 for span in grid.spans) and _continues(
+        grid, row
+    ):
+        return False  # a head of some columns
     return len(texts) == 1 or any(
         span.row == row and span.columns == len(texts) and len(set(texts)) == 1 for span in grid.spans
     )
@@ -220,7 +224,7 @@ def _end(grid: Grid, first: int) -> int:
 
 
 def _continues(grid: Grid, row: int) -> bool:
-    """Whether the row below a header row belongs to the header: it has names of columns below a common head."""
+    """Whether the row below a header row belongs to the header: it names columns below a common head."""
     if row + 2 >= len(grid.cells):
         return False
     above, below = list(grid.cells[row]), list(grid.cells[row + 1])

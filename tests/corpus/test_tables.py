@@ -12,6 +12,9 @@ import docx
 import openpyxl
 import pptx
 import pytest
+from docx.opc.constants import CONTENT_TYPE, RELATIONSHIP_TYPE
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
 from docx.oxml import parse_xml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,6 +99,8 @@ def test_absurd_spans_are_refused_or_cut() -> None:
          "", ("Port", "Crew Officers", "Crew Ratings"), [("Odda", "1", "2")]),
         (Grid([["Name", "Name", "Age"], ["Ada", "Lund", "7"], ["Bo", "Dahl", "8"]], (Span(0, 0, 1, 2),)),
          "", ("Name", "Name", "Age"), [("Ada", "Lund", "7"), ("Bo", "Dahl", "8")]),
+        (Grid([["", "Crew", "Crew"], ["Port", "Officers", "Ratings"], ["Odda", "1", "2"]], (Span(0, 1, 1, 2),)),
+         "", ("Port", "Crew Officers", "Crew Ratings"), [("Odda", "1", "2")]),
         (Grid([["Born", "1815"], ["Died", "1852"]], header_rows=0), "", (), [("Born", "1815"), ("Died", "1852")]),
         (Grid([]), "", (), []),
         (Grid([["a", "b"]]), "", ("a", "b"), []),
@@ -168,6 +173,15 @@ def test_a_sheet_with_a_title_and_several_tables(tmp_path: Path) -> None:
     assert (ports.header, ports.rows) == (("Port", "Depth"), (("Odda", "9"),))
 
 
+def test_groups_of_rows_stay_in_one_table(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in [["a", "b"], ["x", 1], [], ["y", 2], [], ["w", "n/a"], ["v", 7], [], ["Source: us"]]:
+        book.active.append(row)
+    book.save(tmp_path / "x.xlsx")
+    (table,) = tables(tmp_path / "x.xlsx")
+    assert table.rows == (("x", "1"), ("y", "2"), ("w", "n/a"), ("v", "7"), ("Source: us",))
+
+
 def test_a_sheet_as_far_as_it_goes(tmp_path: Path) -> None:
     book = openpyxl.Workbook()
     sheet = book.active
@@ -194,6 +208,11 @@ def test_a_sheet_as_far_as_it_goes(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_numbers_as_the_sheet_shows_them(value: float, form: str, text: str) -> None:
     assert shown(value, form) == text
+
+
+@given(st.floats() | st.integers(), st.text('0#?,.%;E+-"\\\\_*[]@/ $a', max_size=12))
+def test_any_number_in_any_format_is_some_text(value: float, form: str) -> None:
+    assert shown(value, form).strip()
 
 
 @given(st.integers(-(10**12), 10**12), st.integers(0, 4))
@@ -243,6 +262,8 @@ def test_bars_breaks_and_stars_in_the_cells_of_a_page(tmp_path: Path) -> None:
         ("<tr><th>a</th><th style='display:none'>x</th><th>b</th></tr><tr><td>1</td><td hidden>9</td><td>2</td></tr>",
          ("a", "b"), (("1", "2"),)),
         ("<tr><th>a</th><th>b</th></tr>", (), (("a", "b"),)),
+        ("<tr><th>a</th><th>b</th></tr><tr><th colspan=2>North</th></tr><tr><td>x</td><td>5</td></tr>",
+         ("a", "b"), (("North", "North"), ("x", "5"))),
     ],
 )  # fmt: skip
 def test_tables_of_pages(tmp_path: Path, inner: str, header: Any, rows: Any) -> None:
@@ -273,6 +294,11 @@ def test_the_text_of_a_page(tmp_path: Path) -> None:
 def test_pages_that_name_latin_1_are_cp1252(tmp_path: Path, named: str) -> None:
     page = f'<html><head><meta charset="{named}"></head><body><p>Le caf\xe9 “déjà vu” coûte 5 €.</p></body></html>'
     assert text_of(tmp_path / "p.html", page.encode("cp1252")) == "Le café “déjà vu” coûte 5 €.\n\n"
+
+
+def test_text_between_the_rows_of_a_table(tmp_path: Path) -> None:
+    page = "<table>loose<!-- no --><tr><td>a<td>b</tr><div>inside</div><tr><td>1<td>2</tr></table>after"
+    assert text_of(tmp_path / "p.html", page) == "loose\n\ninside\n\nafter\n\n"
 
 
 def test_a_deep_page_is_read(tmp_path: Path) -> None:
@@ -362,6 +388,27 @@ def test_merged_cells_and_tables_in_cells_of_word(tmp_path: Path) -> None:
     (table,) = tables(tmp_path / "d.docx")
     assert table.header == ("River", "Bridge name", "Bridge length")
     assert table.rows == (("Orne", "Old", "120"), ("Orne", "New", "95\ninner a inner b"))
+
+
+def test_notes_of_word(tmp_path: Path) -> None:
+    made = docx.Document()
+    said = made.add_paragraph("Said here.")
+    said._p.append(parse_xml(f'<w:r xmlns:w="{W}"><w:footnoteReference w:id="2"/></w:r>'))
+    made.add_paragraph("Next.")
+    notes = f'<w:footnotes xmlns:w="{W}"><w:footnote w:id="2">{p(r("The note."))}</w:footnote></w:footnotes>'
+    part = Part(PackURI("/word/footnotes.xml"), CONTENT_TYPE.WML_FOOTNOTES, notes.encode(), made.part.package)
+    made.part.relate_to(part, RELATIONSHIP_TYPE.FOOTNOTES)
+    made.save(str(tmp_path / "d.docx"))
+    assert text_of(tmp_path / "d.docx") == "Said here.\n\nThe note.\n\nNext.\n\n"
+
+
+def test_text_boxes_and_deleted_rows_of_word(tmp_path: Path) -> None:
+    box = f"<w:r><w:pict><w:txbxContent>{p(r('In a box.'))}</w:txbxContent></w:pict></w:r>"
+    gone = tc(p(r("gone"))) + tc(p(r("too")))
+    body = tbl(tc(p(r("a"))) + tc(p(r("b"))), f"<w:trPr><w:del/></w:trPr>{gone}", tc(p(r("1"))) + tc(p(r("2"))))
+    word(tmp_path / "d.docx", p(r("Before") + box + r(" and after.")) + body)
+    text, table = documents(tmp_path / "d.docx")
+    assert text.text == "Before and after.\n\nIn a box.\n\n" and table.rows == (("1", "2"),)
 
 
 def test_merged_cells_of_slides(tmp_path: Path) -> None:

@@ -68,11 +68,12 @@ _BLOCKS = frozenset(
         "select",
     ]
 )
-_LISTS = frozenset(("ul", "ol", "menu", "dir"))
+_LISTS = frozenset(("ul", "ol", "menu", "dir", "dl"))
 _HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _LINE_END = re.compile(r" *\n[ \n]*")
 _POWER = re.compile(r"[-+\u2212]?[0-9]+")
+_SHOWN = frozenset(("Tag", "NavigableString", "CData"))  # not comments
 _MOST_COLUMNS = 1000  # as browsers have it
 # What browsers read in place of the encoding that a page names: the WHATWG's table of labels, by Python's names.
 _BROWSERS = {
@@ -254,7 +255,7 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
             close_list()
             tables += 1
             for other in _beside_rows(it):
-                text.add(_plain(other))
+                text.add(other)
             try:
                 _add_table(it, text)
             except InputError as error:
@@ -320,18 +321,15 @@ def _not_shown(element: Any) -> bool:
     return element.has_attr("hidden") or bool(_NOT_SHOWN.search(str(element.get("style", ""))))
 
 
-def _beside_rows(table: Any) -> Iterator[Any]:
-    """What stands in a table beside its rows, where HTML allows nothing."""
-    for part in table.find_all(recursive=False):
-        if part.name in ("thead", "tbody", "tfoot", "tr"):
-            rows = [part] if part.name == "tr" else part.find_all("tr", recursive=False)
-            loose = [] if part.name == "tr" else part.find_all(lambda it: it.name != "tr", recursive=False)
-            yield from (it for it in loose if not _hidden(it))
-            for row in rows:
-                others = row.find_all(lambda it: it.name not in ("td", "th"), recursive=False)
-                yield from (it for it in others if not _hidden(it))
-        elif part.name not in ("caption", "colgroup", "col") and not _hidden(part):
-            yield part
+def _beside_rows(table: Any) -> Iterator[str]:
+    """The texts in a table beside its rows, where HTML allows none."""
+    parts = [table, *table.find_all(["thead", "tbody", "tfoot"], recursive=False)]
+    rows = [row for part in parts for row in part.find_all("tr", recursive=False)]
+    inside = {"thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup", "col"}
+    for part in [*parts, *rows]:
+        for it in part.contents:
+            if it.name not in inside and not (it.name and _hidden(it)) and type(it).__name__ in _SHOWN:
+                yield _plain(it) if it.name else str(it)
 
 
 def _add_table(table: Any, text: Text) -> None:
@@ -361,6 +359,9 @@ def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:
     head = table.find("thead", recursive=False)
     if head is not None and groups and any(groups[0]):
         heading = max(heading, len(groups[0]))
+    # Below the names of the columns, a single name for all of them begins a group of rows.
+    while heading > 1 and len(rows[heading - 1]) == 1 and max(map(len, rows[: heading - 1])) > 1:
+        heading -= 1
     if heading == len(rows):
         return None
     if heading and max(map(len, rows[:heading])) > 1:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 
 _TOKEN = re.compile(
     r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|(E[+-]0+)|([0#?][0#?,.]*|\.[0#?]+)|(.)', re.DOTALL
 )
+_DIGITS = Context(prec=1000)  # a number can have 308 digits before its point
 _CONDITION = re.compile(r"\[[<>=]")
 
 
@@ -112,7 +113,7 @@ def _digits(number: Decimal, whole: str, fraction: str) -> str:
     """Write the digits of a number: grouped, filled with zeros and rounded as a format says."""
     if whole == "@":
         return plain(float(number))
-    rounded = number.quantize(Decimal(1).scaleb(-len(fraction)), ROUND_HALF_UP)
+    rounded = number.quantize(Decimal(1).scaleb(-len(fraction)), ROUND_HALF_UP, _DIGITS)
     left, _, right = f"{rounded:f}".partition(".")
     least = whole.replace(",", "").count("0")
     left = left.lstrip("0").zfill(least) if least else left.lstrip("0")

@@ -26,6 +26,7 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Elements around content, which python-docx does not look into.
 _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo", "fldSimple", "bdo", "dir")]
 _MOST_COLUMNS = 1 << 14
+_NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
 _MOST_NAMED = 5
 _MOST_CUT = 20_000
 
@@ -103,7 +104,7 @@ def _docx_text(cell: Any) -> str:
 
 
 def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
-    """Change the tree of a document so that python-docx finds all of the text that a reader of it sees."""
+    """Change the tree of a document so that python-docx finds all of the text that people see."""
     from docx.oxml import OxmlElement
 
     for choice in list(body.iter(f"{_MC}AlternateContent")):
@@ -356,7 +357,7 @@ def _has_header(sheet: _Sheet, path: Path) -> bool:
     return (
         len(table.header) > 1
         and all(table.header)
-        and not any(map(is_number, table.header))
+        and not any(is_number(name) or _NO_NAME.fullmatch(name) for name in table.header)
         and any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
     )
 
@@ -367,7 +368,6 @@ def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, .
     """
     used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
     place = {column: at for at, column in enumerate(used)}
-    covers = lambda first, last: [place[column] for column in used if first <= column <= last]  # noqa: E731
     top: dict[int, int] = {}
     at = 0
     for before, number in pairwise([sheet.numbers[0] - 1, *sheet.numbers[:MOST_ABOVE]]):
@@ -376,8 +376,10 @@ def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, .
         at += 1
     spans = []
     for left, first, right, last in sheet.merged:
+        if first not in top:
+            continue
         down = [at for number, at in top.items() if first <= number <= last]
-        if first in top and (across := covers(left, right)):
+        if across := [place[column] for column in used if left <= column <= right]:
             spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
     return _filled(sheet, place, path), tuple(spans)
 
