@@ -1,10 +1,15 @@
 """Write a passage as one line of text, for searches and for the LLM."""
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
+
+_LAST = "".join(chr(plane + last) for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
+# NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. Others separate words.
+_NO_TEXT = re.compile(f"([\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]")
 
 
 def paragraph_line(title: str, text: str) -> str:
@@ -61,7 +66,14 @@ def linear_fact(fact: Fact) -> str:
 
 
 def fold(text: str) -> str:
-    """Put a text on one line. Each line end, with the whitespace around it, becomes one space."""
-    if "\n" in text or "\r" in text:
-        text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
+    """Put a text on one line. Each line end, with the whitespace around it, becomes one space. Control characters
+    are left out."""
+    if not text.isprintable():  # Almost every line is printable, and this is the cheapest check.
+        text = without_controls(" ".join([line for line in map(str.strip, text.splitlines()) if line]))
     return text.strip()
+
+
+def without_controls(text: str) -> str:
+    """Leave out characters that are no text: controls other than tab and line end, and noncharacters. A control
+    that separates words becomes a space."""
+    return text if text.isprintable() else _NO_TEXT.sub(lambda found: "" if found[1] else " ", text)
