@@ -8,7 +8,8 @@ Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
 
 _LAST = "".join(chr(plane + last) for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
-# NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. Others separate words.
+# NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. The
+# others separate words.
 _NO_TEXT = re.compile(f"([\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]")
 
 

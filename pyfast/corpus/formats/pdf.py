@@ -18,12 +18,12 @@ _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 # PDFium writes U+0002, or U+FFFE, for a hyphen at the end of a line, and leaves out the end of the line.
 _BROKEN = re.compile(r"([^\W_]+)(?:[\x02\ufffe]\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W\d_A-Z]))(?=([^\W_]+))")
 _WORD = re.compile(r"[^\W_]+(?:[-\u2010][^\W_]+)*")
-_TENS = frozenset("twenty thirty forty fifty sixty seventy eighty ninety".split())
-_UNITS = frozenset(
-    "one two three four five six seven eight nine first second third fourth fifth sixth seventh eighth ninth".split()
+_NUMBER = re.compile(
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty-"
+    r"(?:one|two|three|four|five|six|seven|eight|nine|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth)"
 )
-_ALWAYS_HYPHENED = frozenset(("self",))
-_SHARED = frozenset("and or to und oder bis et ou y o".split())
+_ALWAYS_HYPHENED = "self"
+_SHARED = frozenset(("and", "or", "to", "und", "oder", "bis", "et", "ou"))
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -85,8 +85,8 @@ def _joined(text: str, known: frozenset[str]) -> str:
         if f"{first}{second}" in known:
             return left
         hyphened = (
-            (first in _TENS and second in _UNITS)
-            or first in _ALWAYS_HYPHENED
+            _NUMBER.fullmatch(f"{first}-{second}")
+            or first == _ALWAYS_HYPHENED
             or left[-1].isdigit()
             or right[0].isdigit()
             or (left[-1].islower() and right[0].isupper())
