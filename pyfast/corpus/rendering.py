@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-_SEPARATORS = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
-# Also the marks of direction and the code points that are no characters.
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufdd0-\ufdef\ufffe\uffff]")
-
 Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
+
+_LAST = "".join(chr(plane + last) for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
+# NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. The
+# others separate words.
+_NO_TEXT = re.compile(f"([\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]")
 
 
 def paragraph_line(title: str, text: str) -> str:
@@ -66,16 +67,17 @@ def linear_fact(fact: Fact) -> str:
 
 
 def fold(text: str) -> str:
-    """Put a text on one line. Each line end, with the whitespace around it, becomes one space."""
+    """Put a text on one line. Each line end, with the whitespace around it, becomes one space. Control characters
+    are left out."""
     if "\n" in text or "\r" in text:
         text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
     text = text.strip()
-    if text.isprintable():
+    if text.isprintable():  # Almost every line is printable, and this is the cheapest check.
         return text
     return without_controls(text).strip() or "\ufffd"  # A text of control characters alone shows that it is there.
 
 
 def without_controls(text: str) -> str:
-    """Remove control characters from a text, except for tabs and line ends. Those that separate, such as a form
-    feed, become spaces."""
-    return _CONTROLS.sub("", _SEPARATORS.sub(" ", text))
+    """Leave out characters that are no text: controls other than tab and line end, and noncharacters. A control
+    that separates words becomes a space."""
+    return text if text.isprintable() else _NO_TEXT.sub(lambda found: "" if found[1] else " ", text)

@@ -1,70 +1,129 @@
-"""PDF files: words divided at line ends, pages without text, and control characters of any reader."""
+"""PDF files: broken words, pages without text, headings by their fonts; and control characters in passages."""
 
 from pathlib import Path
 
 import pytest
 from fpdf import FPDF
 
-from pyfast.corpus import Document, Table, TextDocument, Unread, encode, read
-from pyfast.corpus.formats.pdf import _joined, _ranges
+import pyfast
+from pyfast.corpus import TextDocument, Unread
+from pyfast.corpus.formats.pdf import _joined, read_pdf
+from pyfast.corpus.rendering import fold
+
+BODY = "The keeper of the tower wrote down the weather, and the harbour board kept the book for many years. " * 5
 
 
-@pytest.mark.parametrize("mark", ["\x02", "\ufffe", "\u00ad\n", "-\n", "\u2010\n"])
-@pytest.mark.parametrize(
-    ("left", "right", "whole"),
-    [
-        ("light", "house", "lighthouse"),
-        ("re", "tired", "retired"),
-        ("twenty", "one", "twenty-one"),
-        ("Anglo", "Saxon", "Anglo-Saxon"),
-        ("well", "known", "well-known"),  # it stands elsewhere with its hyphen
-        ("page", "5", "page-5"),
-    ],
-)
-def test_divided_words(mark: str, left: str, right: str, whole: str) -> None:
-    pages = [f"The {left}{mark}{right} of 1931.", "A well-known one."]
-    assert list(_joined(pages)) == [f"The {whole} of 1931.", "A well-known one."]
+def document(path: Path) -> TextDocument:
+    (found,) = [it for it in read_pdf("u", path) if isinstance(it, TextDocument)]
+    return found
 
 
-def test_a_word_divided_in_a_file(tmp_path: Path) -> None:
+def lines(made: FPDF, texts: list[str], size: int = 11, style: str = "") -> None:
+    made.set_font("helvetica", style, size)
+    for text in texts:
+        made.cell(0, 6, text, new_x="LMARGIN", new_y="NEXT")
+
+
+def headings(path: Path) -> list[tuple[int, str]]:
+    found = document(path)
+    for heading in found.outline.headings or ():
+        assert " ".join(found.text[heading.start : heading.end].split()) == heading.text
+    return [(heading.depth, heading.text) for heading in found.outline.headings or ()]
+
+
+def test_words_broken_at_the_end_of_a_line_are_joined(tmp_path: Path) -> None:
     made = FPDF()
-    made.set_font("helvetica", size=12)
     made.add_page()
-    for line in ("The harbour board paid for a new light-", "house in spring."):
-        made.cell(0, 8, line, new_x="LMARGIN", new_y="NEXT")
+    lines(
+        made,
+        ["They paid for a new light-", "house in the year twenty-", "one, and the keeper re-", "tired in 1964."],
+    )
     made.output(str(tmp_path / "a.pdf"))
-    (document,) = read([tmp_path / "a.pdf"])
-    assert isinstance(document, TextDocument) and "lighthouse in spring" in " ".join(document.text.split())
-
-
-def test_pages_without_text_are_named(tmp_path: Path) -> None:
-    made = FPDF()
-    made.set_font("helvetica", size=12)
-    for text in ("Page one.", "", "", "Page four.", ""):
-        made.add_page()
-        if text:
-            made.cell(0, 8, text)
-    made.output(str(tmp_path / "a.pdf"))
-    unread: list[Unread] = []
-    (document,) = read([tmp_path / "a.pdf"], unread)
-    assert isinstance(document, TextDocument) and document.text.split("\n\n")[0] == "Page one."
-    assert [str(one) for one in unread] == [f"{tmp_path / 'a.pdf'}: pages 2-3, 5 have no text (scanned?)"]
-
-
-def test_ranges() -> None:
-    assert _ranges([1, 2, 3, 7, 9, 10]) == "1-3, 7, 9-10"
+    text = " ".join(document(tmp_path / "a.pdf").text.split())
+    assert text == "They paid for a new lighthouse in the year twenty-one, and the keeper retired in 1964."
 
 
 @pytest.mark.parametrize(
-    "document",
+    ("text", "known", "right"),
     [
-        TextDocument("a", "T\x07", "A\x00 b\x02c\x0cd\x85e\x9ff\ufffeg\u202eh."),
-        Table("a", "T", "s\x1b", ("n\x01",), (("c\x08ell",),)),
+        ("light\x02house", "", "lighthouse"),
+        ("light\ufffehouse", "", "lighthouse"),
+        ("light\u00adhouse and light\u00ad\nhouse", "", "lighthouse and lighthouse"),
+        ("light-\nhouse, light\u2010\nhouse", "", "lighthouse, lighthouse"),
+        ("a well\x02known man", "well-known", "a well-known man"),
+        ("in\x02ter\x02est", "", "interest"),
+        ("Jean\x02Luc in 1914\x0218", "", "Jean-Luc in 1914-18"),
+        ("pre\x02and post-war", "", "pre- and post-war"),
+        ("self\x02taught", "", "self-taught"),
+        ("a list:\n- one\n- two", "", "a list:\n- one\n- two"),
+        ("Oslo-\nBergen", "", "Oslo-\nBergen"),
+        ("one\x0ctwo\x0bthree", "", "one two three"),
     ],
 )
-def test_no_passage_has_a_control_character(document: Document) -> None:
-    corpus = encode([document])
-    assert corpus.document(0) == document
-    for i in corpus.passages().tolist():
-        line = corpus.render(i)
-        assert line.isprintable() and ("A bc d efgh." in line or "cell" in line), line
+def test_the_hyphen_stays_where_the_word_has_it(text: str, known: str, right: str) -> None:
+    assert _joined(text, frozenset(known.split())) == right
+
+
+def test_pages_without_text_are_told_and_the_others_are_read(tmp_path: Path) -> None:
+    made = FPDF()
+    for text in ("Contract of Holm.", "", "", "Signed in Odda.", ""):
+        made.add_page()
+        lines(made, [text] if text else [])
+    made.output(str(tmp_path / "a.pdf"))
+    told: list[Unread] = []
+    index = pyfast.build_index([tmp_path / "a.pdf"], tmp_path / "I", on_unread=told.append)
+    assert [(it.reason, it.missing) for it in told] == [("pages 2-3, 5 have no text (scanned?)", True)]
+    (pool,) = index.search(["signed in Odda"], 5)
+    assert "Signed in Odda." in index.corpus.render(int(index.passages[pool.passages[0]]))
+
+
+def test_large_and_bold_lines_are_headings_if_there_are_no_bookmarks(tmp_path: Path) -> None:
+    made = FPDF()
+    for name in ("One", "Two", "Three"):
+        made.add_page()
+        lines(made, ["Harbour yearbook"], 20)
+        lines(made, [f"Chapter {name}"], 20, "B")
+        made.set_font("helvetica", "", 11)
+        made.multi_cell(0, 5, BODY, new_x="LMARGIN", new_y="NEXT")
+        lines(made, [f"Notes on {name}"], 11, "B")
+        made.set_font("helvetica", "", 11)
+        made.multi_cell(0, 5, BODY, new_x="LMARGIN", new_y="NEXT")
+        lines(made, [f"Read this: {name} ends here."], 11, "B")
+        made.set_font("helvetica", "B", 11)
+        for cell in ("Name", f"Year {name}", "City"):
+            made.cell(50, 6, cell)
+        made.ln()
+        lines(made, [f"Page {made.page_no()} of 3"], 14)
+    made.output(str(tmp_path / "a.pdf"))
+    assert headings(tmp_path / "a.pdf") == [
+        (depth, text.format(name))
+        for name in ("One", "Two", "Three")
+        for depth, text in ((1, "Chapter {}"), (2, "Notes on {}"))
+    ]
+
+
+def test_a_text_in_one_font_has_no_headings(tmp_path: Path) -> None:
+    made = FPDF()
+    made.add_page()
+    made.set_font("helvetica", "B", 12)
+    with made.text_columns(ncols=2, gutter=10) as columns:
+        columns.write("Short line\n" + BODY * 8)
+    made.output(str(tmp_path / "a.pdf"))
+    assert headings(tmp_path / "a.pdf") == []
+    assert " ".join(document(tmp_path / "a.pdf").text.split()) == f"Short line {' '.join((BODY * 8).split())}"
+
+
+@pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0xFFFF, 0x1FFFE, 0xFDD0])
+def test_no_line_has_a_control_character(code: int) -> None:
+    folded = fold(f"left{chr(code)}right")
+    assert folded in ("left right", "leftright") or (code == 9 and folded == "left\tright")
+
+
+def test_no_passage_has_a_control_character_and_the_text_stays(tmp_path: Path) -> None:
+    text = "A bell\x07 rang\x02 in\x0cOdda\x85 at\x9f noon."
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "b.csv").write_text("name,note\nOdda,the\x01 town\x1f hall\n")
+    index = pyfast.build_index([tmp_path], tmp_path / "I")
+    for segment in range(len(index.corpus)):
+        assert index.corpus.render(segment).isprintable()
+    assert [it.text for it in pyfast.corpus.decode(index.corpus) if isinstance(it, TextDocument)] == [text]

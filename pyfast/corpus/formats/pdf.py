@@ -1,107 +1,130 @@
-"""Read PDF files: the text of each page, and the bookmarks as headings."""
+"""Read PDF files: the text of each page, and the headings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from pyfast.corpus.documents import Document, Outline, TextDocument, Unread
 from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.formats.pdf_layout import Line, headings_of, lines_of
 from pyfast.corpus.rendering import without_controls
 from pyfast.corpus.sections import Heading
 from pyfast.errors import InputError
 
 _BETWEEN = "\n\n"
-
-
-# How PDFium marks a hyphen at the end of a line, and the hyphens that it does not mark.
-_BROKEN = re.compile(r"(\w+)(?:[\x02\ufffe\u00ad]\n?|[-\u2010]\n)(\w+)")
-_HYPHENATED = re.compile(r"\w+-\w+")
-_TENS = frozenset(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"])
+_LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
+# PDFium writes U+0002, or U+FFFE, for a hyphen at the end of a line, and leaves out the end of the line.
+_BROKEN = re.compile(r"([^\W_]+)(?:[\x02\ufffe]\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W\d_A-Z]))(?=([^\W_]+))")
+_WORD = re.compile(r"[^\W_]+(?:[-\u2010][^\W_]+)*")
+_NUMBER = re.compile(
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty-"
+    r"(?:one|two|three|four|five|six|seven|eight|nine|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth)"
+)
+_ALWAYS_HYPHENED = "self"
+_SHARED = frozenset(("and", "or", "to", "und", "oder", "bis", "et", "ou"))
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text of a PDF file. In the outline of the resulting document, `pages` has the beginning of
-    each page, and `headings` has the bookmarks of the file. Pages without text are named, if others have text.
+    each page. `headings` has the bookmarks of the file. Without bookmarks, it has the short lines whose font
+    is larger or bolder than that of the text. Words that are broken at the end of a line are joined.
+
+    Yields an `Unread` for pages without text. Raises InputError if no page has text.
     """
     import pypdfium2
 
     pdf = pypdfium2.PdfDocument(path)
     try:
-        pages: list[str] = []
+        bookmarks = [(mark.level, mark.get_title(), mark.get_dest()) for mark in pdf.get_toc()]
+        marks = [(level, title, dest.get_index()) for level, title, dest in bookmarks if dest is not None]
+        raw: list[str] = []
+        lines: list[list[Line]] = []
         for number in range(len(pdf)):
             page = pdf[number]
             text = page.get_textpage()
-            pages.append(text.get_text_bounded().replace("\r\n", "\n"))
+            raw.append(_LINE_END.sub("\n", text.get_text_bounded()))
+            lines.append([] if marks else lines_of(text))
             text.close()
             page.close()
-        bookmarks = [(mark.level, mark.get_title(), mark.get_dest()) for mark in pdf.get_toc()]
-        marks = [(level, title, dest.get_index()) for level, title, dest in bookmarks if dest is not None]
-        title = pdf.get_metadata_value("Title").strip() or title_of(path)
+        title = without_controls(pdf.get_metadata_value("Title")).strip() or title_of(path)
     finally:
         pdf.close()
-    pages = [without_controls(page).strip() for page in _joined(pages)]
+    known = frozenset(word.lower().replace("\u2010", "-") for page in raw for word in _WORD.findall(page))
+    pages = [_joined(page, known) for page in raw]
     if not any(pages):
         raise InputError(f"{path}: {len(pages)} pages without text; perhaps scanned: recognise its text first")
     starts, at = [], 0
     for page_text in pages:
         starts.append(at)
         at += len(page_text) + len(_BETWEEN)
-    headings = _headings(pages, starts, marks)
-    yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=tuple(starts)))
+    marks = marks or headings_of(lines)
+    headings = _headings(pages, starts, [(level, _joined(mark, known), page) for level, mark, page in marks])
     if empty := [number for number, page in enumerate(pages, 1) if not page]:
-        several, have = ("s", "have") if len(empty) > 1 else ("", "has")
-        yield Unread(path, f"page{several} {_ranges(empty)} {have} no text (scanned?)")
+        yield Unread(path, _without_text(empty))
+    yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=tuple(starts)))
 
 
-def _joined(pages: Sequence[str]) -> Iterator[str]:
-    """Join words that were divided at the end of a line.
+def _joined(text: str, known: frozenset[str]) -> str:
+    """Join the words that are broken at the end of a line, and leave out control characters. `known` has the words
+    of the whole file, in lower case.
 
-    The hyphen stays if the file has the word with a hyphen at another place, before a capital letter or a digit,
-    and in numbers such as twenty-one.
+    The hyphen stays if the file has the word with it elsewhere. It also stays in a number (``twenty-one``), beside
+    a digit, before a capital letter after a small one (``Jean-Luc``), and after ``self``. In ``pre-`` before
+    ``and``, it stays with a space.
     """
-    whole = frozenset(word.lower() for page in pages for word in _HYPHENATED.findall(page))
 
-    def join(found: re.Match[str]) -> str:
-        left, right = found.groups()
-        own = (
-            f"{left}-{right}".lower() in whole
-            or not right[0].islower()
+    def word(match: re.Match[str]) -> str:
+        left, right = match[1], match[2]
+        first, second = left.lower(), right.lower()
+        if second in _SHARED and f"{first}{second}" not in known:
+            return f"{left}- "
+        if f"{first}-{second}" in known:
+            return f"{left}-"
+        if f"{first}{second}" in known:
+            return left
+        hyphened = (
+            _NUMBER.fullmatch(f"{first}-{second}")
+            or first == _ALWAYS_HYPHENED
             or left[-1].isdigit()
-            or left.lower() in _TENS
+            or right[0].isdigit()
+            or (left[-1].islower() and right[0].isupper())
         )
-        return f"{left}-{right}" if own else left + right
+        return f"{left}-" if hyphened and "\u00ad" not in match[0] else left
 
-    return (_BROKEN.sub(join, page) for page in pages)
+    return without_controls(_BROKEN.sub(word, text).replace("\u00ad", "")).strip()
 
 
-def _ranges(numbers: Sequence[int]) -> str:
-    """Write ascending numbers with their runs as ranges: `2-3, 7`."""
+def _without_text(pages: list[int]) -> str:
+    """Name pages by their numbers: ``pages 2-3, 7 have no text (scanned?)``."""
     runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
+    for page in pages:
+        if runs and runs[-1][-1] == page - 1:
+            runs[-1].append(page)
         else:
-            runs.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+            runs.append([page])
+    named = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return f"pages {named} have no text (scanned?)" if len(pages) > 1 else f"page {named} has no text (scanned?)"
 
 
 def _headings(
     pages: list[str], starts: list[int], marks: list[tuple[int, str, int | None]]
 ) -> tuple[Heading, ...]:
-    """Make headings from bookmarks. `marks` has (depth from 0, title, number of the page) for each bookmark.
+    """Place headings. `marks` has (depth from 0, title, number of the page) for each heading.
 
-    A heading is at the place where its page contains the title of the bookmark. This place must be after the
-    previous heading. If there is no such place, the bookmark is left out.
+    A heading is at the line of its page that is its title, or else at the place where its page contains the title.
+    This place must be after the previous heading. If there is no such place, the heading is left out.
     """
     headings: list[Heading] = []
     for level, title, page in marks:
         if page is None or not 0 <= page < len(pages) or not title.strip():
             continue
         behind = max(headings[-1].end - starts[page], 0) if headings else 0
-        at = pages[page].find(title.strip(), behind)
-        if at >= 0:
-            start = starts[page] + at
-            headings.append(Heading(start, start + len(title.strip()), min(level + 1, 6), title.strip()))
+        words = r"\s+".join(map(re.escape, title.split()))
+        whole = re.compile(rf"^[ \t]*{words}[ \t]*$", re.MULTILINE)
+        found = whole.search(pages[page], behind) or re.compile(words).search(pages[page], behind)
+        if found:
+            start, end = starts[page] + found.start(), starts[page] + found.end()
+            headings.append(Heading(start, end, min(level + 1, 6), title.strip()))
     return tuple(headings)
