@@ -40,7 +40,7 @@ _GROUP_SHIFT = 12
 _GROUP = 1 << _GROUP_SHIFT  # The first access to a segment checks a group of this many.
 # Plain integers, because `render` compares with them for each passage.
 _GRAPH, _TEXT, _MARKDOWN = int(Kind.GRAPH), int(Kind.TEXT), int(Kind.MARKDOWN)
-_OUTLINES = 1 << 10  # how many outlines stay in memory
+_OUTLINES = 1 << 16  # how many outlines and headings stay in memory
 _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
     int(level)
     for level in (
@@ -129,6 +129,7 @@ class Corpus:
         header, links = documents.column("header"), documents.column("links")
         self._header_range, self._names = _offsets(header, in_documents), _strings(header.values, in_documents)
         self._outlines: dict[int, tuple[Outline, Headlines | None]] = {}
+        self._held = 0  # how many outlines and headings these are
         # Each row of a table is rendered with its header, so headers stay in memory.
         self._headers: dict[int, list[str]] = {}
         self._link_range = _offsets(links, in_documents)
@@ -532,8 +533,9 @@ class Corpus:
             except (ValueError, TypeError, AttributeError) as error:
                 raise self._damaged("an outline is no outline") from error
             known = outline, Headlines(self._titles[source], found) if found else None
-            if len(self._outlines) >= _OUTLINES:
-                self._outlines = {}
+            self._held += 1 + len(found)
+            if self._held > _OUTLINES:
+                self._outlines, self._held = {}, 1 + len(found)
             self._outlines[source] = known
         return known
 
