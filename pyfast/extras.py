@@ -15,7 +15,7 @@ EXTRAS = {
         *("xxhash", "yarl", "zstandard"),
     ),
     "embedded": ("xllamacpp",),
-    "formats": ("bs4", "docx", "lxml", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
+    "formats": ("bs4", "docx", "lxml", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
     # Messages name the last extra of a module.
     "dense": ("faiss", "safetensors", "sentence_transformers", "tokenizers"),
     "rerank": ("onnxruntime", "tokenizers"),

@@ -11,6 +11,8 @@ import orjson
 
 from pyfast.errors import InputError
 
+_DIGITS = 18
+
 
 def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, object) for each line. The place names the line in error messages, such as
@@ -18,6 +20,15 @@ def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
     Raises `InputError` if the file cannot be read, or a line is not UTF-8, not JSON or not an object.
     """
+    for place, record, _ in read_each_line(path):
+        if isinstance(record, InputError):
+            raise record
+        yield place, record
+
+
+def read_each_line(path: Path) -> Iterator[tuple[str, dict[str, Any] | InputError, bytes]]:
+    """Yield (place, object, line) as `read_lines` does, with the error in place of an object that cannot be
+    read."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -28,29 +39,36 @@ def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if line and not line.isspace():
                 place = f"{path}, line {number}"
-                yield place, _json_object(line, place)
+                try:
+                    yield place, _json_object(line, place), line
+                except InputError as error:
+                    yield place, error, line
 
 
-def parse_json(content: bytes) -> Any:
-    """Parse JSON. `NaN` and `Infinity`, which some libraries write and JSON does not have, become null.
+def parse_json(data: bytes | str) -> Any:
+    """Parse a JSON text. `NaN` and `Infinity`, which Python writes but JSON does not have, are null.
 
-    Raises `orjson.JSONDecodeError` if the content is not JSON.
-
-    Example:
-        >>> from pyfast.jsonl import parse_json
-        >>> parse_json(b'{"title": NaN}')
-        {'title': None}
+    Raises `orjson.JSONDecodeError` for other faults.
     """
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
-        if b"NaN" not in content and b"Infinity" not in content:
-            raise
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
         try:
-            return json.loads(content, parse_constant=lambda _: None)
-        except (ValueError, RecursionError):
-            pass
-        raise
+            parsed = json.loads(data, parse_constant=lambda _: None)
+            orjson.dumps(parsed)  # Unlike orjson, `json` reads lone surrogates.
+        except (ValueError, TypeError, RecursionError):
+            raise error from None
+        return parsed
+
+
+def parse_as_written(data: bytes | str) -> Any:
+    """Parse a JSON text, and keep fractions and integers of 18 or more digits as they are written: each is an
+    `orjson.Fragment`. As a number, `1.10` would become 1.1, and 12345678901234567890123 would lose digits."""
+    return json.loads(data, parse_constant=lambda _: None, parse_float=orjson.Fragment, parse_int=_int)
+
+
+def _int(digits: str) -> int | orjson.Fragment:
+    return int(digits) if len(digits) < _DIGITS else orjson.Fragment(digits)
 
 
 def _json_object(line: bytes, place: str) -> dict[str, Any]:

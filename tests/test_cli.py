@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
         "good.jsonl": QUESTION.encode(),
         "empty.jsonl": b"",
         "broken.jsonl": QUESTION.encode() + b'{"id": "b", "question": "Wh\n',
-        "no-id.jsonl": QUESTION.encode() + b'{"question": "Who?"}\n',
+        "no-id.jsonl": QUESTION.encode() + b'{"id": 3.5, "question": "Who?"}\n',
         "same-id.jsonl": QUESTION.encode() * 2,
         "latin-1.jsonl": b'{"id": "a", "question": "Qu\xe9?"}\n',
         "talk.jsonl": b'{"id": "t", "turns": [{"id": "a", "question": "Who?", "answers": ["x"]}]}\n',
@@ -114,7 +114,7 @@ BAD = {
     "no run to evaluate": ("evaluate folder --gold good.jsonl", "folder"),
     "a broken run": ("evaluate broken-run --gold good.jsonl", "answers.jsonl, line 1"),
     "no gold file": ("evaluate run --gold missing.jsonl", "missing.jsonl"),
-    "a quote without an end": ("index quote --out new/index", "a.csv: line 3"),
+    "a quote without an end": ("index quote --out new/index", "a.csv: line 2"),
     "a value nested too deeply": ("index deep --out new/index", "nested too deeply"),
     "records that make no table": ("index keys --out new/index", "too few in common"),
     "a limit beyond all numbers": (f"{ANSWER} --limit 99999999999999999999", "--limit"),
@@ -184,11 +184,11 @@ def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus" / "a.txt").write_text("Titan circles Saturn.")
     (tmp_path / "corpus" / "[b]old.xyz").write_text("")
     done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
-    assert done.returncode == 0 and "1 documents, 1 passages" in done.stdout
+    assert done.returncode == 2 and "1 documents, 1 passages" in done.stdout
     reason = "no reader is for such a file: convert it, or name a reader with --reader"
     told = [line for line in done.stderr.splitlines() if "passages indexed" not in line]  # of a slow start
     assert told == [f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: {reason}"]
-    assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 0
+    assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 2
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:

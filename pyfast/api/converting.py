@@ -18,12 +18,15 @@ def convert(name: str, source: str | Path, out: str | Path) -> Converted:
             The sets `ottqa`, `nq`, `triviaqa`, `popqa` and `hipporag` work too, but were not tested with the
             published files. `hipporag` stands for the corpora that HippoRAG's authors publish for 2Wiki,
             MuSiQue and HotpotQA. For `hipporag`, the source is one of these corpora, such as
-            `musique_corpus.json`. The questions, here `musique.json`, must be in the same folder.
+            `musique_corpus.json`. The questions, here `musique.json`, must be in the same folder. For `beir`, the
+            source is the folder with corpus.jsonl, queries.jsonl and qrels, or the file of a split in qrels.
+            For `flashrag`, it is a file of questions.
         source: The set's file of questions. If a folder has only one such file, you can give the folder.
         out: The folder to make. If the conversion fails, no folder is made.
 
     Returns:
-        The paths of the files, and the numbers of documents and questions. `convmix`, `nq`, `triviaqa` and `popqa`
+        The paths of the files, the numbers of documents and questions, and notes on what was changed or left out,
+        such as repeated ids. `convmix`, `nq`, `triviaqa` and `popqa`
         have no corpus. To get a corpus for `convmix`, give the file `dev_ers.jsonl` of CONVINSE or EXPLAIGNN as
         the source.
 

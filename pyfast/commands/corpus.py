@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.index import Columns, Readers, Strict, unread_listed
+from pyfast.commands.index import Columns, Readers, Strict, exit_if_incomplete, unread_listed
 from pyfast.commands.terminal import console, plain
 
 if TYPE_CHECKING:
@@ -26,11 +26,12 @@ def add(
     """Add documents. For a process that has the index open, nothing changes."""
     import pyfast
 
-    with unread_listed() as on_unread, console().status("reading and indexing"):
+    with unread_listed() as unread, console().status("reading and indexing"):
         change = pyfast.add_documents(
-            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=on_unread
+            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
         )
     _tell(index, change)
+    exit_if_incomplete(unread)
 
 
 @app.command()
@@ -40,11 +41,12 @@ def update(
     """Replace documents by new versions with the same uri, and add new documents."""
     import pyfast
 
-    with unread_listed() as on_unread, console().status("reading and indexing"):
+    with unread_listed() as unread, console().status("reading and indexing"):
         change = pyfast.update_documents(
-            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=on_unread
+            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
         )
     _tell(index, change)
+    exit_if_incomplete(unread)
 
 
 @app.command()

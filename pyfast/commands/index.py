@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -93,11 +93,12 @@ def index(
 ) -> None:
     """Build the index of a corpus. Unreadable files are listed at the end, with the reason.
 
-    To resume a stopped build, repeat the command. Finished parts are not built again.
+    To resume a stopped build, repeat the command. Finished parts are not built again. The return code is 2 if the
+    index was built but a file, or a part of one, could not be read.
     """
     import pyfast
 
-    with unread_listed() as on_unread, _progress_shown() as on_progress:
+    with unread_listed() as unread, _progress_shown() as on_progress:
         built = pyfast.build_index(
             sources,
             out,
@@ -111,7 +112,7 @@ def index(
             stop_words=stop_words,
             vectors=vectors or (),
             strict=strict,
-            on_unread=on_unread,
+            on_unread=unread.append,
             memory=memory,
             on_progress=on_progress,
             ray=ray,
@@ -119,6 +120,7 @@ def index(
             worker_resources=resources(worker_resources),
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
+    exit_if_incomplete(unread)
 
 
 _EVERY = 30.0
@@ -153,13 +155,12 @@ def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
 
 
 @contextlib.contextmanager
-def unread_listed() -> Iterator[Callable[[Unread], None]]:
-    """Yield a function that collects the files that could not be read. When the `with` block ends, even with
-    an error, they are listed on stderr. If the block raises `InputError` and there is only one such file, the
-    error names it instead."""
+def unread_listed() -> Iterator[list[Unread]]:
+    """Yield a list for what could not be read. When the `with` block ends, even with an error, the list is
+    printed to stderr. If the block raises `InputError` and there is only one entry, the error names it instead."""
     unread: list[Unread] = []
     try:
-        yield unread.append
+        yield unread
     except InputError:
         if len(unread) == 1:  # Then the error itself says everything.
             raise InputError(str(unread.pop())) from None
@@ -167,3 +168,9 @@ def unread_listed() -> Iterator[Callable[[Unread], None]]:
     finally:
         for it in unread:
             print(f"pyfast: {'left out ' if it.missing else ''}{plain(it)}", file=sys.stderr)
+
+
+def exit_if_incomplete(unread: Iterable[Unread]) -> None:
+    """End the command with the return code 2 if something is missing in the index."""
+    if any(one.missing for one in unread):
+        raise typer.Exit(2)

@@ -1,83 +1,137 @@
 """Read documents from JSON and JSON Lines. docs/formats.md lists the keys of a record. All other keys are
 ignored."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.packed import Packed, pack
 from pyfast.errors import GoldError, InputError
-from pyfast.jsonl import read_lines
+from pyfast.jsonl import parse_as_written, parse_json, read_each_line
 
 JsonObject = Mapping[str, Any]
+_TEXTS = ("contents", "content", "body", "passage")
+"""The keys that hold the text of a record in other collections"""
+_BESIDE_TEXT = frozenset({"id", "_id", "docid", "title", "url", "uri", "metadata"})
+_QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
 
 
 class _Fault(Exception):
     """A fault in a record."""
 
 
-def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
+def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document | Unread]:
     """Read the documents of a JSON Lines file. Lines that are no documents are rows: together they become one
     table with this `uri` and `title`.
 
     A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number.
-    Raises `InputError` for a line that cannot be read, and `GoldError` for a line that is a question or gold.
+    A line that cannot be read comes as an `Unread`. A line that is a question or gold raises `GoldError`.
     """
-    return documents_of_records(uri, path, title, read_lines(path))
+    return documents_of_records(uri, path, title, read_each_line(path))
 
 
-def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
+def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document | Unread]:
     """Read the documents of a JSON file.
 
     The file must have a list of records, an object whose only value is such a list, or a single record. Any
     other content raises InputError.
     """
+    text = read_text(path)
     try:
-        content = orjson.loads(read_text(path))
+        content = parse_json(text)
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: not JSON: {error}; correct the file") from None
-    lists = [value for value in content.values() if _is_records(value)] if isinstance(content, dict) else []
-    records = (
-        lists[0] if len(lists) == 1 and len(content) == 1 else content if isinstance(content, list) else [content]
-    )
-    if not _is_records(records):
+    records = _records_in(content)
+    if not any(isinstance(record, dict) for record in records):
         raise InputError(f"{path}: expected a JSON object, or a list of objects")
-    placed = ((f"{path}, record {number}", record) for number, record in enumerate(records, start=1))
-    return documents_of_records(uri, path, title, placed)
+    if any(isinstance(record, dict) and _kind_of(record) is None and _has_float(record) for record in records):
+        records = _records_in(parse_as_written(text))
+    if (name := _name_of_list(content)) and len(content) > 1:
+        beside = ", ".join(sorted(content.keys() - {name}))[:200]
+        yield Unread(path, f"read as the list {name!r}; what stands beside it is in no document: {beside}", False)
+    placed = (
+        (f"{path}, record {number}", record if isinstance(record, dict) else InputError("not a JSON object"), b"")
+        for number, record in enumerate(records, start=1)
+    )
+    yield from documents_of_records(uri, path, title, placed)
+
+
+def _records_in(content: object) -> list[Any]:
+    """Return the records of a JSON file: its list, the only list of objects in its object, or the object."""
+    if isinstance(content, list):
+        return content
+    name = _name_of_list(content)
+    return content[name] if isinstance(content, dict) and name else [content]
+
+
+def _name_of_list(content: object) -> str:
+    """Return the key of the only list of objects in an object. Returns "" if the object is itself a record."""
+    if not isinstance(content, dict) or _kind_of(content) is not None:
+        return ""
+    lists = [key for key, value in content.items() if _is_records(value)]
+    nested = any(isinstance(value, dict) for value in content.values())
+    return lists[0] if len(lists) == 1 and not nested else ""
 
 
 def _is_records(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(it, dict) for it in value) and bool(value)
 
 
+def _has_float(value: object) -> bool:
+    """Whether a value is a float, which may not be what is written, or has one inside."""
+    inside = [value]
+    while inside:
+        one = inside.pop()
+        if isinstance(one, dict | list):
+            inside.extend(one.values() if isinstance(one, dict) else one)
+        elif isinstance(one, float) or (isinstance(one, int) and abs(one) >= 10**17):
+            return True
+    return False
+
+
 def documents_of_records(
-    uri: str, path: Path, title: str, placed: Iterable[tuple[str, JsonObject]]
-) -> Iterator[Document]:
+    uri: str, path: Path, title: str, placed: Iterable[tuple[str, JsonObject | InputError, bytes]]
+) -> Iterator[Document | Unread]:
     """Make documents from records.
 
-    `placed` has pairs (place, record). A place is a text such as "FILE, line 3". The uri of a document without an
-    ``id`` ends with the last word of its place, such as ``uri#3``. Records that are no documents are rows:
-    together they become one table with this `uri` and `title`. A question or gold raises `GoldError`.
+    `placed` has (place, record, line). A place is a text such as "FILE, line 3". In place of a record that cannot
+    be read there is the error. The line is what the record was parsed from, empty if there was no such line.
+
+    The uri of a document without an ``id`` ends with the last word of its place, such as ``uri#3``. Records that
+    are no documents are rows: together they become one table with this `uri` and `title`. A record that cannot be
+    used is left out alone, as an `Unread`. A question or gold raises `GoldError`.
     """
     flat: Packed[dict[str, str]] = Packed()
-    for place, record in placed:
-        if _kind_of(record) is None:
+    key_of_text = ""
+    for place, record, line in placed:
+        try:
+            if isinstance(record, InputError):
+                raise record
+            if _kind_of(record) is not None:
+                if "text" not in record and not record.get("kind") and not key_of_text:
+                    key_of_text = _key_of_text(record)
+                    what = f'"{key_of_text}" is read as the text, from {place.rpartition(", ")[2]} on'
+                    yield Unread(path, what, missing=False)
+                yield document_of(record, place, f"{uri}#{place.rpartition(' ')[2]}")
+                continue
             if _is_question(record):
                 raise GoldError(
                     f"{place}: a question, or its gold, and no document: leave {path.name} out, or give the line a"
                     ' "kind" if it is one'
                 )
-            try:
-                flat.append({key: _cell(value) for key, value in record.items()})
-            except _Fault as fault:
-                raise InputError(f"{path}: {fault}") from None
-        else:
-            line = place.rpartition(" ")[2]
-            yield document_of(record, place, f"{uri}#{line}")
+            if line and _has_float(record):
+                record = parse_as_written(line)
+            flat.append({key: _cell(value) for key, value in record.items()})
+        except GoldError:
+            raise
+        except (InputError, _Fault) as error:
+            where = place.rpartition(", ")[2]
+            yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
     if flat:
         header = tuple(dict.fromkeys(key for record in flat for key in record))
         if len(header) * len(flat) > 1_000_000 + 100 * sum(map(len, flat)):
@@ -109,17 +163,35 @@ def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -
     try:
         if not isinstance(kind, str) or kind not in _DOCUMENTS:
             raise _Fault(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
-        return _DOCUMENTS[kind](_string(record, "id", uri or place), record)
+        return _DOCUMENTS[kind](_string(record, "_id" if "_id" in record else "id", uri or place), record)
     except _Fault as fault:
         raise InputError(f"{place}: {fault}") from None
 
 
 def _kind_of(record: Mapping[str, Any]) -> object:
-    return "text" if record.get("kind") is None and "text" in record else record.get("kind")
+    return "text" if record.get("kind") is None and _key_of_text(record) else record.get("kind")
+
+
+def _key_of_text(record: Mapping[str, Any]) -> str:
+    """Return the key of a record that has its text. Returns "" if it has none.
+
+    Other keys than `text` count only if all others tell about the text: else the record is a row of a table.
+    """
+    if "text" in record:
+        return "text"
+    found = [key for key in _TEXTS if key in record]
+    return found[0] if len(found) == 1 and _BESIDE_TEXT.issuperset(record.keys() - found) else ""
 
 
 def _text(uri: str, record: JsonObject) -> TextDocument:
-    return TextDocument(uri, _string(record, "title", ""), _string(record, "text"))
+    key = _key_of_text(record) or "text"
+    value = record.get(key)
+    text = "\n\n".join(_strings(value, f'"{key}"')) if isinstance(value, list) else _string(record, key)
+    title = _string(record, "title", "")
+    # The layout of FlashRAG and of Pyserini: the first line is the title in quotes.
+    if key != "text" and not title and (first := _QUOTED_LINE.match(text)):
+        return TextDocument(uri, first[1], text[first.end() :])
+    return TextDocument(uri, title, text)
 
 
 def _table(uri: str, record: JsonObject) -> Table:
@@ -148,9 +220,11 @@ _DOCUMENTS: dict[str, Callable[[str, JsonObject], Document]] = {"text": _text, "
 
 
 def _string(record: JsonObject, key: str, default: str | None = None) -> str:
-    value = record.get(key, default)
-    if key == "id" and type(value) is int:
-        return str(value)
+    value = record.get(key)
+    if value is None:
+        value = default
+    if key in ("id", "_id") and type(value) in (int, orjson.Fragment):
+        return _json(value)
     if not isinstance(value, str):
         raise _Fault(f'"{key}" is {_shown(value)}, not a string' if key in record else f'there is no "{key}"')
     return value

@@ -6,6 +6,7 @@ reports the reason.
 """
 
 import os
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -79,6 +80,8 @@ class DocumentSource:
         return cls.as_is(document)
 
 
+_SLOTS = 1 << 10
+_NUMBER, _HASH = 40, (1 << 64) - 1
 _MOST_TOLD = 10
 """How many parts of a file are named one by one if they cannot be read"""
 _NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
@@ -139,11 +142,12 @@ def sources_of(
     adds the sources that are under no root.
     """
     chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
+    seen = _Seen()
     try:
-        for uri, path in _named(sources, {} if roots is None else roots):
+        for uri, path in _named(sources, {} if roots is None else roots, unread):
             found = path.stat()
             yield DocumentSource(
-                partial(_documents, uri, path, chosen, unread, columns),
+                partial(_documents, uri, path, chosen, unread, columns, seen),
                 partial("{} {} {} {}".format, uri, path, found.st_size, found.st_mtime_ns),
                 found.st_size,
             )
@@ -152,10 +156,10 @@ def sources_of(
 
 
 def _documents(
-    uri: str, path: Path, readers: "_Readers", unread: list[Unread] | None, columns: int
+    uri: str, path: Path, readers: "_Readers", unread: list[Unread] | None, columns: int, seen: "_Seen"
 ) -> Iterator[Document]:
-    """Yield the documents of one file, up to the first fault. The fault is added to `unread`, or raised if
-    `unread` is None. A `GoldError` is always raised.
+    """Yield the documents of one file. Faults are added to `unread`. If `unread` is None, the first one that
+    leaves something out is raised. A `GoldError` is always raised. `seen` has the documents that were read so far.
     """
     reader = readers.of(inner(path))
     given = 0
@@ -173,8 +177,11 @@ def _documents(
                     continue
                 if isinstance(one, Table):
                     _refuse_gold(one, path)
-                yield from narrow(one, columns) if isinstance(one, Table) else (one,)
                 given += 1
+                if not one.uri.startswith(uri) and (before := seen.before(one, path, given)):
+                    told.add(replace(before, reason=f"document {given}: {before.reason}"))
+                    continue
+                yield from narrow(one, columns) if isinstance(one, Table) else (one,)
         told.close()
     except GoldError as error:
         raise GoldError(str(error).replace(place, str(path))) from None
@@ -185,6 +192,58 @@ def _documents(
         shown = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
         kept = f" (in the index: its documents before that, {given})" if given else ""
         unread.append(Unread(path, shown + kept))
+
+
+class _Seen:
+    """The documents that were read so far and have a uri of their own, to find uris that repeat.
+
+    It takes some 25 bytes for each document, because a corpus may have many millions: a table of hashes, of the
+    places of the documents, and of their digests.
+    """
+
+    def __init__(self) -> None:
+        self._files: list[Path] = []
+        self._used = 0
+        self._hashes, self._places, self._digests = (array(kind, bytes(8 * _SLOTS)) for kind in "QQQ")
+
+    def before(self, document: Document, path: Path, number: int) -> Unread | None:
+        """Add a document, the one with this number in its file. If a document with its uri came before, return
+        which one it is."""
+        if not self._files or self._files[-1] != path:
+            self._files.append(path)
+        hashed = hash(document.uri) & _HASH or 1  # 0 is a free place
+        digest = int.from_bytes(digest_of(document)[:8], "little")
+        at = self._find(hashed)
+        if not self._hashes[at]:
+            self._hashes[at], self._digests[at] = hashed, digest
+            self._places[at] = len(self._files) << _NUMBER | number
+            self._used += 1
+            if 3 * self._used > 2 * len(self._hashes):
+                self._grow()
+            return None
+        file, first = divmod(self._places[at], 1 << _NUMBER)
+        where = self._files[file - 1]
+        if where == path and first == number:  # The file is read again.
+            return None
+        same = self._digests[at] == digest
+        what = "is the same as" if same else "is left out: its id is that of"
+        return Unread(path, f"{document.uri!r} {what} document {first} of {where}", missing=not same)
+
+    def _find(self, hashed: int) -> int:
+        """Return the place of a hash in the table, or the free place where it belongs."""
+        mask = len(self._hashes) - 1
+        at = hashed & mask
+        while self._hashes[at] not in (0, hashed):
+            at = (at + 1) & mask
+        return at
+
+    def _grow(self) -> None:
+        before = self._hashes, self._places, self._digests
+        self._hashes, self._places, self._digests = (array("Q", bytes(16 * len(one))) for one in before)
+        for hashed, place, digest in zip(*before, strict=True):
+            if hashed:
+                at = self._find(hashed)
+                self._hashes[at], self._places[at], self._digests[at] = hashed, place, digest
 
 
 class _Told:
@@ -200,7 +259,8 @@ class _Told:
         """Pass on one part, or count it."""
         if self._unread is None:
             if one.missing:
-                raise InputError(str(one))
+                in_line = one.reason.startswith(("line ", "row ", "record "))
+                raise InputError(f"{one.path}, {one.reason}" if in_line else str(one))
             return
         self._times[one.missing] += 1
         self._last[one.missing] = one
@@ -263,11 +323,11 @@ class _Readers:
         return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
 
 
-def _named(sources: Iterable[Path], roots: Roots) -> list[tuple[str, Path]]:
+def _named(sources: Iterable[Path], roots: Roots, unread: list[Unread] | None) -> list[tuple[str, Path]]:
     """List all files of the sources, each with its uri. Sources with files that are under none of the roots are
     added to the roots."""
     listed = [
-        (source, [(uri, path, uri_within(roots, path)) for uri, path in _files(source).items()])
+        (source, [(uri, path, uri_within(roots, path)) for uri, path in _files(source, unread).items()])
         for source in sources
     ]
     times = Counter(known or uri for _, files in listed for uri, _, known in files)
@@ -286,54 +346,97 @@ def _named(sources: Iterable[Path], roots: Roots) -> list[tuple[str, Path]]:
     return list(named.items())
 
 
-def _files(source: Path) -> dict[str, Path]:
+def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
     """Return the files of one source by their uris. A uri is the path of a file within the source folder. If
     the source is a file, the uri is its name.
 
-    If files of two sources have the same uri, `_named` puts the name of the folder before all uris of both
-    sources.
+    Linked folders are read too, each real folder once. If files of two sources have the same uri, `_named` puts
+    the name of the folder before all uris of both sources.
     """
     if source.is_file():
         return {source.name: source}
     if not source.is_dir():
         raise InputError(f"{source}: there is no such file or folder")
-    paths = []
-    for folder, folders, names in os.walk(source, onerror=_refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        paths += [Path(folder, name) for name in names if not name.startswith(".")]
-    files = {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
-    return dict(sorted(files.items()))
+    found: list[Path] = []
+    seen: set[str] = set()
+    told = _Told(unread)
+
+    def closed(error: OSError) -> None:
+        told.add(Unread(Path(error.filename or source), error.strerror or str(error)))
+
+    for folder, folders, names in os.walk(source, onerror=closed, followlinks=True):
+        inside = []
+        for path in (Path(folder, name) for name in sorted(folders) if not name.startswith(".")):
+            real = os.path.realpath(path)
+            if real in seen or (path.is_symlink() and _leads_round(real, source)):
+                told.add(Unread(path, "a link to a folder that is read at its own place", missing=False))
+            else:
+                seen.add(real)
+                inside.append(path.name)
+        folders[:] = inside
+        for path in (Path(folder, name) for name in names if not name.startswith(".")):
+            if path.is_file():
+                found.append(path)
+            elif path.is_symlink():
+                told.add(Unread(path, "a link to nothing"))
+            else:
+                told.add(Unread(path, "no regular file"))
+    told.close()
+    return dict(sorted((path.relative_to(source).as_posix(), path) for path in found))
 
 
-def _refuse(error: OSError) -> None:
-    raise error
+def _leads_round(real: str, source: Path) -> bool:
+    """Whether a linked folder contains the source, or is a folder in the source that is read anyway."""
+    place, top = Path(real), Path(os.path.realpath(source))
+    if place.is_relative_to(top):
+        return not any(name.startswith(".") for name in place.relative_to(top).parts)
+    return top.is_relative_to(place)
 
 
 def _read_text(uri: str, path: Path) -> Iterator[Document]:
     yield TextDocument(uri, path.stem, read_text(path))
 
 
-def _read_triples(uri: str, path: Path) -> Iterator[Document]:
-    yield KnowledgeGraph(uri, title_of(path), tuple(_triples(path)))
+def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
+    faults: list[Unread] = []
+    triples = tuple(_triples(path, faults))
+    if triples or not faults:
+        yield KnowledgeGraph(uri, title_of(path), triples)
+    yield from faults
 
 
-def _read_json(uri: str, path: Path) -> Iterator[Document]:
+def _read_json(uri: str, path: Path) -> Iterator[Document | Unread]:
     return read_json_documents(uri, path, title_of(path))
 
 
-def _read_json_lines(uri: str, path: Path) -> Iterator[Document]:
+def _read_json_lines(uri: str, path: Path) -> Iterator[Document | Unread]:
     return read_jsonl_documents(uri, path, title_of(path))
 
 
-def _triples(path: Path) -> Iterator[Triple]:
-    columns = 0
+def _triples(path: Path, faults: list[Unread]) -> Iterator[Triple]:
+    """Yield the triples of a file. Lines that are no triples are added to the faults."""
+    columns, is_first = 0, True
     for line, row in rows(path, read_text(path), PlainTabs):
-        columns = columns or len(row)
-        if len(row) not in (3, 4):
-            raise InputError(f"{path}, line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}")
-        if len(row) != columns:
-            raise InputError(f"{path}, line {line}: {len(row)} columns where the lines before have {columns}")
-        yield Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None)
+        is_head, is_first = is_first and not isinstance(row, Unread) and _is_header(row), False
+        if isinstance(row, Unread):
+            faults.append(row)
+        elif is_head:
+            faults.append(Unread(path, f"line {line}: read as the names of the columns", missing=False))
+        elif len(row) not in (3, 4):
+            faults.append(Unread(path, f"line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}"))
+        elif len(row) != (columns := columns or len(row)):
+            faults.append(Unread(path, f"line {line}: {len(row)} columns where the lines before have {columns}"))
+        else:
+            yield Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None)
+
+
+def _is_header(row: Sequence[str]) -> bool:
+    """Whether a line has the names of the columns, such as head, relation, tail."""
+    names = [name.strip().lower() for name in row]
+    return len(names) > 2 and names[0] in _HEADS and names[1] in _RELATIONS and names[2] in _TAILS
+
+
+_HEADS, _RELATIONS, _TAILS = {"head", "subject"}, {"relation", "predicate", "property"}, {"tail", "object"}
 
 
 TEXT = Reader(("*.txt", "*.text"), _read_text)

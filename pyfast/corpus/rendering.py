@@ -1,7 +1,12 @@
 """Write a passage as one line of text, for searches and for the LLM."""
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+
+_SEPARATORS = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+# Also the marks of direction and the code points that are no characters.
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufdd0-\ufdef\ufffe\uffff]")
 
 Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
@@ -64,4 +69,13 @@ def fold(text: str) -> str:
     """Put a text on one line. Each line end, with the whitespace around it, becomes one space."""
     if "\n" in text or "\r" in text:
         text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
-    return text.strip()
+    text = text.strip()
+    if text.isprintable():
+        return text
+    return without_controls(text).strip() or "\ufffd"  # A text of control characters alone shows that it is there.
+
+
+def without_controls(text: str) -> str:
+    """Remove control characters from a text, except for tabs and line ends. Those that separate, such as a form
+    feed, become spaces."""
+    return _CONTROLS.sub("", _SEPARATORS.sub(" ", text))

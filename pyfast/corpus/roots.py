@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Root = tuple[str, Literal["folder", "files", "file"]]
 """(an absolute path, what it stands for). `folder`: all files below it. `files`: the files directly in it. `file`:
@@ -56,11 +56,11 @@ def stored_roots(roots: Mapping[Root, str], index: Path, before: Sequence[Sequen
     return [*map(list, before), *(entry for entry in new if (entry[0], entry[2]) not in known)]
 
 
-def known_roots(stored: Iterable[Sequence[str]], index: Path) -> Roots:
+def known_roots(stored: Iterable[Sequence[Any]], index: Path) -> Roots:
     """Return the roots in the manifest of an index. If a root and the index were moved together, the root is
     found at its new place."""
     roots: dict[Root, str] = {}
-    entries = [tuple(entry) for entry in stored]
+    entries: list[tuple[Any, ...]] = [tuple(entry) for entry in stored]
     absolute = [(path, kind, uri) for path, _, kind, uri in entries]
     beside = [(os.path.normpath(index.resolve() / near), kind, uri) for _, near, kind, uri in entries]
     for path, kind, uri in [*absolute, *beside]:

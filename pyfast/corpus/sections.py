@@ -1,11 +1,13 @@
 """Find the headings and tables of a Markdown text."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -14,9 +16,12 @@ _MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\
 # The line of dashes and bars below a table's header.
 _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
+_MAYBE_MARKS = re.compile(r"[*_`\[\]<&\\~]")
+_BREAK = re.compile(r"<br\b", re.IGNORECASE)
+
 
 class Heading(NamedTuple):
-    """A heading: the character offsets of its lines, its depth (1 to 6), and its text as written."""
+    """A heading: the character offsets of its lines, its depth (1 to 6), and its text without Markdown's marks."""
 
     start: int
     end: int
@@ -25,12 +30,39 @@ class Heading(NamedTuple):
 
 
 class MarkdownTable(NamedTuple):
-    """A table: the character offsets of its lines, and its cells as written."""
+    """A table: the character offsets of its lines, and its cells without Markdown's marks."""
 
     start: int
     end: int
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+@cache
+def _inlines() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable("strikethrough")
+
+
+def plain(text: str) -> str:
+    """Write a piece of Markdown, such as a cell, as it is shown: without stars, link targets and HTML tags."""
+    if not _MAYBE_MARKS.search(text):
+        return text
+    (block,) = _inlines().parseInline(text)
+    return _shown(block.children or [])
+
+
+def _shown(tokens: list[Token]) -> str:
+    parts = []
+    for token in tokens:
+        if token.type == "image":
+            parts.append(_shown(token.children or []))
+        elif token.type in ("softbreak", "hardbreak") or (
+            token.type == "html_inline" and _BREAK.match(token.content)
+        ):
+            parts.append("\n")
+        elif token.type != "html_inline":
+            parts.append(token.content)
+    return "".join(parts)
 
 
 @cache
@@ -54,21 +86,39 @@ def layout(text: str, start: int = 0) -> tuple[list[Heading], list[MarkdownTable
     if not _MAYBE_HEADING.search(text) and not _MAYBE_TABLE.search(text):
         return [], []
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
-    return _headings(tokens, lines, start), _tables(tokens, lines, start)
+    return _headings(tokens, lines, start), _tables(tokens, text, lines, start)
+
+
+def section_at(headings: Sequence[Heading], place: int, title: str) -> str:
+    """Name the section at the character `place` of a text: the headings above it, the highest first, with ` > `
+    between them. The title is left out, and so is the only heading of depth 1, which repeats it.
+    """
+    above: list[Heading] = []
+    for heading in headings:
+        if heading.start >= place:
+            break
+        above = [other for other in above if other.depth < heading.depth] + [heading]
+    alone = sum(heading.depth == 1 for heading in headings) == 1
+    return " > ".join(it.text for it in above if it.text not in ("", title) and not (alone and it.depth == 1))
 
 
 def _lines(text: str) -> list[int]:
     return [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
 
 
-def _tables(tokens: list[Token], lines: list[int], shift: int) -> list[MarkdownTable]:
+def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[MarkdownTable]:
     tables = []
     rows: list[list[str]] = []
+    surplus: list[str] = []
     for token, following in pairwise(tokens):
         if token.type == "tr_open":
             rows.append([])
+            if len(rows) > 1 and token.map:
+                surplus = _surplus(text[lines[token.map[0]] : lines[token.map[0] + 1]], len(rows[0]))
         elif token.type in ("th_open", "td_open") and rows:
-            rows[-1].append(following.content)
+            rows[-1].append(plain(following.content))
+        elif token.type == "tr_close" and surplus:
+            rows[-1], surplus = [*map(plain, surplus)], []
         elif token.type == "table_open":
             place, rows = token.map if token.level == 0 else None, []
         elif following.type == "table_close" and following.level == 0 and place and rows:
@@ -78,11 +128,27 @@ def _tables(tokens: list[Token], lines: list[int], shift: int) -> list[MarkdownT
     return tables
 
 
+def _surplus(line: str, width: int) -> list[str]:
+    """The cells of a row that has more cells than its table has columns, which markdown-it leaves out. If bars in
+    code make too many cells, they do not divide it. For any other row, an empty list."""
+    cells = escapedSplit(line.strip())
+    cells = cells[not cells[0].strip() : len(cells) - (not cells[-1].strip())]
+    if len(cells) <= width:
+        return []
+    joined: list[str] = []
+    for cell in cells:
+        if joined and joined[-1].count("`") % 2:
+            joined[-1] += "|" + cell
+        else:
+            joined.append(cell)
+    return [cell.strip() for cell in (joined if len(joined) == width else cells)]
+
+
 def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading]:
     headings = []
     for token, inline in pairwise(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map:
             first, last = token.map
             depth = int(token.tag[1:])
-            headings.append(Heading(lines[first] + shift, lines[last] + shift, depth, inline.content))
+            headings.append(Heading(lines[first] + shift, lines[last] + shift, depth, plain(inline.content)))
     return headings

@@ -12,8 +12,8 @@ from pyfast.evaluation.protocol import Values, of_answers, of_each
 from pyfast.evaluation.selection_metrics import counts
 
 Rows = Callable[[str], Sequence[str] | None]
-"""Returns the rows of a table or the triples of a knowledge graph, each by `row_text`. Returns None for a text and for
-a uri that the index does not have"""
+"""Returns the rows of a table or the triples of a knowledge graph, each by `row_text`. Returns None for a text and
+for a uri that the index does not have"""
 
 
 @of_each

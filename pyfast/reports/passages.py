@@ -3,7 +3,6 @@ record."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pyfast.reports.documents import Part, part_of
 from pyfast.reports.paths import SEGMENT
 from pyfast.reports.shared_terms import SharedTerms
 from pyfast.retrieval import Index
+from pyfast.retrieval.manifest import commit_numbers
 from pyfast.retrieval.strongest_edges import segment_ids
 
 EXCERPT = 160
@@ -41,18 +41,19 @@ def index_of(run: Path) -> Index | None:
     """Open the index that a run searched, with the filter of the run, if it still exists.
 
     The index is opened in the version (commit) that the run used. If this version no longer exists, the
-    current version is opened. If the index is missing or cannot be opened, the function logs a warning and
-    returns None.
+    current version is opened. If its documents are not those of the run, the function logs a warning. If the
+    index is missing or cannot be opened, it logs a warning and returns None.
     """
     if not recorded_value(run, "places", "index"):
         return None
     try:
         place = recorded_path(run, "index")
-        commit = recorded_value(run, "index", "commit")
-        filter = recorded_value(run, "index", "filter") or ()
-        with contextlib.suppress(PyfastError, OSError):
-            return Index(place, commit=commit, filter=filter)
-        return Index(place, filter=filter)
+        commit, corpus = (recorded_value(run, "index", name) for name in ("commit", "corpus"))
+        known = commit if commit in commit_numbers(place) else None
+        index = Index(place, commit=known, filter=recorded_value(run, "index", "filter") or ())
+        if corpus != index.manifest["corpus"]:
+            _LOG.warning("%s: changed since the run: passages that are not evidence are as they are now", place)
+        return index
     except (PyfastError, OSError) as error:
         _LOG.warning("%s; passages that are not evidence are shown by their ids", error)
         return None

@@ -174,11 +174,13 @@ def _model(service: Service, name: str) -> dict[str, Any]:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:])
-        error = ApiError(
-            400, f"{place}: {first['msg']}" if place else first["msg"], "invalid_request", param=place
-        )
+        faults = error.errors()
+        # Of the faults of several possible types, one that names a field says more than "not a string".
+        first = next((fault for fault in faults if "ctx" in fault and "name" in fault["ctx"]), faults[0])
+        places = [str(part) for part in first["loc"][1:]]
+        message = f"{'.'.join(places)}: {first['msg']}" if places else first["msg"]
+        named = first.get("ctx", {}).get("name")
+        error = ApiError(400, message, "invalid_request", param=".".join([*places, *([named] if named else [])]))
     elif isinstance(error, HTTPException):
         error = ApiError(
             error.status_code, str(error.detail), "no_such_page" if error.status_code == 404 else "http"

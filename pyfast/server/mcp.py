@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from pyfast import Engine, Evidence, Index, __version__, open_index
 from pyfast.api.models import GivenLLM, opened
-from pyfast.errors import InputError
+from pyfast.errors import InputError, PyfastError
 from pyfast.systems import System
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def mcp_server(
         IndexFormatError: The folder has no index, or its index is damaged.
     """
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
 
     own = index if isinstance(index, Index) else open_index(index)
     engine = Engine(own, opened(llm, llm_options).by_role, budget=budget, outage=outage)
@@ -106,20 +107,31 @@ def mcp_server(
     def shown(item: Evidence) -> Passage:
         return Passage(uri=item.uri, title=own.title(item.uri), text=item.line, score=item.score)
 
+    @contextlib.contextmanager
+    def told() -> Iterator[None]:
+        """Give the message of pyfast's own errors to the agent, who can then call in another way."""
+        try:
+            yield
+        except PyfastError as error:
+            raise ToolError(str(error)) from error
+
     @server.tool()
     async def search(
         query: Annotated[str, Field(description="Words, or a question")],
         k: Annotated[int, Field(ge=1, le=100, description="How many passages, at most")] = 10,
     ) -> Passages:
         """Find the best passages for a query. No language model is called."""
-        return Passages(passages=[shown(item) for item in await engine.retrieve(query, k)])
+        with told():
+            return Passages(passages=[shown(item) for item in await engine.retrieve(query, k)])
 
     @server.tool()
     async def answer(
         question: Annotated[str, Field(description="A question that is clear by itself")],
     ) -> Answered:
         """Answer a question by the documents of the collection. The result has the answer and its evidence."""
-        record = await engine.answer({"id": "question", "question": question}, system=system, settings=settings)
+        with told():
+            asked = {"id": "question", "question": question}
+            record = await engine.answer(asked, system=system, settings=settings)
         return Answered(
             state=record.state,
             answer=record.answer,
@@ -135,7 +147,8 @@ def mcp_server(
         characters: Annotated[int, Field(ge=1, le=100_000, description="How many, at most")] = 8_000,
     ) -> Source:
         """Read the text of a document, or a part of it."""
-        text = await asyncio.to_thread(_text, own, uri)
+        with told():
+            text = await asyncio.to_thread(_text, own, uri)
         return Source(uri=uri, title=own.title(uri), text=text[start : start + characters], characters=len(text))
 
     return server

@@ -1,27 +1,60 @@
-"""The types of requests and replies. The OpenAPI description is made from them. If a request has a field that
-its type does not have, the server ignores the field.
+"""The types of requests and replies. The OpenAPI description is made from them.
+
+A request with a field that its type does not have is refused, because the field might change the answer. But
+clients of OpenAI's API send some fields by themselves. Those that cannot change an answer here are ignored.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
 
 
 class _Request(BaseModel):
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="forbid")
+    _IGNORED: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """Fields that are ignored. If there are values, only with one of these values"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_ignored(cls, given: Any) -> Any:
+        """Leave out the fields that are ignored, and fields with null. Raise an error for other unknown fields."""
+        if not isinstance(given, dict) or given.keys() <= cls.model_fields.keys():
+            return given
+        kept = {}
+        for name, value in given.items():
+            if name in cls.model_fields:
+                kept[name] = value
+            elif name in cls._IGNORED:
+                if (values := cls._IGNORED[name]) and value is not None and value not in values:
+                    raise PydanticCustomError("not_possible", "{name}: not possible here", {"name": name})
+            elif value is not None:
+                near = get_close_matches(name, cls.model_fields, 1)
+                more = f"; did you mean {near[0]}?" if near else ""
+                said = {"name": name, "more": more}
+                raise PydanticCustomError("unknown_field", "{name}: there is no such field{more}", said)
+        return kept
 
 
 class TextPart(_Request):
     """A part of a message. Only parts with text are possible."""
 
+    _IGNORED = {"cache_control": (), "annotations": ()}
     type: Literal["text"]
     text: StrictStr
 
 
 class ChatMessage(_Request):
     """A message of a conversation."""
+
+    _IGNORED = {
+        **dict.fromkeys(("name", "refusal", "annotations", "state"), ()),
+        **dict.fromkeys(("tool_calls", "function_call", "audio"), ([],)),
+    }
 
     role: Literal["system", "developer", "user", "assistant"]
     content: StrictStr | list[TextPart] | None = None
@@ -35,6 +68,8 @@ class ChatMessage(_Request):
 
 class StreamOptions(_Request):
     """Options of a stream."""
+
+    _IGNORED = {"include_obfuscation": ()}
 
     include_usage: StrictBool | None = Field(
         default=None, description="Whether the last chunk of a stream has the counts of tokens"
@@ -54,6 +89,22 @@ class ChatRequest(_Request):
     messages are ignored, because each system has its own prompts.
     """
 
+    _IGNORED = {
+        # The system has its own samplings and limits, so that these change nothing.
+        **dict.fromkeys(("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens"), ()),
+        **dict.fromkeys(("frequency_penalty", "presence_penalty", "repetition_penalty", "reasoning_effort"), ()),
+        "max_completion_tokens": (),
+        **dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier", "verbosity"), ()),
+        **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "parallel_tool_calls"), ()),
+        # These would change the answer. With such a value, they say that it stays as it is.
+        **dict.fromkeys(("stop", "functions"), ([],)),
+        "logit_bias": ({},),
+        "logprobs": (False,),
+        "top_logprobs": (0,),
+        "tool_choice": ("none", "auto"),
+        "function_call": ("none", "auto"),
+        "modalities": (["text"],),
+    }
     model: StrictStr = Field(description="SYSTEM or SYSTEM@INDEX, as /v1/models lists them")
     messages: list[ChatMessage] = Field(min_length=1)
     stream: StrictBool | None = None
@@ -156,6 +207,7 @@ class ModelList(BaseModel):
 class RetrieveRequest(_Request):
     """A search for passages."""
 
+    _IGNORED = {"user": ()}
     query: StrictStr = Field(min_length=1)
     k: StrictInt = Field(default=20, ge=1, description="The maximum number of passages")
     index: StrictStr | None = Field(
@@ -191,6 +243,7 @@ class TextDocument(_Request):
 class RerankRequest(_Request):
     """A query, and documents to rank by how well they fit the query."""
 
+    _IGNORED = dict.fromkeys(("model", "user", "max_tokens_per_doc", "max_chunks_per_doc"), ())
     query: StrictStr = Field(min_length=1)
     documents: list[StrictStr | TextDocument] = Field(min_length=1)
     top_n: StrictInt | None = Field(default=None, ge=1)
@@ -251,6 +304,7 @@ class BatchRequest(_Request):
     `custom_id`, `method`, `url` and `body` (the request to this url).
     """
 
+    _IGNORED = {"output_expires_after": ()}
     input_file_id: StrictStr
     endpoint: Literal["/v1/chat/completions"]
     completion_window: Literal["24h"] = Field(

@@ -33,8 +33,10 @@ def markdown(path: Path) -> None:
 
 def html(path: Path) -> None:
     path.write_text(
-        "<html><head><title>Service manual</title></head><body><h1>Service manual</h1><h2>Warranty period</h2>"
-        "<p>It is 24 months.</p><h2>Delivery period</h2><p>It is 14 days.</p><h2>Recall of 2019</h2></body></html>",
+        "<html><head><title>Service manual</title></head><body><h1>Service "
+        "manual</h1><h2>Warranty "
+        "period</h2><p>It is 24 months.</p><h2>Delivery period</h2><p>It is 14 days.</p>"
+        "<h2>Recall of 2019</h2></body></html>",
         encoding="utf-8",
     )
 

@@ -38,9 +38,9 @@ def test_a_folder(tmp_path: Path) -> None:
     write(tmp_path, b__txt="text\r\n", a__md="intro\n\n# The *title*\nbody", c__PNG=b"\x89")
     write(tmp_path / "sub", my_table__csv="x,y\n1,2\n", triples_all__tsv="h\tr\tt\n")
     unread: list[Unread] = []
-    title = Outline(headings=(Heading(7, 21, 1, "The *title*"),))
+    title = Outline(headings=(Heading(7, 21, 1, "The title"),))
     assert list(read([tmp_path], unread)) == [
-        TextDocument("a.md", "The *title*", "intro\n\n# The *title*\nbody", markdown=True, outline=title),
+        TextDocument("a.md", "The title", "intro\n\n# The *title*\nbody", markdown=True, outline=title),
         TextDocument("b.txt", "b", "text\r\n"),
         Table("sub/my_table.csv", "my table", "", ("x", "y"), (("1", "2"),)),
         KnowledgeGraph("sub/triples_all.tsv", "triples all", (Triple("h", "r", "t"),)),

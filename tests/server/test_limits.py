@@ -115,6 +115,56 @@ async def test_a_malformed_body_is_refused(body: bytes) -> None:
         assert (await served.ask())[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "named", "hint"),
+    [
+        ("chat/completions", {"filter": "source=a/*"}, "filter", ""),
+        ("chat/completions", {"settings": {"hops": 1}}, "settings", ""),
+        ("chat/completions", {"message": []}, "message", "did you mean messages?"),
+        ("chat/completions", {"stop": ["x"]}, "stop", "not possible"),
+        ("chat/completions", {"logprobs": True}, "logprobs", "not possible"),
+        (
+            "chat/completions",
+            {"messages": [{"role": "user", "content": "Who?", "filter": 1}]},
+            "messages.0.filter",
+            "",
+        ),
+        ("retrieve", {"query": "moons", "filter": "source=a/*"}, "filter", ""),
+        ("rerank", {"query": "moons", "documents": ["a"], "top_k": 1}, "top_k", ""),
+        (
+            "rerank",
+            {"query": "moons", "documents": [{"text": "a", "title": "b"}]},
+            "documents.0.TextDocument.title",
+            "",
+        ),
+    ],
+)
+async def test_a_field_that_could_change_the_answer_is_refused(
+    path: str, fields: dict[str, Any], named: str, hint: str
+) -> None:
+    known = {"model": "direct", "messages": [{"role": "user", "content": "Who?"}]} if "chat" in path else {}
+    async with serving(None, "instant") as served:
+        status, said, _ = await served.post(f"/v1/{path}", {**known, **fields})
+        assert status == 400 and hint in said["error"]["message"], said
+        assert named.rpartition(".")[2] in said["error"]["message"] and said["error"]["param"] == named, said
+
+
+async def test_fields_that_clients_send_by_themselves_change_nothing() -> None:
+    sent = {
+        "temperature": 0,
+        "max_tokens": 5,
+        "seed": 1,
+        "user": "u",
+        "stop": None,
+        "metadata": {"a": "b"},
+        "store": False,
+    }
+    neutral = {"logprobs": False, "tool_choice": "auto", "logit_bias": {}, "tools": [], "n": 1, "filter": None}
+    async with serving(None, "instant") as served:
+        body = {"model": "direct", "messages": [{"role": "user", "content": "Who?", "name": "ada"}]}
+        assert (await served.post("/v1/chat/completions", {**body, **sent, **neutral}))[0] == 200
+
+
 async def test_too_many_are_sent_away_and_told_when_to_come_back() -> None:
     gate = Gate()
     async with serving(None, gate, concurrency=2, limits={"queue": 1}) as served:

@@ -95,6 +95,8 @@ async def test_faults_are_errors_of_the_call_and_the_server_goes_on(http: str) -
             result = await client.call_tool(tool, arguments)
             assert result.is_error, (tool, arguments)
             assert "Traceback" not in str(result.content)
+            if tool == "read_source":
+                assert "no document 'nowhere'" in str(result.content)
         assert (await called(client, "search", query="moon"))["passages"]
 
 

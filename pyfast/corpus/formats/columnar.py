@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus.documents import Document
+from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.limits import check_cells
 from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.jsonl_documents import documents_of_records
 from pyfast.errors import InputError
 
 
-def read_columnar(uri: str, path: Path) -> Iterator[Document]:
+def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the documents of a file. If the rows of the file are not documents, the whole file is one table."""
-    placed = ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
+    placed = ((f"{path}, row {number}", row, b"") for number, row in enumerate(records(path), start=1))
     return documents_of_records(uri, path, title_of(path), placed)
 
 

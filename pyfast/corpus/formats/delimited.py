@@ -65,8 +65,8 @@ def rows(
 ) -> Iterator[tuple[int, tuple[str, ...]] | tuple[int, Unread]]:
     """Yield the number of the first line and the fields of every record that is not empty.
 
-    A record that cannot be parsed comes as an `Unread`. Reading goes on with the line after its first one: a quote
-    that is never closed would otherwise take all lines up to the next quote.
+    A record that cannot be parsed comes as an `Unread`. Reading continues with the line after its first one: a
+    quote that is never closed would otherwise take all lines up to the next quote.
     """
     csv.field_size_limit(sys.maxsize)
     source, again = _lines(text), list[str]()

@@ -1,31 +1,382 @@
-"""Convert HTML to Markdown. Headings, lists and tables are kept. Scripts, styles, navigation and link targets are
-left out.
+"""Read HTML. Headings, lists and tables are kept. Scripts, styles, navigation, footers, hidden text and link
+targets are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import codecs
+import re
+from collections.abc import Generator, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus.documents import Document
-from pyfast.corpus.formats.markdown import markdown_documents
+from pyfast.corpus.documents import Document, Unread
+from pyfast.corpus.formats.building import Text
+from pyfast.corpus.grids import grid_of
+from pyfast.errors import InputError
 
-_LEFT_OUT = ["script", "style", "noscript", "template", "nav", "svg", "head"]
+_LEFT_OUT = frozenset(
+    ["script", "style", "noscript", "template", "nav", "footer", "svg", "head", "iframe", "object", "datalist"]
+)
+_ROLES = frozenset(("navigation", "contentinfo"))
+_NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none", re.IGNORECASE)
+_NOT_SEEN = re.compile(r"(?:^|;)\s*visibility\s*:\s*(?:hidden|collapse)", re.IGNORECASE)
+_BLOCKS = frozenset(
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+        "dialog",
+        "dir",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "form",
+        "header",
+        "hgroup",
+        "hr",
+        "html",
+        "legend",
+        "li",
+        "main",
+        "menu",
+        "ol",
+        "p",
+        "pre",
+        "search",
+        "section",
+        "summary",
+        "table",
+        "tbody",
+        "td",
+        "tfoot",
+        "th",
+        "thead",
+        "tr",
+        "ul",
+        "option",
+        "select",
+    ]
+)
+_LISTS = frozenset(("ul", "ol", "menu", "dir", "dl"))
+_HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
+_SPACE = re.compile(r"[ \t\r\n\f]+")
+_LINE_END = re.compile(r" *\n[ \n]*")
+_POWER = re.compile(r"[-+\u2212]?[0-9]+")
+_SHOWN = frozenset(("Tag", "NavigableString", "CData"))  # not comments
+_MOST_COLUMNS = 1000  # as browsers have it
+# What browsers read in place of the encoding that a page names: the WHATWG's table of labels, by Python's names.
+_BROWSERS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "big5hkscs",
+    "utf-16": "utf-8",
+    "utf-16-le": "utf-8",
+    "utf-16-be": "utf-8",
+}
 
 
-def read_html(uri: str, path: Path) -> Iterator[Document]:
-    """Read the text and the tables of a page. If the page does not name its encoding, Beautiful Soup guesses
-    it."""
+def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
+    """Read the text and the tables of a page, as far as a browser shows them. If the page does not name its
+    encoding, Beautiful Soup guesses it."""
     from bs4 import BeautifulSoup
-    from markdownify import MarkdownConverter
 
-    soup = BeautifulSoup(path.read_bytes(), "lxml")
+    data = path.read_bytes()
+    soup = BeautifulSoup(data, "lxml", from_encoding=_encoding(data))
+    text = Text()
+    unread: list[Unread] = []
+    _read(soup, text, path, unread)
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
-    for element in soup.find_all(_LEFT_OUT):
-        element.decompose()
-    plain: dict[str, Any] = {"escape_asterisks": False, "escape_underscores": False, "escape_misc": False}
-    text = MarkdownConverter(
-        heading_style="ATX", strip=["a", "img", "b", "strong", "em", "i", "code"], **plain
-    ).convert_soup(soup)
-    yield from markdown_documents(uri, path.stem, text.strip() + "\n", named=title)
+    first = next((heading.text for heading in text.headings if heading.depth == 1), "")
+    yield from text.documents(uri, title or first or path.stem)
+    if soup.contains_replacement_characters:
+        unread.append(Unread(path, f"some characters are no {soup.original_encoding}; save it as UTF-8"))
+    yield from unread
+
+
+def _encoding(data: bytes) -> str | None:
+    """The encoding in which browsers read a page that names its encoding. None if it names none."""
+    from bs4.dammit import EncodingDetector
+
+    without, mark = EncodingDetector.strip_byte_order_mark(data)
+    named = mark or EncodingDetector.find_declared_encoding(without, is_html=True)
+    if not named or mark:
+        return mark
+    try:
+        name = codecs.lookup(named).name
+    except LookupError:  # Beautiful Soup guesses.
+        return None
+    if _BROWSERS.get(name) == "cp1252" and not data.isascii():
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError:
+            return "cp1252"
+        return "utf-8"  # Several bytes of UTF-8 hardly ever are cp1252.
+    return _BROWSERS.get(name, name)
+
+
+def _events(root: Any) -> Generator[tuple[str, Any], bool | None, None]:
+    """Yield the texts and the elements of a tree that are shown: (`text`, the text), (`open`, the element) and
+    (`close`, the element). If `open` is answered with True, what is in the element is passed over."""
+    from bs4 import Tag
+    from bs4.element import CData, NavigableString
+
+    above: list[tuple[Any, Iterator[Any]]] = [(None, iter(root.contents))]
+    while above:
+        element, rest = above[-1]
+        child = next(rest, None)
+        if child is None:
+            above.pop()
+            if element is not None:
+                yield "close", element
+        elif isinstance(child, Tag):
+            if not _hidden(child) and not (yield "open", child):
+                above.append((child, iter(child.contents)))
+        elif type(child) in (NavigableString, CData):
+            yield "text", str(child)
+
+
+def _hidden(element: Any) -> bool:
+    name = element.name
+    if name in ("html", "body"):  # Scripts show them when a page is loaded.
+        return False
+    return (
+        (name in _LEFT_OUT and not (name == "footer" and element.find_parent("blockquote")))
+        or str(element.get("role", "")).strip().lower() in _ROLES
+        or (element.has_attr("hidden") and element["hidden"] != "until-found")
+        or str(element.get("aria-hidden", "")).strip().lower() == "true"
+        or bool(_NOT_SHOWN.search(str(element.get("style", ""))))
+        or bool(_NOT_SEEN.search(str(element.get("style", ""))))
+    )
+
+
+class _Lines:
+    """Collects texts as lines, with spaces as a browser shows them."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+
+    def add(self, text: str, preformatted: bool = False) -> None:
+        self._parts.append(text if preformatted else _SPACE.sub(" ", text))
+
+    def power(self, element: Any) -> None:
+        """Write a power, such as that of 10<sup>6</sup>, so that it is no other number."""
+        before = "".join(self._parts[-2:])[-1:]
+        if before.isdigit() and _POWER.fullmatch(element.get_text().strip()):
+            self._parts.append("^")
+
+    def take(self, preformatted: bool = False) -> str:
+        text = "".join(self._parts)
+        self._parts.clear()
+        if preformatted:
+            return text.strip("\n")
+        return _LINE_END.sub("\n", re.sub("  +", " ", text)).strip()
+
+
+def _plain(element: Any) -> str:
+    """The text in an element, with a line for each block in it."""
+    lines = _Lines()
+    for kind, it in _events(element):
+        if kind == "text":
+            lines.add(it)
+        elif it.name in ("td", "th"):
+            lines.add(" ")
+        elif it.name == "br" or it.name in _BLOCKS or it.name in _HEADINGS:
+            lines.add("\n", preformatted=True)
+        elif kind == "open" and it.name == "sup":
+            lines.power(it)
+    return lines.take()
+
+
+def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
+    """Add the paragraphs, headings, lists and tables in an element to a text."""
+    lines, listed = _Lines(), list[str]()
+    lists: list[int] = []
+    mark, preformatted, tables = "", 0, 0
+
+    def flush() -> None:
+        nonlocal mark
+        said = lines.take(bool(preformatted))
+        if said and lists:
+            indent = "  " * (len(lists) - 1)
+            listed.append(f"{indent}{mark or '  '}{said}")
+            mark = ""
+        elif said:
+            text.add(said)
+
+    def close_list() -> None:
+        text.add("\n".join(listed))
+        listed.clear()
+
+    events = _events(root)
+    answer: bool | None = None
+    while True:
+        try:
+            kind, it = events.send(answer)
+        except StopIteration:
+            break
+        answer = None
+        if kind == "text":
+            lines.add(it, bool(preformatted))
+            continue
+        name = it.name
+        if name == "br":
+            if kind == "open":
+                lines.add("\n", preformatted=True)
+        elif kind == "open" and name == "sup":
+            lines.power(it)
+        elif kind == "open" and (name in _HEADINGS or it.get("role") == "heading"):
+            flush()
+            close_list()
+            level = str(it.get("aria-level", "2"))
+            text.heading(
+                " ".join(_plain(it).split()), _HEADINGS.get(name) or (int(level) if level.isdecimal() else 2)
+            )
+            answer = True
+        elif kind == "open" and name == "table" and not _is_layout(it):
+            flush()
+            close_list()
+            tables += 1
+            for other in _beside_rows(it):
+                text.add(other)
+            try:
+                _add_table(it, text)
+            except InputError as error:
+                unread.append(Unread(path, f"table {tables}: {error}"))
+            answer = True
+        elif name in _BLOCKS:
+            flush()
+            if name == "pre":
+                preformatted += 1 if kind == "open" else -1
+            elif name in _LISTS:
+                if kind == "open":
+                    lists.append(0)
+                elif lists:
+                    lists.pop()
+                if not lists:
+                    close_list()
+            elif name == "li" and kind == "open" and lists:
+                lists[-1] += 1
+                mark = f"{lists[-1]}. " if it.parent.name == "ol" else "- "
+    flush()
+    close_list()
+
+
+def _is_layout(table: Any) -> bool:
+    """Whether a table only arranges the parts of a page: it says so, or its one row or column has tables in it."""
+    if str(table.get("role", "")).lower() in ("presentation", "none"):
+        return True
+    rows = [row for group in _groups(table) for row in group]
+    if any(cell.name == "th" for row in rows for cell in row) or table.find("caption", recursive=False):
+        return False
+    widest = max((len(row) for row in rows), default=0)
+    if widest <= 1:
+        return True
+    return len(rows) == 1 and table.find(["table", *_HEADINGS]) is not None
+
+
+def _groups(table: Any) -> list[list[list[Any]]]:
+    """The cells of the rows that are shown, in groups (head, bodies, foot): no cell reaches beyond its group."""
+    heads: list[list[list[Any]]] = []
+    bodies: list[list[list[Any]]] = []
+    feet: list[list[list[Any]]] = []
+    loose: list[list[Any]] | None = None
+    for part in table.find_all(["thead", "tbody", "tfoot", "tr"], recursive=False):
+        if _not_shown(part):
+            continue
+        if part.name == "tr":
+            if loose is None:
+                bodies.append(loose := [])
+            loose.append(_cells(part))
+            continue
+        loose = None
+        rows = [_cells(row) for row in part.find_all("tr", recursive=False) if not _not_shown(row)]
+        {"thead": heads, "tfoot": feet}.get(part.name, bodies).append(rows)
+    return heads + bodies + feet
+
+
+def _cells(row: Any) -> list[Any]:
+    return [cell for cell in row.find_all(["td", "th"], recursive=False) if not _not_shown(cell)]
+
+
+def _not_shown(element: Any) -> bool:
+    """Whether an element takes no place. One that is only invisible does."""
+    return element.has_attr("hidden") or bool(_NOT_SHOWN.search(str(element.get("style", ""))))
+
+
+def _beside_rows(table: Any) -> Iterator[str]:
+    """The texts in a table beside its rows, where HTML allows none."""
+    parts = [table, *table.find_all(["thead", "tbody", "tfoot"], recursive=False)]
+    rows = [row for part in parts for row in part.find_all("tr", recursive=False)]
+    inside = {"thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup", "col"}
+    for part in [*parts, *rows]:
+        for it in part.contents:
+            if it.name not in inside and not (it.name and _hidden(it)) and type(it).__name__ in _SHOWN:
+                yield _plain(it) if it.name else str(it)
+
+
+def _add_table(table: Any, text: Text) -> None:
+    groups = _groups(table)
+    rows = [
+        [
+            (
+                "" if _hidden(cell) else _plain(cell),
+                min(_span(cell, "rowspan", least=0) or len(group), len(group) - number),
+                _span(cell, "colspan", least=1),
+            )
+            for cell in cells
+        ]
+        for group in groups
+        for number, cells in enumerate(group)
+    ]
+    caption = table.find("caption", recursive=False)
+    named = _plain(caption) if caption is not None and not _hidden(caption) else ""
+    text.table(*grid_of(rows, _MOST_COLUMNS), header_rows=_header_rows(table, groups), caption=named)
+
+
+def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:
+    """How many rows are the header: those of the head, or the first rows that have header cells only. 0 if the
+    first header cells are the names of rows. None if the table does not say it."""
+    rows = [row for group in groups for row in group]
+    heading = len(list(takewhile(_is_header, rows)))
+    head = table.find("thead", recursive=False)
+    if head is not None and groups and any(groups[0]):
+        heading = max(heading, len(groups[0]))
+    # Below the names of the columns, a single name for all of them begins a group of rows.
+    while heading > 1 and len(rows[heading - 1]) == 1 and max(map(len, rows[: heading - 1])) > 1:
+        heading -= 1
+    if heading == len(rows):
+        return None
+    if heading and max(map(len, rows[:heading])) > 1:
+        return heading
+    # A title above: what follows says whether there is a header.
+    below = rows[heading]
+    return heading if any(cell.name == "th" for cell in below) else None
+
+
+def _is_header(row: list[Any]) -> bool:
+    """Whether a row has header cells and, apart from a corner, no others."""
+    return any(cell.name == "th" for cell in row) and all(cell.name == "th" or not _plain(cell) for cell in row)
+
+
+def _span(cell: Any, name: str, least: int) -> int:
+    """The number of rows or columns that a cell spans, by the rules of HTML."""
+    found = re.match(r"\s*\+?(\d{1,6})", str(cell.get(name, "")))
+    return max(int(found[1]), least) if found else 1

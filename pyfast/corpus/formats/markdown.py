@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus.documents import Document, Outline, Table, TextDocument
+from pyfast.corpus.documents import Document, Outline, TextDocument
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.sections import Heading, MarkdownTable, layout
+from pyfast.corpus.grids import table_of_grid
+from pyfast.corpus.sections import layout, section_at
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _MOST = 1 << 16  # the maximum number of characters of front matter
@@ -46,13 +47,11 @@ def markdown_documents(
     )
     yield TextDocument(uri, title, text, markdown=True, outline=outline)
     for number, table in enumerate(tables, start=1):
-        yield Table(f"{uri}#table-{number}", title, _section(headings, table), table.header, table.rows)
-
-
-def _section(headings: list[Heading], table: MarkdownTable) -> str:
-    """Return the last heading above a table. Headings of depth 1 do not count, because they repeat the title."""
-    above = [heading for heading in headings if heading.start < table.start and heading.depth > 1]
-    return above[-1].text if above else ""
+        section = section_at(headings, table.start, title)
+        cells = (table.header, *table.rows)
+        # Without texts in its header, a table has its names in the first row, or a title there.
+        heads = 1 if any(table.header) else None
+        yield table_of_grid(f"{uri}#table-{number}", title, section, cells, header_rows=heads)
 
 
 def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pyfast.corpus.documents import Document, Outline, TextDocument
+from pyfast.corpus.documents import Document, Outline, TextDocument, Unread
 from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.rendering import without_controls
 from pyfast.corpus.sections import Heading
 from pyfast.errors import InputError
 
 _BETWEEN = "\n\n"
 
 
-def read_pdf(uri: str, path: Path) -> Iterator[Document]:
+# How PDFium marks a hyphen at the end of a line, and the hyphens that it does not mark.
+_BROKEN = re.compile(r"(\w+)(?:[\x02\ufffe\u00ad]\n?|[-\u2010]\n)(\w+)")
+_HYPHENATED = re.compile(r"\w+-\w+")
+_TENS = frozenset(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"])
+
+
+def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text of a PDF file. In the outline of the resulting document, `pages` has the beginning of
-    each page, and `headings` has the bookmarks of the file.
+    each page, and `headings` has the bookmarks of the file. Pages without text are named, if others have text.
     """
     import pypdfium2
 
@@ -25,7 +33,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document]:
         for number in range(len(pdf)):
             page = pdf[number]
             text = page.get_textpage()
-            pages.append(text.get_text_bounded().replace("\r\n", "\n").replace("\0", "").strip())
+            pages.append(text.get_text_bounded().replace("\r\n", "\n"))
             text.close()
             page.close()
         bookmarks = [(mark.level, mark.get_title(), mark.get_dest()) for mark in pdf.get_toc()]
@@ -33,6 +41,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document]:
         title = pdf.get_metadata_value("Title").strip() or title_of(path)
     finally:
         pdf.close()
+    pages = [without_controls(page).strip() for page in _joined(pages)]
     if not any(pages):
         raise InputError(f"{path}: {len(pages)} pages without text; perhaps scanned: recognise its text first")
     starts, at = [], 0
@@ -41,6 +50,41 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document]:
         at += len(page_text) + len(_BETWEEN)
     headings = _headings(pages, starts, marks)
     yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=tuple(starts)))
+    if empty := [number for number, page in enumerate(pages, 1) if not page]:
+        several, have = ("s", "have") if len(empty) > 1 else ("", "has")
+        yield Unread(path, f"page{several} {_ranges(empty)} {have} no text (scanned?)")
+
+
+def _joined(pages: Sequence[str]) -> Iterator[str]:
+    """Join words that were divided at the end of a line.
+
+    The hyphen stays if the file has the word with a hyphen at another place, before a capital letter or a digit,
+    and in numbers such as twenty-one.
+    """
+    whole = frozenset(word.lower() for page in pages for word in _HYPHENATED.findall(page))
+
+    def join(found: re.Match[str]) -> str:
+        left, right = found.groups()
+        own = (
+            f"{left}-{right}".lower() in whole
+            or not right[0].islower()
+            or left[-1].isdigit()
+            or left.lower() in _TENS
+        )
+        return f"{left}-{right}" if own else left + right
+
+    return (_BROKEN.sub(join, page) for page in pages)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Write ascending numbers with their runs as ranges: `2-3, 7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _headings(
