@@ -31,6 +31,7 @@ from pyfast.corpus.rendering import (
     row_line,
     subgraph_line,
     table_line,
+    without_stars,
 )
 from pyfast.corpus.schema import Kind
 from pyfast.corpus.segment_ids import SegmentIds
@@ -390,6 +391,8 @@ class Corpus:
     def text_line(self, i: int, text: str) -> str:
         """Write `text`, which begins where a segment of a text begins, on one line: ``title > heading. text``."""
         above, is_heading = self.headline(i)
+        if self._kinds[self._source[i]] == _MARKDOWN:
+            text = without_stars(text)
         return above if is_heading else paragraph_line(above, text)
 
     def headline(self, i: int) -> tuple[str, bool]:
@@ -425,7 +428,8 @@ class Corpus:
         if level == _TRIPLET:
             return linear_fact(self._facts(i)[0])
         above, is_heading = self.headline(i)
-        return linear_sentence(above, "" if is_heading else self.content(i))
+        text = "" if is_heading else self.content(i)
+        return linear_sentence(above, without_stars(text) if self._kinds[source] == _MARKDOWN else text)
 
     def cells(self, i: int) -> list[str]:
         """Return the cells of a table row. Blank cells are left out."""

@@ -148,7 +148,7 @@ def test_a_long_heading_is_a_passage_with_all_its_words() -> None:
 
 def test_no_word_of_a_heading_is_lost(tmp_path: Path) -> None:
     chance = random.Random(0)
-    for number in range(300):
+    for number in range(80):
         words, parts = [], []
         for place in range(chance.randrange(1, 9)):
             word = f"h{place}" + "x" * chance.choice([0, 0, 0, 150, 600])
@@ -164,6 +164,36 @@ def test_no_word_of_a_heading_is_lost(tmp_path: Path) -> None:
             assert shown.issuperset(words), (set(words) - shown, parts)
             again = encode(decode(corpus))
             assert [again.render(i) for i in again.passages()] == [corpus.render(i) for i in corpus.passages()]
+
+
+def test_stars_of_emphasis_are_not_in_the_line() -> None:
+    text = "The **warranty period** is *very* long, ***really***. **A *b* c.** (**d**)\n\n"
+    kept = "2 * 3 * 4 and 2*3*4, f(**kwargs, *args), *.txt or *.md, SELECT *, a.* FROM t, 5* and 6*, __init__, a**b**c"
+    corpus = encode([TextDocument("m", "", text + kept, markdown=True), TextDocument("t", "", text)])
+    marked, same, plain = (corpus.render(i) for i in corpus.passages().tolist())
+    assert marked == "The warranty period is very long, really. A b c. (d)"
+    assert same == kept and plain == text.strip()
+    assert corpus.segment(int(corpus.passages()[0]))["snippet"] == text.strip()
+
+
+def test_bookmarks_that_no_line_says_are_in_the_text(tmp_path: Path) -> None:
+    made = FPDF()
+    made.set_font("helvetica", size=12)
+    made.add_page()
+    made.start_section("Warranty of pumps")
+    made.start_section("Return of lamps")
+    made.multi_cell(0, text="The return of lamps takes 14 days.")
+    made.add_page()
+    made.start_section("Delivery")
+    made.multi_cell(0, text="2.1  DELIVERY", new_x="LMARGIN", new_y="NEXT")
+    made.multi_cell(0, text="It is free.")
+    made.output(str(tmp_path / "m.pdf"))
+    corpus = encode(read([tmp_path / "m.pdf"]))
+    assert [corpus.render(i) for i in corpus.passages().tolist()] == [
+        "m > Warranty of pumps",
+        "m > Return of lamps. The return of lamps takes 14 days.",
+        "m > 2.1 DELIVERY. It is free.",
+    ]
 
 
 def test_changed_headings_are_found_after_an_update_and_a_merge(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ _BETWEEN = "\n\n"
 # How PDFium marks a hyphen at the end of a line, and the hyphens that it does not mark.
 _BROKEN = re.compile(r"(\w+)(?:[\x02\ufffe\u00ad]\n?|[-\u2010]\n)(\w+)")
 _HYPHENATED = re.compile(r"\w+-\w+")
+# What may stand before the title of a bookmark in its line, such as `1.2` or `Chapter 3:`.
+_NUMBER = r"^[ \t]*(?:(?:[^\W\d_]+[ \t]+)?(?:\d[\d.]*|[IVXLC]+\b|[A-Z]\b)[.:)]?[ \t]+)?"
 _TENS = frozenset(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"])
 
 
@@ -44,13 +46,10 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     pages = [without_controls(page).strip() for page in _joined(pages)]
     if not any(pages):
         raise InputError(f"{path}: {len(pages)} pages without text; perhaps scanned: recognise its text first")
-    starts, at = [], 0
-    for page_text in pages:
-        starts.append(at)
-        at += len(page_text) + len(_BETWEEN)
-    headings = _headings(pages, starts, marks)
-    yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=tuple(starts)))
-    if empty := [number for number, page in enumerate(pages, 1) if not page]:
+    empty = [number for number, page in enumerate(pages, 1) if not page]
+    starts, headings = _headings(pages, marks)
+    yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=starts))
+    if empty:
         several, have = ("s", "have") if len(empty) > 1 else ("", "has")
         yield Unread(path, f"page{several} {_ranges(empty)} {have} no text (scanned?)")
 
@@ -88,20 +87,37 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _headings(
-    pages: list[str], starts: list[int], marks: list[tuple[int, str, int | None]]
-) -> tuple[Heading, ...]:
+    pages: list[str], marks: Sequence[tuple[int, str, int | None]]
+) -> tuple[tuple[int, ...], tuple[Heading, ...]]:
     """Make headings from bookmarks. `marks` has (depth from 0, title, number of the page) for each bookmark.
 
-    A heading is at the place where its page contains the title of the bookmark. This place must be after the
-    previous heading. If there is no such place, the bookmark is left out.
+    A heading is the line of its page that says the title of the bookmark, after the previous heading. If there is
+    no such line, the title is written into the page, before the text that it may be about.
+
+    Returns (the place where each page begins, the headings).
     """
-    headings: list[Heading] = []
+    found: list[tuple[int, int, int, int, str]] = []
+    page_before, behind = 0, 0
     for level, title, page in marks:
-        if page is None or not 0 <= page < len(pages) or not title.strip():
+        words = without_controls(title).split()
+        if page is None or not 0 <= page < len(pages) or not words:
             continue
-        behind = max(headings[-1].end - starts[page], 0) if headings else 0
-        at = pages[page].find(title.strip(), behind)
-        if at >= 0:
-            start = starts[page] + at
-            headings.append(Heading(start, start + len(title.strip()), min(level + 1, 6), title.strip()))
-    return tuple(headings)
+        page = max(page, page_before)
+        behind = behind if page == page_before else 0
+        page_before, said = page, r"\s+".join(map(re.escape, words))
+        line = re.compile(_NUMBER + rf"{said}[ \t.:]*$", re.MULTILINE | re.IGNORECASE)
+        if match := line.search(pages[page], behind):
+            start, end = match.span()
+        else:
+            before, after = pages[page][:behind].rstrip(), pages[page][behind:].lstrip()
+            start = len(before) + len(_BETWEEN) if before else 0
+            pages[page] = _BETWEEN.join(filter(None, [before, " ".join(words), after]))
+            end = start + len(" ".join(words))
+        behind = end
+        found.append((page, start, end, min(level + 1, 6), " ".join(pages[page][start:end].split())))
+    starts = [0]
+    for text in pages[:-1]:
+        starts.append(starts[-1] + len(text) + len(_BETWEEN))
+    return tuple(starts), tuple(
+        Heading(starts[page] + start, starts[page] + end, depth, text) for page, start, end, depth, text in found
+    )
