@@ -8,8 +8,8 @@
 With `--together`, one index has all sets and that many generated passages. These have the words of
 `large_corpus.py`'s passages in random order, 16 passages at a time, so that none has a sentence of the data.
 
-With `--headed`, so many texts of a set, in random order, are the sections of one Markdown document. Their titles are
-only its headings, and a passage counts for the text whose section it is in.
+With `--headed`, so many texts of a set, in random order, are the sections of one Markdown document. Their titles
+are only its headings, and a passage counts for the text whose section it is in.
 
 One pool of `--pool` passages per question; a passage counts for the document that it comes from, each document
 once. Recall@k is the share of a question's gold documents among the first k, averaged over questions that
@@ -72,8 +72,8 @@ def all_sets(generated: int) -> Iterator[Document]:
 
 
 def headed(documents: Iterable[Document], size: int, uri_at: dict[tuple[str, int], str]) -> Iterator[Document]:
-    """Put `size` texts each into one Markdown document with a heading for each text. Adds to `uri_at` the uri of the
-    text that begins at each (uri of the document, place)."""
+    """Put `size` texts each into one Markdown document with a heading for each text. Adds to `uri_at` the uri of
+    the text that begins at each (uri of the document, place)."""
     kept = []
     for document in documents:
         if not isinstance(document, TextDocument):

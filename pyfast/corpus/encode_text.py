@@ -111,9 +111,12 @@ def _with_headings(
     for document, own, origin in zip(documents, headings, first.tolist(), strict=True):
         if not own:
             continue
-        left_out: set[int] = set()
-        if len(document.title) + sum(len(heading.text) for heading in own) > LONGEST // 2:
-            left_out = Headlines(document.title, own).left_out
+        longest: dict[int, int] = {}
+        for heading in own:
+            if len(heading.text) > longest.get(heading.depth, 0):
+                longest[heading.depth] = len(heading.text)
+        may_be_long = len(document.title) + sum(longest.values()) > LONGEST // 2
+        left_out = Headlines(document.title, own).left_out if may_be_long else set()
         depths = 0  # those of the following headings that a passage carries, as bits
         asides = 0
         for number in range(len(own) - 1, -1, -1):

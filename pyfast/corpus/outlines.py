@@ -69,8 +69,8 @@ class Headlines:
             self._paths.append(self._path(above))
 
     def at(self, start: int, end: int) -> tuple[str, bool]:
-        """Return the title and the headings above the characters from `start` to before `end`, and whether the last
-        of these headings is all that these characters say.
+        """Return the title and the headings above the characters from `start` to before `end`, and whether the
+        last of these headings is all that these characters say.
 
         A heading that is too long is like a paragraph: the headings above it come without it.
         """

@@ -9,7 +9,10 @@ _SEPARATORS = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufdd0-\ufdef\ufffe\uffff]")
 
 # Stars around words, as people write them: not 2*3*4, **kwargs, *.txt or a pointer in a program.
-_EMPHASIS = re.compile(r"(?<![\w*\\/])(\*{1,3})(?=[\w\"'“‘«(\[`$€£])([^*\n]*(?:\n[^*\n]+)*?)(?<=[^\s*\\(\[{<])\1(?![\w*/])")
+_EMPHASIS = re.compile(
+    r"(?<![\w*\\/])(\*{1,3})(?=[\w\"'“‘«(\[`$€£])"
+    r"([^*\n]*(?:\n[^*\n]+)*?)(?<=[^\s*\\(\[{<])\1(?![\w*/])"
+)
 
 Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""

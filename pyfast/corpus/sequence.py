@@ -402,7 +402,9 @@ class Corpus:
         Of a document that is no text, it is the title.
         """
         source = self._source[i]
-        headlines = self._headlines(source) if self._kinds[source] in (_TEXT, _MARKDOWN) else None
+        if self._sections.is_empty(source) or self._kinds[source] not in (_TEXT, _MARKDOWN):
+            return self._titles[source], False
+        headlines = self._headlines(source)
         return headlines.at(int(self.start[i]), int(self.end[i])) if headlines else (self._titles[source], False)
 
     def text_between(self, i: int, j: int) -> str:
@@ -693,6 +695,12 @@ class _Strings:
             self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
             self.file.check(self.places[1] + self.offsets[k], self.places[1] + self.offsets[k + 1])
         return str(self.data[self.offsets[k] : self.offsets[k + 1]], "utf-8")
+
+    def is_empty(self, k: int) -> bool:
+        """Whether a string is empty."""
+        if self.file is not None:
+            self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
+        return bool(self.offsets[k] == self.offsets[k + 1])
 
     def check(self, which: NDArray[np.int32]) -> None:
         """Check the strings with these numbers in the file."""

@@ -159,7 +159,9 @@ def test_no_word_of_a_heading_is_lost(tmp_path: Path) -> None:
         (tmp_path / f"{number:03}.md").write_text("\n\n".join([*before, *parts]) + "\n", encoding="utf-8")
         for also in [[], [tmp_path / f"{number - 1:03}.md"]] if number else [[]]:
             corpus = encode(read([*also, tmp_path / f"{number:03}.md"]))
-            uris = [i for i in corpus.passages().tolist() if corpus.uri(corpus.source[i]).startswith(f"{number:03}")]
+            uris = [
+                i for i in corpus.passages().tolist() if corpus.uri(corpus.source[i]).startswith(f"{number:03}")
+            ]
             shown = set(" ".join(map(corpus.render, uris)).replace(".", " ").split())
             assert shown.issuperset(words), (set(words) - shown, parts)
             again = encode(decode(corpus))
@@ -168,7 +170,9 @@ def test_no_word_of_a_heading_is_lost(tmp_path: Path) -> None:
 
 def test_stars_of_emphasis_are_not_in_the_line() -> None:
     text = "The **warranty period** is *very* long, ***really***. **A *b* c.** (**d**)\n\n"
-    kept = "2 * 3 * 4 and 2*3*4, f(**kwargs, *args), *.txt or *.md, SELECT *, a.* FROM t, 5* and 6*, __init__, a**b**c"
+    kept = (
+        "2 * 3 * 4, 2*3*4, f(**kwargs, *args), *.txt or *.md, SELECT *, a.* FROM t, 5* and 6*, __init__, a**b**c"
+    )
     corpus = encode([TextDocument("m", "", text + kept, markdown=True), TextDocument("t", "", text)])
     marked, same, plain = (corpus.render(i) for i in corpus.passages().tolist())
     assert marked == "The warranty period is very long, really. A b c. (d)"
