@@ -25,7 +25,7 @@ from pyfast.server.jobs import router as jobs_pages
 from pyfast.server.limits import Limits
 from pyfast.server.metrics import CONTENT_TYPE
 from pyfast.server.routes import Direct
-from pyfast.server.schemas import Error, Model, ModelList, Status
+from pyfast.server.schemas import Error, FieldError, Model, ModelList, Status
 from pyfast.server.service import GivenIndex, Service, Systems
 from pyfast.systems.conversations import FollowUps
 
@@ -175,12 +175,14 @@ def _model(service: Service, name: str) -> dict[str, Any]:
 async def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         faults = error.errors()
+        raised = [(fault, fault.get("ctx", {}).get("error")) for fault in faults]
         # Of the faults of several possible types, one that names a field says more than "not a string".
-        first = next((fault for fault in faults if "ctx" in fault and "name" in fault["ctx"]), faults[0])
+        first, cause = next((one for one in raised if isinstance(one[1], FieldError)), raised[0])
         places = [str(part) for part in first["loc"][1:]]
-        message = f"{'.'.join(places)}: {first['msg']}" if places else first["msg"]
-        named = first.get("ctx", {}).get("name")
-        error = ApiError(400, message, "invalid_request", param=".".join([*places, *([named] if named else [])]))
+        message = str(cause) if isinstance(cause, FieldError) else first["msg"]
+        message = f"{'.'.join(places)}: {message}" if places else message
+        named = [cause.name] if isinstance(cause, FieldError) else []
+        error = ApiError(400, message, "invalid_request", param=".".join([*places, *named]))
     elif isinstance(error, HTTPException):
         error = ApiError(
             error.status_code, str(error.detail), "no_such_page" if error.status_code == 404 else "http"

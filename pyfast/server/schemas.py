@@ -11,7 +11,14 @@ from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
-from pydantic_core import PydanticCustomError
+
+
+class FieldError(ValueError):
+    """Raised for a field that a request may not have."""
+
+    def __init__(self, name: str, fault: str) -> None:
+        super().__init__(f"{name}: {fault}")
+        self.name = name
 
 
 class _Request(BaseModel):
@@ -31,12 +38,11 @@ class _Request(BaseModel):
                 kept[name] = value
             elif name in cls._IGNORED:
                 if (values := cls._IGNORED[name]) and value is not None and value not in values:
-                    raise PydanticCustomError("not_possible", "{name}: not possible here", {"name": name})
+                    raise FieldError(name, "not possible here")
             elif value is not None:
                 near = get_close_matches(name, cls.model_fields, 1)
                 more = f"; did you mean {near[0]}?" if near else ""
-                said = {"name": name, "more": more}
-                raise PydanticCustomError("unknown_field", "{name}: there is no such field{more}", said)
+                raise FieldError(name, f"there is no such field{more}")
         return kept
 
 
