@@ -3,9 +3,13 @@
     python benchmarks/recall.py                                         # the benchmark sets under PYFAST_DATA
     python benchmarks/recall.py --corpus C.jsonl --questions Q.jsonl    # any other, in the same layout
     python benchmarks/recall.py --together 200000 --entries 250,500,2000    # how much bridge_expand must read
+    python benchmarks/recall.py --headed 20                             # titles of texts as headings
 
 With `--together`, one index has all sets and that many generated passages. These have the words of
 `large_corpus.py`'s passages in random order, 16 passages at a time, so that none has a sentence of the data.
+
+With `--headed`, so many texts of a set, in random order, are the sections of one Markdown document. Their titles
+are only its headings, and a passage counts for the text whose section it is in.
 
 One pool of `--pool` passages per question; a passage counts for the document that it comes from, each document
 once. Recall@k is the share of a question's gold documents among the first k, averaged over questions that
@@ -18,7 +22,7 @@ import json
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -67,6 +71,36 @@ def all_sets(generated: int) -> Iterator[Document]:
             del words[:taken]
 
 
+def headed(documents: Iterable[Document], size: int, uri_at: dict[tuple[str, int], str]) -> Iterator[Document]:
+    """Put `size` texts each into one Markdown document with a heading for each text. Adds to `uri_at` the uri of
+    the text that begins at each (uri of the document, place)."""
+    kept = []
+    for document in documents:
+        if not isinstance(document, TextDocument):
+            yield document
+        elif text := " ".join(document.text.split()):
+            kept.append((document.uri, f"## {' '.join(document.title.split())}\n\n{text}\n\n"))
+    random.Random(0).shuffle(kept)
+    for first in range(0, len(kept), size):
+        at, uri, texts = 0, f"volume-{first // size}", []
+        for own, text in kept[first : first + size]:
+            uri_at[uri, at] = own
+            at += len(text)
+            texts.append(text)
+        yield TextDocument(uri, f"Volume {first // size}", "".join(texts), markdown=True)
+
+
+def uris_of(index: Index, uri_at: Mapping[tuple[str, int], str]) -> list[str]:
+    """The uri for which each passage counts."""
+    corpus = index.corpus
+    places = index.passages.tolist()
+    uris = [corpus.uri(corpus.source[i]) for i in places]
+    if not uri_at:
+        return uris
+    above = [int(corpus.start[corpus.parent[i]]) for i in places]
+    return [uri_at.get(pair, pair[0]) for pair in zip(uris, above, strict=True)]
+
+
 def rankings(
     index: Index, questions: list[str], pools: list[Pool], entries: list[int]
 ) -> dict[str, tuple[Array, Array, Array]]:
@@ -92,9 +126,16 @@ def rankings(
 
 
 def recalls(
-    index: Index, path: Path, size: int, cuts: list[int], entries: list[int], within: str = ""
+    index: Index,
+    uris: list[str],
+    path: Path,
+    size: int,
+    cuts: list[int],
+    entries: list[int],
+    within: str = "",
 ) -> tuple[int, dict[str, list[float]]]:
-    """(number of questions, per method the mean recall at each cut). The uris of gold begin with `within`."""
+    """(number of questions, per method the mean recall at each cut). `uris` has the uri for which each passage
+    counts. The uris of gold begin with `within`."""
     asked = [(question, {within + uri for uri in gold}) for question, gold in gold_questions(path)]
     questions = [question for question, _ in asked]
     found: dict[str, list[float]] = {}
@@ -102,8 +143,8 @@ def recalls(
         rows = []
         for (_, gold), pool in zip(asked, split(*ranked), strict=True):
             best = pool.passages[np.argsort(-pool.scores, kind="stable")]
-            uris = list(dict.fromkeys(index.corpus.uri(index.corpus.source[index.passages[u]]) for u in best))
-            rows.append([len(gold & set(uris[:k])) / len(gold) for k in cuts])
+            first = list(dict.fromkeys(uris[u] for u in best))
+            rows.append([len(gold & set(first[:k])) / len(gold) for k in cuts])
         found[method] = np.mean(rows, axis=0).tolist()
     return len(asked), found
 
@@ -115,6 +156,7 @@ def main(
     at: Annotated[str, typer.Option(help="Where to cut the rankings.")] = "5,10,20,50",
     entries: Annotated[str, typer.Option(help="How many entries expansion reads for a seed.")] = "",
     together: Annotated[int | None, typer.Option(help="All sets in one index, and so many more passages.")] = None,
+    sections: Annotated[int | None, typer.Option("--headed", help="So many texts in one document.")] = None,
 ) -> None:
     """Print the table."""
     cuts, limits = ([int(k) for k in of.split(",") if k] for of in (at, entries))
@@ -128,8 +170,11 @@ def main(
         for name, corpus_file, question_file in sets:
             if not corpus_file.is_file():
                 raise typer.BadParameter(f"{corpus_file} is not there; set PYFAST_DATA")
-            index = shared or build_index(read([corpus_file]), Path(scratch) / name)
-            count, found = recalls(index, question_file, pool, cuts, limits, f"{name}/" if shared else "")
+            uri_at: dict[tuple[str, int], str] = {}
+            documents = headed(read([corpus_file]), sections, uri_at) if sections else read([corpus_file])
+            index = shared or build_index(documents, Path(scratch) / name)
+            within = f"{name}/" if shared else ""
+            count, found = recalls(index, uris_of(index, uri_at), question_file, pool, cuts, limits, within)
             for number, (method, values) in enumerate(found.items(), start=1):
                 first = ("", "") if number > 1 else (name, str(count))
                 cells = (f"{value:.3f}" for value in values)

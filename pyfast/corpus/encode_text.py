@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from pyfast.corpus.documents import Document, TextDocument
 from pyfast.corpus.levels import Level
+from pyfast.corpus.outlines import LONGEST, Headlines
 from pyfast.corpus.schema import Columns
 from pyfast.corpus.sections import Heading
 from pyfast.corpus.sections import headings as find_headings
@@ -29,13 +30,13 @@ def encode_texts(
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
     first = np.cumsum(length + len(_SEPARATOR)) - length
-    sections, headed, headlines = _sections(documents, headings, first, length)
+    sections, headed = _sections(documents, headings, first, length)
 
     codes = codes_of(text)
     breaks = sentence_breaks(text, codes)
     blocks = paragraphs(text, codes, headed)
-    if headlines:
-        blocks = _with_headlines(text, blocks, headlines, sections, headed)
+    if sections[0].size:
+        blocks = _with_headings(text, documents, headings, first, blocks, sections, headed)
     blocks = bounded(text, blocks, breaks, length_of_paragraph)
     levels = {
         Level.DOCUMENT: (first, first + length),
@@ -67,46 +68,73 @@ def _sections(
     headings: Sequence[Sequence[Heading]],
     first: Integers,
     length: Integers,
-) -> tuple[Bounds, Bounds, list[tuple[int, int, int]]]:
+) -> tuple[Bounds, Bounds]:
     """Find the sections of texts, and the parts of texts that are in no passage: headings and asides.
 
-    Returns two pairs (starts, ends): one of the sections, one of the headings and asides. Returns also the
-    headings that have no deeper heading directly below: (number of the section, start, end). All places are
-    positions in the joined text of all documents. `first` has the position of each document in the joined text,
-    and `length` the length of each document.
+    Returns two pairs (starts, ends): one of the sections, one of the headings and asides. They are positions in
+    the joined text of all documents. `first` has the position of each document in the joined text, and `length`
+    the length of each document.
     """
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
-    lowest: list[tuple[int, int, int]] = []
     for document, own, origin, size in zip(documents, headings, first.tolist(), length.tolist(), strict=True):
         if own:
             ends = [*(heading.start for heading in own[1:]), size]
-            depths = [*(heading.depth for heading in own[1:]), 0]
-            for heading, end, depth in zip(own, ends, depths, strict=True):
-                if depth <= heading.depth:
-                    lowest.append((len(rows), origin + heading.start, origin + heading.end))
-                rows.append((origin + heading.start, origin + end, origin + heading.end))
+            rows += [(origin + h.start, origin + end, origin + h.end) for h, end in zip(own, ends, strict=True)]
         if document.outline.aside:
             aside += [(origin + start, origin + end) for start, end in document.outline.aside]
     start, end, heading_end = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     out = np.array(aside, dtype=np.int64).reshape(-1, 2).T
-    headed = (np.concatenate([start, out[0]]), np.concatenate([heading_end, out[1]]))
-    return (start, end), headed, lowest
+    return (start, end), (np.concatenate([start, out[0]]), np.concatenate([heading_end, out[1]]))
 
 
-def _with_headlines(
-    text: str, blocks: Bounds, lowest: list[tuple[int, int, int]], sections: Bounds, headed: Bounds
+def _with_headings(
+    text: str,
+    documents: Sequence[TextDocument],
+    headings: Sequence[Sequence[Heading]],
+    first: Integers,
+    blocks: Bounds,
+    sections: Bounds,
+    headed: Bounds,
 ) -> Bounds:
-    """Add the headings of empty sections to the paragraphs, for no passage below carries them. A section with an
-    aside is not empty: the aside is a table with its own passages."""
-    filled = np.sort(np.concatenate([blocks[0], headed[0][len(sections[0]) :]]))
-    found = np.searchsorted(filled, sections[1]) - np.searchsorted(filled, sections[0])
-    added = []
-    for section, start, end in lowest:
-        line = text[start:end]
-        if not found[section] and (stripped := line.strip()):
-            begin = start + line.index(stripped)
-            added.append((begin, begin + len(stripped)))
+    """Add headings to the paragraphs: those that no passage below carries.
+
+    These are the headings above no paragraph, and those that are left out of a passage's line. A heading
+    directly above an aside needs no passage of its own: the aside is a table, and its rows carry the heading.
+    """
+    has_text, has_aside = (
+        np.diff(np.searchsorted(starts, np.stack(sections, axis=1))).ravel().tolist()
+        for starts in (blocks[0], np.sort(headed[0][sections[0].size :]))
+    )
+    added: list[tuple[int, int]] = []
+    section = 0
+    for document, own, origin in zip(documents, headings, first.tolist(), strict=True):
+        if not own:
+            continue
+        longest: dict[int, int] = {}
+        for heading in own:
+            if len(heading.text) > longest.get(heading.depth, 0):
+                longest[heading.depth] = len(heading.text)
+        may_be_long = len(document.title) + sum(longest.values()) > LONGEST // 2
+        left_out = Headlines(document.title, own).left_out if may_be_long else set()
+        depths = 0  # those of the following headings that a passage carries, as bits
+        asides = 0
+        for number in range(len(own) - 1, -1, -1):
+            heading, k = own[number], section + number
+            bit = 1 << heading.depth
+            carried = bool(has_text[k] or depths >> heading.depth + 1)
+            depths = (depths & bit - 1) | bit * carried
+            asides += has_aside[k]
+            in_rows = has_aside[k] or (asides and heading.text == document.title)
+            if (carried or in_rows) and number not in left_out:
+                continue
+            begin, line = origin + heading.start, text[origin + heading.start : origin + heading.end]
+            shown = heading.text if heading.text in line else line.strip()
+            if shown:
+                begin += line.index(shown)
+                added.append((begin, begin + len(shown)))
+                depths |= bit
+        section += len(own)
     starts, ends = np.array(added, dtype=np.int64).reshape(-1, 2).T
     return np.sort(np.concatenate([blocks[0], starts])), np.sort(np.concatenate([blocks[1], ends]))
 

@@ -11,8 +11,8 @@ from pyfast.corpus.documents import NO_OUTLINE, Outline
 from pyfast.corpus.rendering import fold
 from pyfast.corpus.sections import Heading
 
-_LONGEST = 300
-"""The maximum number of characters of a heading in the line of a passage"""
+LONGEST = 500
+"""The maximum number of characters of the title and the headings in the line of a passage"""
 
 
 def outline_json(outline: Outline, headings: Sequence[Heading] = ()) -> str:
@@ -42,37 +42,54 @@ def parse_outline(stored: str) -> tuple[Outline, tuple[Heading, ...]]:
 
 
 class Headlines:
-    """The headings of a text, each with those above it, as one text such as `Service manual > Warranty period`."""
+    """The headings of a text, each with those above it, as one text such as `Service manual > Warranty period`.
+
+    `left_out` has the numbers of the headings that are not whole in some of these texts, because the texts would
+    be too long. These headings are passages of their own, so that searches find their words.
+    """
 
     def __init__(self, title: str, headings: Sequence[Heading]) -> None:
         self.headings = headings
+        self.left_out: set[int] = set()
         self._title = title = fold(title)
         self._starts = [heading.start for heading in headings]
         self._ends = [heading.end for heading in headings]
         self._paths: list[str] = []
-        above: list[tuple[int, str]] = [(0, title)] if title else []
-        for heading in headings:
+        self._above_long: dict[int, str] = {}
+        above: list[tuple[int, int, str]] = [(0, -1, title)] if title else []
+        for number, heading in enumerate(headings):
             above = [other for other in above if other[0] < heading.depth]
-            text = fold(heading.text)[:_LONGEST]
+            text = fold(heading.text)
+            if len(text) > LONGEST // 2:
+                self.left_out.add(number)
+                self._above_long[number] = self._path(above)
+                text = f"{text[: LONGEST // 2]}…"
             if text and text != title:
-                above.append((heading.depth, text))
-            self._paths.append(_path([text for _, text in above]))
+                above.append((heading.depth, number, text))
+            self._paths.append(self._path(above))
 
     def at(self, start: int, end: int) -> tuple[str, bool]:
-        """Return the title and the headings above the characters from `start` to before `end`, and whether these
-        are in a heading themselves."""
+        """Return the title and the headings above the characters from `start` to before `end`, and whether the
+        last of these headings is all that these characters say.
+
+        A heading that is too long is like a paragraph: the headings above it come without it.
+        """
         number = bisect_right(self._starts, start) - 1
         if number < 0:
             return self._title, False
-        return self._paths[number], start < end <= self._ends[number]
+        is_heading = start < end <= self._ends[number]
+        if is_heading and number in self._above_long:
+            return self._above_long[number], False
+        return self._paths[number], is_heading
 
-
-def _path(texts: Sequence[str]) -> str:
-    """Join a title and headings. If they are too long, the headings in the middle are left out: the title and the
-    last heading tell most."""
-    while sum(map(len, texts)) > _LONGEST and len(texts) > 2:
-        texts = [texts[0], *texts[2:]]
-    return " > ".join(texts)
+    def _path(self, above: list[tuple[int, int, str]]) -> str:
+        """Join a title and headings. If they are too long, the headings in the middle are left out: the title and
+        the last heading tell most."""
+        texts = [text for _, _, text in above]
+        while sum(map(len, texts)) > LONGEST and len(texts) > 2:
+            self.left_out.add(above[len(above) - len(texts) + 1][1])
+            texts = [texts[0], *texts[2:]]
+        return " > ".join(texts)
 
 
 def metadata_at(outline: Outline, headings: Sequence[Heading], place: int) -> dict[str, Any]:

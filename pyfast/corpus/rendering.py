@@ -4,6 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
+# Stars around words, as people write them: not 2*3*4, **kwargs, *.txt or a pointer in a program.
+_EMPHASIS = re.compile(
+    r"(?<![\w*\\/])(\*{1,3})(?=[\w\"'“‘«(\[`$€£])"
+    r"([^*\n]*(?:\n[^*\n]+)*?)(?<=[^\s*\\(\[{<])\1(?![\w*/])"
+)
+
 Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
 
@@ -17,6 +23,17 @@ def paragraph_line(title: str, text: str) -> str:
     """Write a paragraph: ``title. text``. The title is left out if it is empty or the text begins with it."""
     title, text = fold(title), fold(text)
     return text if text.startswith(title) else f"{title}. {text}"
+
+
+def without_stars(text: str) -> str:
+    """Remove the stars of emphasis from a Markdown text, such as those of `**bold**`. Other marks stay, because
+    in programs and names they mean something else.
+    """
+    for _ in range(2):  # Bold text may have italic text inside.
+        if "*" not in text:
+            break
+        text = _EMPHASIS.sub(r"\2", text)
+    return text
 
 
 def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:

@@ -91,15 +91,14 @@ def layout(text: str, start: int = 0) -> tuple[list[Heading], list[MarkdownTable
 
 def section_at(headings: Sequence[Heading], place: int, title: str) -> str:
     """Name the section at the character `place` of a text: the headings above it, the highest first, with ` > `
-    between them. The title is left out, and so is the only heading of depth 1, which repeats it.
+    between them. A heading that repeats the title is left out.
     """
     above: list[Heading] = []
     for heading in headings:
         if heading.start >= place:
             break
         above = [other for other in above if other.depth < heading.depth] + [heading]
-    alone = sum(heading.depth == 1 for heading in headings) == 1
-    return " > ".join(it.text for it in above if it.text not in ("", title) and not (alone and it.depth == 1))
+    return " > ".join(it.text for it in above if it.text not in ("", title))
 
 
 def _lines(text: str) -> list[int]:

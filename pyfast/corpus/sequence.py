@@ -31,6 +31,7 @@ from pyfast.corpus.rendering import (
     row_line,
     subgraph_line,
     table_line,
+    without_stars,
 )
 from pyfast.corpus.schema import Kind
 from pyfast.corpus.segment_ids import SegmentIds
@@ -40,7 +41,7 @@ _GROUP_SHIFT = 12
 _GROUP = 1 << _GROUP_SHIFT  # The first access to a segment checks a group of this many.
 # Plain integers, because `render` compares with them for each passage.
 _GRAPH, _TEXT, _MARKDOWN = int(Kind.GRAPH), int(Kind.TEXT), int(Kind.MARKDOWN)
-_OUTLINES = 1 << 10  # how many outlines stay in memory
+_OUTLINES = 1 << 16  # how many outlines and headings stay in memory
 _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
     int(level)
     for level in (
@@ -129,6 +130,7 @@ class Corpus:
         header, links = documents.column("header"), documents.column("links")
         self._header_range, self._names = _offsets(header, in_documents), _strings(header.values, in_documents)
         self._outlines: dict[int, tuple[Outline, Headlines | None]] = {}
+        self._held = 0  # how many outlines and headings these are
         # Each row of a table is rendered with its header, so headers stay in memory.
         self._headers: dict[int, list[str]] = {}
         self._link_range = _offsets(links, in_documents)
@@ -389,6 +391,8 @@ class Corpus:
     def text_line(self, i: int, text: str) -> str:
         """Write `text`, which begins where a segment of a text begins, on one line: ``title > heading. text``."""
         above, is_heading = self.headline(i)
+        if self._kinds[self._source[i]] == _MARKDOWN:
+            text = without_stars(text)
         return above if is_heading else paragraph_line(above, text)
 
     def headline(self, i: int) -> tuple[str, bool]:
@@ -398,7 +402,9 @@ class Corpus:
         Of a document that is no text, it is the title.
         """
         source = self._source[i]
-        headlines = self._headlines(source) if self._kinds[source] in (_TEXT, _MARKDOWN) else None
+        if self._sections.is_empty(source) or self._kinds[source] not in (_TEXT, _MARKDOWN):
+            return self._titles[source], False
+        headlines = self._headlines(source)
         return headlines.at(int(self.start[i]), int(self.end[i])) if headlines else (self._titles[source], False)
 
     def text_between(self, i: int, j: int) -> str:
@@ -424,7 +430,8 @@ class Corpus:
         if level == _TRIPLET:
             return linear_fact(self._facts(i)[0])
         above, is_heading = self.headline(i)
-        return linear_sentence(above, "" if is_heading else self.content(i))
+        text = "" if is_heading else self.content(i)
+        return linear_sentence(above, without_stars(text) if self._kinds[source] == _MARKDOWN else text)
 
     def cells(self, i: int) -> list[str]:
         """Return the cells of a table row. Blank cells are left out."""
@@ -532,8 +539,9 @@ class Corpus:
             except (ValueError, TypeError, AttributeError) as error:
                 raise self._damaged("an outline is no outline") from error
             known = outline, Headlines(self._titles[source], found) if found else None
-            if len(self._outlines) >= _OUTLINES:
-                self._outlines = {}
+            self._held += 1 + len(found)
+            if self._held > _OUTLINES:
+                self._outlines, self._held = {}, 1 + len(found)
             self._outlines[source] = known
         return known
 
@@ -687,6 +695,12 @@ class _Strings:
             self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
             self.file.check(self.places[1] + self.offsets[k], self.places[1] + self.offsets[k + 1])
         return str(self.data[self.offsets[k] : self.offsets[k + 1]], "utf-8")
+
+    def is_empty(self, k: int) -> bool:
+        """Whether a string is empty."""
+        if self.file is not None:
+            self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
+        return bool(self.offsets[k] == self.offsets[k + 1])
 
     def check(self, which: NDArray[np.int32]) -> None:
         """Check the strings with these numbers in the file."""

@@ -1,5 +1,6 @@
 """The words of headings reach the search and the LLM: a passage's line begins with the headings above it."""
 
+import random
 from pathlib import Path
 
 import docx
@@ -8,7 +9,7 @@ import pytest
 from fpdf import FPDF
 
 import pyfast
-from pyfast.corpus import Heading, Level, Outline, TextDocument, encode
+from pyfast.corpus import Heading, Level, Outline, TextDocument, decode, encode, read
 from pyfast.retrieval import Index, narrate
 
 MANUAL = """\
@@ -129,11 +130,74 @@ def test_a_table_fills_its_section(tmp_path: Path) -> None:
     assert [index.text(i) for i in range(len(index.passages))] == ["Moons | moon: Titan | year: 1655"]
 
 
-def test_long_paths_are_cut_in_the_middle() -> None:
-    headings = tuple(Heading(10 * k, 10 * k + 9, k + 1, f"{k} " + "x" * 98) for k in range(6))
+def test_long_paths_are_cut_in_the_middle_and_nothing_is_lost() -> None:
+    headings = tuple(Heading(10 * k, 10 * k + 9, k + 1, f"{k} " + "x" * 198) for k in range(6))
     document = TextDocument("a", "T", "y" * 80, outline=Outline(headings=headings))
-    last = lines(document)[-1]
-    assert last.startswith("T > ") and "5 x" in last and "0 x" not in last and len(last) < 420
+    *others, last = lines(document)
+    assert last.startswith("T > ") and "5 x" in last and "0 x" not in last and len(last) < 620
+    assert [sum(f"{k} x" in line for line in [*others, last]) > 0 for k in range(6)] == [True] * 6
+
+
+def test_a_long_heading_is_a_passage_with_all_its_words() -> None:
+    long = " ".join(f"word{k}" for k in range(1000))
+    document = TextDocument("m", "T", f"# Part\n\n{long}\n---\n\nEnd.\n", markdown=True)
+    first, second, last = lines(document)
+    assert first.startswith("T > Part. word0 word1 ") and second.endswith(" word999")
+    assert last.startswith("T > Part > word0 ") and last.endswith("…. End.") and len(last) < 300
+
+
+def test_no_word_of_a_heading_is_lost(tmp_path: Path) -> None:
+    chance = random.Random(0)
+    for number in range(80):
+        words, parts = [], []
+        for place in range(chance.randrange(1, 9)):
+            word = f"h{place}" + "x" * chance.choice([0, 0, 0, 150, 600])
+            words.append(word)
+            parts.append("#" * chance.randrange(1, 7) + f" {word}")
+            parts += chance.choice([[], [], ["Text."], ["| a | b |\n|---|---|\n| c | d |"]])
+        before = chance.choice([[], ["---\ntags: x\n---"], ["Before."]])
+        (tmp_path / f"{number:03}.md").write_text("\n\n".join([*before, *parts]) + "\n", encoding="utf-8")
+        for also in [[], [tmp_path / f"{number - 1:03}.md"]] if number else [[]]:
+            corpus = encode(read([*also, tmp_path / f"{number:03}.md"]))
+            uris = [
+                i for i in corpus.passages().tolist() if corpus.uri(corpus.source[i]).startswith(f"{number:03}")
+            ]
+            shown = set(" ".join(map(corpus.render, uris)).replace(".", " ").split())
+            assert shown.issuperset(words), (set(words) - shown, parts)
+            again = encode(decode(corpus))
+            assert [again.render(i) for i in again.passages()] == [corpus.render(i) for i in corpus.passages()]
+
+
+def test_stars_of_emphasis_are_not_in_the_line() -> None:
+    text = "The **warranty period** is *very* long, ***really***. **A *b* c.** (**d**)\n\n"
+    kept = (
+        "2 * 3 * 4, 2*3*4, f(**kwargs, *args), *.txt or *.md, SELECT *, a.* FROM t, 5* and 6*, __init__, a**b**c"
+    )
+    corpus = encode([TextDocument("m", "", text + kept, markdown=True), TextDocument("t", "", text)])
+    marked, same, plain = (corpus.render(i) for i in corpus.passages().tolist())
+    assert marked == "The warranty period is very long, really. A b c. (d)"
+    assert same == kept and plain == text.strip()
+    assert corpus.segment(int(corpus.passages()[0]))["snippet"] == text.strip()
+
+
+def test_bookmarks_that_no_line_says_are_in_the_text(tmp_path: Path) -> None:
+    made = FPDF()
+    made.set_font("helvetica", size=12)
+    made.add_page()
+    made.start_section("Warranty of pumps")
+    made.start_section("Return of lamps")
+    made.multi_cell(0, text="The return of lamps takes 14 days.")
+    made.add_page()
+    made.start_section("Delivery")
+    made.multi_cell(0, text="2.1  DELIVERY", new_x="LMARGIN", new_y="NEXT")
+    made.multi_cell(0, text="It is free.")
+    made.output(str(tmp_path / "m.pdf"))
+    corpus = encode(read([tmp_path / "m.pdf"]))
+    assert [corpus.render(i) for i in corpus.passages().tolist()] == [
+        "m > Warranty of pumps",
+        "m > Return of lamps. The return of lamps takes 14 days.",
+        "m > 2.1 DELIVERY. It is free.",
+    ]
 
 
 def test_changed_headings_are_found_after_an_update_and_a_merge(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_sections_of_markdown() -> None:
         "# Three\nEnd",
     ]
     paragraphs = np.flatnonzero(corpus.level == Level.PARAGRAPH).tolist()
-    assert [corpus.content(i) for i in paragraphs] == ["Before.", "Text one. More.", "## Two", "End"]
+    assert [corpus.content(i) for i in paragraphs] == ["Before.", "Text one. More.", "Two", "End"]
     assert corpus.parent[paragraphs].tolist() == [0, *sections]
 
 

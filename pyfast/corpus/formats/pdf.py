@@ -22,6 +22,8 @@ _NUMBER = re.compile(
     r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty-"
     r"(?:one|two|three|four|five|six|seven|eight|nine|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth)"
 )
+# What may stand before the title of a bookmark in its line, such as `1.2` or `Chapter 3:`.
+_BEFORE_TITLE = r"^[ \t]*(?:(?:[^\W\d_]+[ \t]+)?(?:\d[\d.]*|[IVXLC]+\b|[A-Z]\b)[.:)]?[ \t]+)?"
 _ALWAYS_HYPHENED = "self"
 _SHARED = frozenset(("and", "or", "to", "und", "oder", "bis", "et", "ou"))
 
@@ -55,15 +57,12 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     pages = [_joined(page, known) for page in raw]
     if not any(pages):
         raise InputError(f"{path}: {len(pages)} pages without text; perhaps scanned: recognise its text first")
-    starts, at = [], 0
-    for page_text in pages:
-        starts.append(at)
-        at += len(page_text) + len(_BETWEEN)
+    empty = [number for number, page in enumerate(pages, 1) if not page]
     marks = marks or headings_of(lines)
-    headings = _headings(pages, starts, [(level, _joined(mark, known), page) for level, mark, page in marks])
-    if empty := [number for number, page in enumerate(pages, 1) if not page]:
+    starts, headings = _headings(pages, [(level, _joined(mark, known), page) for level, mark, page in marks])
+    if empty:
         yield Unread(path, _without_text(empty))
-    yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=tuple(starts)))
+    yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=starts))
 
 
 def _joined(text: str, known: frozenset[str]) -> str:
@@ -109,22 +108,37 @@ def _without_text(pages: list[int]) -> str:
 
 
 def _headings(
-    pages: list[str], starts: list[int], marks: list[tuple[int, str, int | None]]
-) -> tuple[Heading, ...]:
-    """Place headings. `marks` has (depth from 0, title, number of the page) for each heading.
+    pages: list[str], marks: Sequence[tuple[int, str, int | None]]
+) -> tuple[tuple[int, ...], tuple[Heading, ...]]:
+    """Make headings from bookmarks. `marks` has (depth from 0, title, number of the page) for each bookmark.
 
-    A heading is at the line of its page that is its title, or else at the place where its page contains the title.
-    This place must be after the previous heading. If there is no such place, the heading is left out.
+    A heading is the line of its page that says the title of the bookmark, after the previous heading. If there is
+    no such line, the title is written into the page, before the text that it may be about.
+
+    Returns (the place where each page begins, the headings).
     """
-    headings: list[Heading] = []
+    found: list[tuple[int, int, int, int, str]] = []
+    page_before, behind = 0, 0
     for level, title, page in marks:
-        if page is None or not 0 <= page < len(pages) or not title.strip():
+        words = without_controls(title).split()
+        if page is None or not 0 <= page < len(pages) or not words:
             continue
-        behind = max(headings[-1].end - starts[page], 0) if headings else 0
-        words = r"\s+".join(map(re.escape, title.split()))
-        whole = re.compile(rf"^[ \t]*{words}[ \t]*$", re.MULTILINE)
-        found = whole.search(pages[page], behind) or re.compile(words).search(pages[page], behind)
-        if found:
-            start, end = starts[page] + found.start(), starts[page] + found.end()
-            headings.append(Heading(start, end, min(level + 1, 6), title.strip()))
-    return tuple(headings)
+        page = max(page, page_before)
+        behind = behind if page == page_before else 0
+        page_before, said = page, r"\s+".join(map(re.escape, words))
+        line = re.compile(_BEFORE_TITLE + rf"{said}[ \t.:]*$", re.MULTILINE | re.IGNORECASE)
+        if match := line.search(pages[page], behind):
+            start, end = match.span()
+        else:
+            before, after = pages[page][:behind].rstrip(), pages[page][behind:].lstrip()
+            start = len(before) + len(_BETWEEN) if before else 0
+            pages[page] = _BETWEEN.join(filter(None, [before, " ".join(words), after]))
+            end = start + len(" ".join(words))
+        behind = end
+        found.append((page, start, end, min(level + 1, 6), " ".join(pages[page][start:end].split())))
+    starts = [0]
+    for text in pages[:-1]:
+        starts.append(starts[-1] + len(text) + len(_BETWEEN))
+    return tuple(starts), tuple(
+        Heading(starts[page] + start, starts[page] + end, depth, text) for page, start, end, depth, text in found
+    )
