@@ -55,17 +55,20 @@ def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
         title = fold(corpus.title(source))[: limit // _TITLE]
         run: list[tuple[int, str]] = []
         budget = limit - len(title)
-        section = fold(corpus.title(source))
+        section = whole_title = fold(corpus.title(source))
         for place in places:
             above, is_heading = corpus.headline(place)
+            above = fold(above)
             for text in [""] if is_heading else _fitting_texts(corpus, place, limit - len(title)):
-                if fold(above) != section:
-                    section, text = fold(above), f"{above}\n{text}".rstrip()
-                if run and len(text) > budget:
+                headed = f"{above}\n{text}".rstrip()
+                shown = text if above == section else headed
+                if run and len(shown) > budget:
                     yield Chunk(title, tuple(run))
                     run, budget = [], limit - len(title)
-                run.append((int(corpus.ids[place]), text))
-                budget -= len(text)
+                    shown = text if above == whole_title else headed  # The LLM does not see the chunk before.
+                section = above
+                run.append((int(corpus.ids[place]), shown))
+                budget -= len(shown)
         yield Chunk(title, tuple(run))
 
 

@@ -10,6 +10,7 @@ from fpdf import FPDF
 
 import pyfast
 from pyfast.corpus import Heading, Level, Outline, TextDocument, decode, encode, read
+from pyfast.knowledge.chunks import split_into_chunks
 from pyfast.retrieval import Index, narrate
 
 MANUAL = """\
@@ -215,3 +216,11 @@ def test_changed_headings_are_found_after_an_update_and_a_merge(tmp_path: Path) 
     ]
     assert merged.search(["guarantee"], 5)[0].passages.size == 1
     assert merged.search(["warranty"], 5)[0].passages.size == 0
+
+
+def test_every_chunk_of_a_section_says_its_headings(tmp_path: Path) -> None:
+    text = "## Warranty\n\n" + "A sentence that is long enough, and is one of many.\n\n" * 40 + "## Recall\n"
+    index = pyfast.build_index([TextDocument("m", "Manual", text, markdown=True)], tmp_path / "IDX")
+    chunks = [chunk.text for chunk in split_into_chunks(index, 200)]
+    assert len(chunks) > 2 and chunks[-1].endswith("\n\nManual > Recall")
+    assert all(chunk.startswith("Manual\n\nManual > Warranty\nA sentence") for chunk in chunks)
