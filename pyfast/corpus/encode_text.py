@@ -13,7 +13,7 @@ from pyfast.corpus.text_buffer import Integers, append_text, lengths
 from pyfast.corpus.text_splitting import bounded, codes_of, paragraphs, sentence_breaks, sentences
 
 # The buffer has a blank line between texts, so that no paragraph or sentence spans two of them.
-_SEPARATOR = "\n\n"
+SEPARATOR = "\n\n"
 
 
 def encode_texts(
@@ -23,9 +23,9 @@ def encode_texts(
     length_of_paragraph: int,
 ) -> Columns:
     """Make the segments of text documents, depth first. `source` has the number of each document."""
-    text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
+    text = SEPARATOR + SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
-    first = np.cumsum(length + len(_SEPARATOR)) - length
+    first = np.cumsum(length + len(SEPARATOR)) - length
     sections, headed = _sections(documents, first, length)
 
     codes = codes_of(text)
