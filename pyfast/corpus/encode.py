@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyfast.corpus import schema
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument
 from pyfast.corpus.encode_structured import encode_graphs, encode_tables
-from pyfast.corpus.encode_text import encode_texts, headings_of
+from pyfast.corpus.encode_text import SEPARATOR, encode_texts, headings_of
 from pyfast.corpus.levels import parents
 from pyfast.corpus.outlines import outline_json
 from pyfast.corpus.packed import Packed
@@ -68,12 +68,15 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
                 columns, facts = _segments(piece, found, buffer, length)
                 passages += np.bincount(columns["source"], columns["passage"], len(batch)).astype(np.int64)
                 columns["source"] = columns["source"] + np.int32(documents_before)
+                if row and isinstance(batch[0], TextDocument):
+                    columns["end"] = columns["end"] + row
                 columns = _placed(columns, segments_before, row, root)
                 segments.append(columns, len(buffer))
                 triples.append(facts)
                 segments_before += columns["level"].size
-            if row:  # The table's own segment, in the first piece, ends where the last one does.
-                segments.set(root, byte_end=len(buffer), subtree_end=segments_before)
+            if row:  # The document's own segment, in the first piece, ends where the last one does.
+                whole = {"end": len(batch[0].text)} if isinstance(batch[0], TextDocument) else {}
+                segments.set(root, byte_end=len(buffer), subtree_end=segments_before, **whole)
             described.append(_described(batch, found, passages, hashes))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
@@ -110,27 +113,39 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
-    """Yield (documents to encode together, the number of rows that are already encoded).
+    """Yield (documents to encode together, the number of rows or characters that are already encoded).
 
-    The number is 0 except for a large table. A large table comes in several pieces with some rows each,
-    because the arrays of all its cells at once would take several times the size of the table.
+    The number is 0 except for a large table or text. A large table comes in several pieces with some rows each,
+    and a large text without headings in pieces that end at a blank line. The arrays of the whole at once would take
+    several times its size.
     """
-    table = batch[0]
-    size = _size(table) if len(batch) == 1 and isinstance(table, Table) else 0
-    if size < _LARGE or not isinstance(table, Table):
+    large = batch[0]
+    size = _size(large) if len(batch) == 1 else 0
+    if size >= _LARGE and isinstance(large, Table):
+        step = max(_BATCH * len(large.rows) // size, 1)
+        for row in range(0, len(large.rows) or 1, step):
+            yield [replace(large, rows=large.rows[row : row + step])], row
+    elif size >= _LARGE and isinstance(large, TextDocument) and _is_plain(large):
+        start = 0
+        while (end := large.text.find(SEPARATOR, start + _BATCH)) >= 0:
+            yield [replace(large, text=large.text[start:end])], start
+            start = end + len(SEPARATOR)  # `encode_texts` writes the separator before the next piece.
+        yield [replace(large, text=large.text[start:])], start
+    else:
         yield batch, 0
-        return
-    step = max(_BATCH * len(table.rows) // size, 1)
-    for row in range(0, len(table.rows) or 1, step):
-        yield [replace(table, rows=table.rows[row : row + step])], row
+
+
+def _is_plain(document: TextDocument) -> bool:
+    """Whether a text has no headings and no part that is in no passage."""
+    return not (document.markdown or document.outline.headings or document.outline.aside)
 
 
 def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
     """Add the columns `parent` and `subtree_end` to the columns of some segments, and return all columns.
     `before` is how many segments the corpus already has.
 
-    If `row` is not 0, the segments belong to a table whose first `row` rows are already in the corpus. The
-    segment of this table is then at the position `root` of the corpus, and the result does not repeat it.
+    If `row` is not 0, the segments belong to a document whose first `row` rows or characters are already in the
+    corpus. The segment of this document is then at the position `root` of the corpus, and the result does not repeat it.
     """
     parent = parents(columns["level"])
     before -= row > 0

@@ -15,7 +15,7 @@ from pyfast.corpus.text_buffer import Integers, append_text, lengths
 from pyfast.corpus.text_splitting import Bounds, bounded, codes_of, paragraphs, sentence_breaks, sentences
 
 # The buffer has a blank line between texts, so that no paragraph or sentence spans two of them.
-_SEPARATOR = "\n\n"
+SEPARATOR = "\n\n"
 
 
 def encode_texts(
@@ -27,9 +27,9 @@ def encode_texts(
 ) -> Columns:
     """Make the segments of text documents, depth first. `headings` has the headings of each document, and `source`
     its number."""
-    text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
+    text = SEPARATOR + SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
-    first = np.cumsum(length + len(_SEPARATOR)) - length
+    first = np.cumsum(length + len(SEPARATOR)) - length
     sections, headed = _sections(documents, headings, first, length)
 
     codes = codes_of(text)

@@ -15,6 +15,7 @@ from pyfast.corpus import (
     Document,
     KnowledgeGraph,
     Level,
+    Outline,
     Table,
     TextDocument,
     Triple,
@@ -365,3 +366,20 @@ def test_long_paragraphs_are_cut_at_sentences_then_spaces_then_anywhere() -> Non
 def _passages(text: str) -> list[str]:
     corpus = encode([TextDocument("u", "", text)])
     return [corpus.content(int(i)) for i in corpus.passages()]
+
+
+@pytest.mark.parametrize("batch", [1, 5, 20])
+def test_a_large_text_in_pieces_is_encoded_as_in_one(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    parts = ["A word. ", "Über\n", "\n\n", "Then more.\n\n\n\n", " \n ", "\r\n\r\n", "é 1. ", "\U0001f600\n\n"]
+    for shift in range(len(parts)):
+        text = "".join(parts[(7 * i + shift * i // 3) % len(parts)] for i in range(40))
+        around = [TextDocument(uri, uri, "Before. It.\n\nAfter.") for uri in "ab"]
+        documents = [around[0], TextDocument("u", "T", text, outline=Outline(pages=(0, 3))), around[1]]
+        whole = encode(documents, 40)
+        with monkeypatch.context() as patch:
+            patch.setattr(import_module("pyfast.corpus.encode"), "_BATCH", batch)
+            patch.setattr(import_module("pyfast.corpus.encode"), "_LARGE", 1)
+            cut = encode(documents, 40)
+        assert decode(cut) == documents and cut.fingerprint() == whole.fingerprint()
+        for name in ("ids", "level", "parent", "subtree_end", "source", "start", "end"):
+            assert np.array_equal(getattr(whole, name), getattr(cut, name))

@@ -24,21 +24,27 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document]:
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")
     format_ = pyoxigraph.RdfFormat.TURTLE if turtle else pyoxigraph.RdfFormat.N_TRIPLES
+
+    def parsed() -> Iterator[tuple[Any, Any, Any]]:
+        for it in pyoxigraph.parse(path=str(path), format=format_):
+            yield it.subject, it.predicate, it.object
+
+    names = _Names()
     try:
-        statements = [
-            (it.subject, it.predicate, it.object) for it in pyoxigraph.parse(path=str(path), format=format_)
+        # N-Triples are read twice, which takes less memory than to keep them. In Turtle, each reading gives other
+        # names to nodes without a name.
+        kept = list(parsed()) if turtle else None
+        for subject, predicate, value in kept or parsed():
+            if predicate.value in _LABELS and isinstance(value, pyoxigraph.Literal):
+                names.label(subject, value)
+        facts = [
+            Triple(names.of(subject), names.of(predicate), names.of(value))
+            for subject, predicate, value in kept or parsed()
+            if predicate.value not in _LABELS
         ]
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}; correct the file") from error
-    names = _Names()
-    for subject, predicate, value in statements:
-        if predicate.value in _LABELS and isinstance(value, pyoxigraph.Literal):
-            names.label(subject, value)
-    facts = [
-        Triple(names.of(subject), names.of(predicate), names.of(value))
-        for subject, predicate, value in statements
-        if predicate.value not in _LABELS
-    ]
+    del kept
     yield KnowledgeGraph(uri, title_of(path), tuple(facts))
 
 
