@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from operator import contains
 from pathlib import Path
 
 from pyfast import plugins
@@ -31,6 +32,7 @@ from pyfast.corpus.published import refuse_published
 from pyfast.corpus.wide_tables import COLUMNS, narrow
 from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
 from pyfast.extras import explained
+from pyfast.text_forms import name_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +301,18 @@ def _read_text(uri: str, path: Path) -> Iterator[Document]:
     yield TextDocument(uri, path.stem, read_text(path))
 
 
-def _read_triples(uri: str, path: Path) -> Iterator[Document]:
-    yield KnowledgeGraph(uri, title_of(path), tuple(_triples(path)))
+def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
+    found = list(_triples(path))
+    if found and _is_header(found[0]):
+        header = found.pop(0)
+        names = ", ".join((header.head, header.relation, header.tail))
+        yield Unread(path, f"line 1: read as the header ({names}), not as a triple", missing=False)
+    yield KnowledgeGraph(uri, title_of(path), tuple(found))
+
+
+def _is_header(first: Triple) -> bool:
+    known = ("head", "subject"), ("relation", "predicate"), ("tail", "object")
+    return all(map(contains, known, map(name_form, (first.head, first.relation, first.tail))))
 
 
 def _read_json(uri: str, path: Path) -> Iterator[Document]:
