@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache, partial
+
+
+# The parts of a text that have another form than lower case. A mark belongs to the letter before it.
+_NOT_ASCII, _WITH_BASE = re.compile(r"[^\x00-\x7f]+"), re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 
 
 def compared(text: str, accents: bool = False) -> str:
@@ -29,10 +33,21 @@ def compared(text: str, accents: bool = False) -> str:
     """
     if text.isascii():
         return text.lower()
+    return (_WITH_BASE if accents else _NOT_ASCII).sub(partial(_form_of, accents), text.lower())
+
+
+def _form_of(accents: bool, found: re.Match[str]) -> str:
+    return _short_form(found[0], accents) if len(found[0]) < 8 else _form(found[0], accents)
+
+
+def _form(text: str, accents: bool) -> str:
     text = unicodedata.normalize("NFKC", text.translate(_apart())).casefold()
     if not accents:
         text = unicodedata.normalize("NFD", text).translate(_ACCENTS)
     return unicodedata.normalize("NFKC", text)
+
+
+_short_form = lru_cache(1 << 14)(_form)  # Texts have few different ones: an accented letter, a dash.
 
 
 def name_form(name: str) -> str:
@@ -51,6 +66,9 @@ def shown_name(name: str) -> str:
     return name if "://" in name else name.replace("_", " ")
 
 
+_ASCII_WORDS = re.compile("[A-Za-z0-9]+")
+
+
 def words(text: str) -> list[str]:
     """Divide a text into words: runs of letters, digits and their combining characters.
 
@@ -62,16 +80,18 @@ def words(text: str) -> list[str]:
         >>> words("It's AT&T's Apollo_7: 3.5 C++")
         ['It', 'AT', 'T', 'Apollo', '7', 'C']
     """
-    return _words("" if text.isascii() else marks()).findall(text)
+    if not text.isascii():
+        return _words(marks()).findall(text)
+    if "'" in text or "," in text or "." in text:
+        return _words("").findall(text)
+    return _ASCII_WORDS.findall(text)
 
 
 @cache
 def _words(marks: str) -> re.Pattern[str]:
     of_word = rf"[^\W_]|[{marks}]" if marks else r"[^\W_]"
     end = r"(?<![^\W_]['\u2019])" + (rf"(?<![{marks}]['\u2019])" if marks else "")
-    return re.compile(
-        rf"[^\W_](?:{of_word})+|{end}(?:(?<![0-9][.,])[0-9](?![.,][0-9])|[^\W_0-9])"
-    )
+    return re.compile(rf"[^\W_](?:{of_word})+|{end}(?:(?<![0-9][.,])[0-9](?![.,][0-9])|[^\W_0-9])")
 
 
 @cache
@@ -105,7 +125,9 @@ _ACCENTS: dict[int, str | None] = dict.fromkeys(
     _codes((0x300, 0x36F), (0x483, 0x489), (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20FF), (0xFE20, 0xFE2F))
     + _codes((0x2DE0, 0x2DFF), (0xA66F, 0xA672), (0xA674, 0xA67D))  # Cyrillic
     + _codes((0x591, 0x5BD), (0x5BF, 0x5BF), (0x5C1, 0x5C2), (0x5C4, 0x5C5), (0x5C7, 0x5C7))  # Hebrew
-    + _codes((0x610, 0x61A), (0x640, 0x640), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC), (0x6DF, 0x6E4))  # Arabic
+    + _codes(
+        (0x610, 0x61A), (0x640, 0x640), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC), (0x6DF, 0x6E4)
+    )  # Arabic
     + _codes((0x6E7, 0x6E8), (0x6EA, 0x6ED), (0x8CA, 0x8E1), (0x8E3, 0x8FF))
 )
 # Letters with a stroke, and ligatures, which Unicode does not divide

@@ -18,7 +18,9 @@ StopWords = Literal["english", "none"]
 Accents = Literal["fold", "keep"]
 # Scripts without blanks between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. Each character is a term.
 _UNSEPARATED = "\u0e01-\u0e30\u0e32\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0ebd-\u0ec6\u0edc-\u0edf"
-_UNSEPARATED += "\u1000-\u102a\u103f\u1780-\u17b3\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_UNSEPARATED += (
+    "\u1000-\u102a\u103f\u1780-\u17b3\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
 _of_this_thread = local()
 
 
@@ -46,7 +48,11 @@ class Analysis:
 
     def __post_init__(self) -> None:
         """Raise `InputError` for an unknown tokenizer, stemmer or list of stop words."""
-        for name, known in (("tokenizer", get_args(Tokenizer)), ("stop_words", get_args(StopWords)), ("accents", get_args(Accents))):
+        for name, known in (
+            ("tokenizer", get_args(Tokenizer)),
+            ("stop_words", get_args(StopWords)),
+            ("accents", get_args(Accents)),
+        ):
             if getattr(self, name) not in known:
                 raise InputError(f"{name}: expected {' or '.join(known)}, got {getattr(self, name)!r}")
         if self.stemmer and self.stemmer not in (known := _snowball().algorithms()):

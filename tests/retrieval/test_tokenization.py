@@ -1,34 +1,16 @@
 """Words in texts and questions, against a slow version, character by character."""
 
 import unicodedata
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slow_words import slow_words
 
 from pyfast.retrieval.tokenization import term_ids, tokenize
 from pyfast.text_forms import compared, marks, name_form, words
 
 some = st.one_of(st.text(), st.text("aB1_ -.,'\u2019\u00e9\u0130\u00df\u0301\u200b\u0660\u6f22\u0939\u093f\n\t"))
-
-
-def slow_words(text: str) -> Iterator[str]:
-    """Runs of letters, digits and marks. One character counts unless it is a piece of a number or word."""
-    kind = ["m" if unicodedata.category(c)[0] == "M" else "w" if c.isalnum() else "" for c in text]
-    at = 0
-    while at < len(text):
-        stop = at + 1
-        if kind[at] == "w":
-            while stop < len(text) and kind[stop]:
-                stop += 1
-            before, after = text[max(at - 2, 0) : at], text[stop : stop + 2]
-            cut = len(before) == 2 and before[1] in "'\u2019" and bool(kind[at - 2])
-            if text[at] in "0123456789":
-                cut |= any(len(x) == 2 and x[i] in ".," and x[1 - i] in "0123456789" for x, i in ((before, 1), (after, 0)))
-            if stop - at > 1 or not cut:
-                yield text[at:stop]
-        at = stop
 
 
 @given(some)
@@ -64,7 +46,14 @@ def test_the_same_words(one: str, other: str) -> None:
     assert tokenize(one) == tokenize(other)
 
 
-@pytest.mark.parametrize("word", ["\u0939\u093f\u0928\u094d\u0926\u0940", "\u0b9c\u0bc6\u0baf\u0bb2\u0bb2\u0bbf\u0ba4\u0bbe", "\u0e01\u0e23\u0e38\u0e07\u0e40\u0e17\u0e1e"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "\u0939\u093f\u0928\u094d\u0926\u0940",
+        "\u0b9c\u0bc6\u0baf\u0bb2\u0bb2\u0bbf\u0ba4\u0bbe",
+        "\u0e01\u0e23\u0e38\u0e07\u0e40\u0e17\u0e1e",
+    ],
+)
 def test_signs_of_other_scripts_are_letters(word: str) -> None:
     assert tokenize(word) == [word]
 
