@@ -1,6 +1,7 @@
 #include "pyfast/count_words.hpp"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "arrays.hpp"
@@ -9,12 +10,19 @@ namespace pyfast::python {
 
 namespace {
 
-// By code point, whether `\w` of Python's `re` matches it.
+// By code point: 1 for letters and digits, 2 for combining characters.
 const std::vector<std::uint8_t>& word_characters() {
     static const std::vector<std::uint8_t> table = [] {
+        const py::object category = py::module_::import("unicodedata").attr("category");
         std::vector<std::uint8_t> made(0x110000);
         for (std::size_t code = 0; code < made.size(); ++code) {
-            made[code] = code == '_' || Py_UNICODE_ISALNUM(static_cast<Py_UCS4>(code)) ? 1 : 0;
+            const auto character = static_cast<Py_UCS4>(code);
+            if (Py_UNICODE_ISALNUM(character)) {
+                made[code] = 1;
+            } else if (code >= 0x300 && Py_UNICODE_ISPRINTABLE(character)) {
+                const py::str written = py::reinterpret_steal<py::str>(PyUnicode_FromOrdinal(static_cast<int>(code)));
+                made[code] = py::cast<std::string>(category(written)).front() == 'M' ? 2 : 0;
+            }
         }
         return made;
     }();

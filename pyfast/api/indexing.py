@@ -21,7 +21,7 @@ from pyfast.engine import recorded_value
 from pyfast.errors import InputError
 from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
-from pyfast.retrieval.analysis import Analysis, StopWords, Tokenizer
+from pyfast.retrieval.analysis import Accents, Analysis, StopWords, Tokenizer
 from pyfast.retrieval.building import MEMORY
 from pyfast.retrieval.manifest import commit_numbers
 from pyfast.retrieval.passage_size import PassageSize
@@ -42,6 +42,7 @@ def build_index(
     tokenizer: Tokenizer = "words",
     stemmer: str = "",
     stop_words: StopWords = "english",
+    accents: Accents = "fold",
     vectors: str | Iterable[str] = (),
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
@@ -68,12 +69,12 @@ def build_index(
             sentence ends. The index keeps this size for documents that are added later.
         passage_overlap: The maximum number of characters that neighbouring passages share if a paragraph is cut.
             They share whole sentences, which are stored only once.
-        tokenizer: `words`: words of two characters or more. `characters`: words of any length, and each Chinese or
-            Japanese character as a word. Use `characters` for these two languages, or if words of one character
-            matter.
+        tokenizer: `words`: words, and digits and letters that stand alone. `characters`: also each character of a
+            script without blanks between words, such as Chinese, Japanese and Thai, as a word.
         stemmer: A language that the Snowball stemmer knows, such as `"english"` or `"german"`. Then all forms of a
             word count as the same term. Empty: each form is its own term.
         stop_words: Frequent words that a search ignores: `english`, or `none` for texts in other languages.
+        accents: `fold`: words with and without accents are the same term. `keep`: they are different terms.
         vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
             `"dense:MODEL"`: sentence embeddings. `"sparse:MODEL"`: learned sparse vectors. `"late"` or
             `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` also sets the number of dimensions (by
@@ -110,7 +111,7 @@ def build_index(
         1
     """
     size = PassageSize(passage_length, passage_overlap)
-    analysis = Analysis(tokenizer, stemmer, stop_words)
+    analysis = Analysis(tokenizer, stemmer, stop_words, accents)
     encoders = [vectors] if isinstance(vectors, str) else list(vectors)
     cluster = cluster_of(ray, workers, worker_resources)
     if cluster is not None and not encoders:

@@ -58,8 +58,8 @@ def index(
     tokenizer: Annotated[
         Literal["words", "characters"],
         typer.Option(
-            help="What counts as a word. words: words of two characters or more. characters: words of any"
-            " length, and each Chinese or Japanese character."
+            help="What counts as a word. words: words, and digits and letters that stand alone. characters:"
+            " also each character of a script without blanks between words, such as Chinese and Thai."
         ),
     ] = "words",
     stemmer: Annotated[
@@ -73,6 +73,10 @@ def index(
         Literal["english", "none"],
         typer.Option(help="The words that searches ignore; use none for texts that are not English."),
     ] = "english",
+    accents: Annotated[
+        Literal["fold", "keep"],
+        typer.Option(help="fold: words with and without accents are the same term. keep: they differ."),
+    ] = "fold",
     vectors: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,6 +114,7 @@ def index(
             tokenizer=tokenizer,
             stemmer=stemmer,
             stop_words=stop_words,
+            accents=accents,
             vectors=vectors or (),
             strict=strict,
             on_unread=unread.append,

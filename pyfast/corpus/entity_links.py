@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pyfast.corpus.levels import Level
 from pyfast.corpus.sequence import Corpus
+from pyfast.text_forms import name_form
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -36,8 +37,8 @@ class EntityLinks:
     triplets: Int64
     """[triplets] the position of each triplet in the corpus"""
     entity: Int32
-    """[triplets, 2] the numbers of the entities that are the head and tail of each triplet. Equal strings are the
-    same entity"""
+    """[triplets, 2] the numbers of the entities that are the head and tail of each triplet. Names with the
+    same form (`text_forms.name_form`) are the same entity"""
     entity_offsets: Int64
     """[entities + 1] the position in `entity_triplets` at which the triplets of each entity start"""
     entity_triplets: Int64
@@ -127,7 +128,7 @@ def _links(corpus: Corpus) -> tuple[Int64, Int64]:
 
 
 def _entities(corpus: Corpus) -> tuple[Int32, int]:
-    """Number the entities of all triplets, by Arrow's dictionary encoding.
+    """Number the entities of all triplets, by the forms of their names.
 
     Returns (the numbers of the head and the tail of each triplet: [triplets, 2], the number of entities).
     """
@@ -143,4 +144,7 @@ def _entities(corpus: Corpus) -> tuple[Int32, int]:
     strings = pa.LargeStringArray.from_buffers(cuts.size - 1, offsets, pa.py_buffer(columns.content))
     wanted = np.arange(k.size)[:, None] * 4 + (0, 2)
     coded = strings.take(pa.array(wanted.ravel())).dictionary_encode()
-    return coded.indices.to_numpy().reshape(-1, 2).astype(np.int32), len(coded.dictionary)
+    numbers: dict[str, int] = {}
+    names = coded.dictionary.to_pylist()
+    same = np.array([numbers.setdefault(name_form(name) or name, len(numbers)) for name in names], np.int32)
+    return same[coded.indices.to_numpy()].reshape(-1, 2), len(numbers)

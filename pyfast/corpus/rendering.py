@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
+from pyfast.text_forms import shown_name
+
 # Stars around words, as people write them: not 2*3*4, **kwargs, *.txt or a pointer in a program.
 _EMPHASIS = re.compile(
     r"(?<![\w*\\/])(\*{1,3})(?=[\w\"'“‘«(\[`$€£])"
@@ -58,10 +60,10 @@ def table_line(title: str, section: str, header: Sequence[str], rows: Iterable[S
 def subgraph_line(facts: Sequence[Fact]) -> str:
     """Write triples with the same head: ``head relation tail; relation tail (time); ...``."""
     parts = [
-        f"{relation.replace('_', ' ')} {tail} ({time})" if time else f"{relation.replace('_', ' ')} {tail}"
+        f"{relation.replace('_', ' ')} {shown_name(tail)}" + (f" ({time})" if time else "")
         for _, relation, tail, time in facts
     ]
-    return fold(f"{facts[0][0]} {'; '.join(parts)}")
+    return fold(f"{shown_name(facts[0][0])} {'; '.join(parts)}")
 
 
 def linear_sentence(title: str, text: str) -> str:
@@ -80,7 +82,9 @@ def linear_row(title: str, section: str, header: Sequence[str], cells: Sequence[
 def linear_fact(fact: Fact) -> str:
     """Write a triple as an evidence item: ``head, relation, tail``, and the time if it is known."""
     head, relation, tail, time = fact
-    return fold(", ".join([head, relation.replace("_", " "), tail, *([time] if time else [])]))
+    return fold(
+        ", ".join([shown_name(head), relation.replace("_", " "), shown_name(tail), *([time] if time else [])])
+    )
 
 
 def fold(text: str) -> str:

@@ -1,7 +1,8 @@
 """Exact match and token F1 as in the official scripts of data sets, and the metrics that use them.
 
-All scripts normalise in the same way: lower case, no ASCII punctuation, no articles, single blanks. They differ in
-two points:
+All scripts normalise in the same way: lower case, no ASCII punctuation, no articles, single blanks. pyfast
+first composes letters and their accents (NFC), so that two ways to write a letter are equal. The scripts differ in two
+points:
 
 | | `yes` and `no` are ordinary words | F1 of two answers that are empty after normalising |
 |---|---|---|
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,6 +52,7 @@ NOTHING, EVERYTHING = Overlap(0.0, 0.0, 0.0), Overlap(1.0, 1.0, 1.0)
 
 def normalise(answer: str) -> str:
     """Normalise an answer as the official scripts do: lower case, no punctuation, no articles, single blanks.
+    Before, letters and accents are composed (NFC).
 
     Args:
         answer: Any text.
@@ -62,7 +65,8 @@ def normalise(answer: str) -> str:
         >>> normalise("The Hague!")
         'hague'
     """
-    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
+    composed = unicodedata.normalize("NFC", answer)
+    return " ".join(_ARTICLES.sub(" ", composed.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, gold: str) -> float:

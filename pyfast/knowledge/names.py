@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
+
+from pyfast.text_forms import name_form
 
 MAX_WORDS = 12  # the maximum number of words in a name that is searched for in a text
 # Two letters or digits of one word. Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer do not separate words.
@@ -17,9 +18,9 @@ def tidy(name: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return the form of a name for comparisons: lower case, one Unicode form (NFKC), single spaces, and no
-    spaces at the ends."""
-    return tidy(unicodedata.normalize("NFKC", name)).casefold()
+    """Return the form of a name for comparisons: that of words (`text_forms.compared`), blanks for underscores,
+    single spaces, and no spaces at the ends."""
+    return name_form(name)
 
 
 def is_named_in(key: str, text: str) -> bool:

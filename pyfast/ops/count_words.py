@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -11,13 +10,15 @@ import numpy as np
 from pyfast import _native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Int32, Int64, Ragged, array, call
+from pyfast.text_forms import words
 
 
 def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, Int32, list[str]]:
-    r"""Count the words of texts.
+    """Count the words of texts.
 
-    A word is a run of two or more characters that `\w` matches, with the rules of Python's `re`. Words keep their
-    case.
+    A word is a run of letters and digits (`str.isalnum`), and of the combining characters that follow them. A word
+    of one character must stand alone: it is no digit of a number such as `1.5`, and no end of a word such as
+    `it's`. Words keep their case.
 
     Args:
         texts: (offsets int64[T + 1], uint8): texts in UTF-8.
@@ -46,6 +47,4 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
 
 def count_words_reference(texts: Iterable[str], separated: bool = False) -> list[Counter[str]]:
     """Count the words of each text. Returns, for each text, a mapping from its words to their counts."""
-    return [
-        Counter(text.split(" ") if separated else re.findall(r"\w\w+", text)) - Counter([""]) for text in texts
-    ]
+    return [Counter(filter(None, text.split(" ")) if separated else words(text)) for text in texts]

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from threading import local
 from typing import Any, Literal, get_args
 
 from pyfast.errors import InputError
 from pyfast.extras import explained
-from pyfast.retrieval.tokenization import tokenize
+from pyfast.text_forms import compared, marks, words
 
 Tokenizer = Literal["words", "characters"]
 StopWords = Literal["english", "none"]
-# Chinese characters and Japanese syllables: no blank separates them, and each is a term.
-_UNSEPARATED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_CHARACTERS = re.compile(rf"[{_UNSEPARATED}]|[^\W{_UNSEPARATED}]+")
+Accents = Literal["fold", "keep"]
+# Scripts without blanks between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. Each character is a term.
+_UNSEPARATED = "\u0e01-\u0e30\u0e32\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0ebd-\u0ec6\u0edc-\u0edf"
+_UNSEPARATED += (
+    "\u1000-\u102a\u103f\u1780-\u17b3\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
 _of_this_thread = local()
 
 
@@ -27,8 +31,9 @@ class Analysis:
     """
 
     tokenizer: Tokenizer = "words"
-    """Which pieces of a text are terms. `words`: each word of two characters or more. `characters`: each word
-    of any length, and each Chinese or Japanese character by itself
+    """Which pieces of a text are terms. `words`: each word, and each digit or letter that stands alone.
+    `characters`: each word of any length, and each character of a script without blanks between words (Chinese,
+    Japanese, Thai, Lao, Burmese, Khmer) by itself, with its signs
     """
     stemmer: str = ""
     """The language of the Snowball stemmer, such as `english`. The stemmer reduces a word to its stem. Empty:
@@ -36,10 +41,18 @@ class Analysis:
     """
     stop_words: StopWords = "english"
     """The words that searches ignore: `english` (frequent English words) or `none`"""
+    accents: Accents = "fold"
+    """Whether words with and without accents are the same term: `fold` (`Beyonc\u00e9` is `beyonce`) or `keep`.
+    Points of Arabic and Hebrew are accents
+    """
 
     def __post_init__(self) -> None:
         """Raise `InputError` for an unknown tokenizer, stemmer or list of stop words."""
-        for name, known in (("tokenizer", get_args(Tokenizer)), ("stop_words", get_args(StopWords))):
+        for name, known in (
+            ("tokenizer", get_args(Tokenizer)),
+            ("stop_words", get_args(StopWords)),
+            ("accents", get_args(Accents)),
+        ):
             if getattr(self, name) not in known:
                 raise InputError(f"{name}: expected {' or '.join(known)}, got {getattr(self, name)!r}")
         if self.stemmer and self.stemmer not in (known := _snowball().algorithms()):
@@ -54,13 +67,18 @@ class Analysis:
 
     @property
     def is_default(self) -> bool:
-        """Whether all settings of the analysis are the defaults: `words`, no stemmer, English stop words."""
+        """Whether all settings of the analysis are the defaults: `words`, no stemmer, English stop words, no accents."""
         return self == Analysis()
+
+    def form(self, text: str) -> str:
+        """Return a text in the form in which its words are compared."""
+        return compared(text, self.accents == "keep")
 
     def tokens(self, text: str) -> list[str]:
         """Return the terms of a text, in order, with repetitions."""
-        words = tokenize(text) if self.tokenizer == "words" else _CHARACTERS.findall(text.lower())
-        return self._stems(words) if self.stemmer else words
+        form = self.form(text)
+        found = words(form) if self.tokenizer == "words" else _characters().findall(form)
+        return self._stems(found) if self.stemmer else found
 
     def stop(self, words: Iterable[str]) -> frozenset[str]:
         """Return the terms of these stop words: their stems, if the analysis has a stemmer, otherwise the
@@ -78,6 +96,11 @@ class Analysis:
             stemmers[self.stemmer] = _snowball().Stemmer(self.stemmer)
         stems: list[str] = stemmers[self.stemmer].stemWords(words)
         return stems
+
+
+@cache
+def _characters() -> re.Pattern[str]:
+    return re.compile(rf"[{_UNSEPARATED}][{marks()}]*|[^\W_{_UNSEPARATED}](?:[^\W_{_UNSEPARATED}]|[{marks()}])*")
 
 
 def _snowball() -> Any:

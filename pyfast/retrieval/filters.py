@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from pyfast.corpus import Corpus, Document, KnowledgeGraph
 from pyfast.corpus.levels import PASSAGE_LEVELS
 from pyfast.errors import InputError
 from pyfast.retrieval.forward_index import Mask
+from pyfast.text_forms import compared
 
 _CONDITION = re.compile(r"(source|title|level|time|meta\.[^=!<>]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _LEVELS = tuple(level.name.lower() for level in PASSAGE_LEVELS)
@@ -39,11 +41,13 @@ class Condition:
     def fits(self, values: Sequence[str]) -> bool:
         """Return whether a document meets the condition. `values` are the document's values for `key`. At
         least one of them must fit, such as 2021 for `>=2020`. For `!=`, none of them may equal a value of the
-        condition.
+        condition. Values are equal as words are, without regard to case, accents and Unicode form. For `source`,
+        only the Unicode form does not matter.
         """
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
-        equal = any(_pattern(one).fullmatch(value) for one in self.values for value in values)
+        form = _composed if self.key == "source" else compared
+        equal = any(_pattern(form(one)).fullmatch(form(value)) for one in self.values for value in values)
         return equal == (self.operator == "=")
 
 
@@ -84,6 +88,10 @@ def _compared(operator: str, one: str, other: str) -> bool:
         return _ORDER[operator](float(one), float(other))
     except ValueError:
         return _ORDER[operator](one, other)
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -44,8 +44,8 @@ def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_a
     """Count the terms of texts. Returns the counts (a sparse float32 matrix, texts x terms, with sorted rows) and
     the term of each column.
     """
-    known = not analysis.is_default
-    words = (" ".join(analysis.tokens(text)) if known else text.lower() for text in texts)
+    known = bool(analysis.stemmer) or analysis.tokenizer != "words"
+    words = (" ".join(analysis.tokens(text)) if known else analysis.form(text) for text in texts)
     offsets, columns, counts, terms = ops.count_words(utf8(words), separated=known)
     shape = len(offsets) - 1, len(terms)
     return csr_array((counts.astype(np.float32), columns, offsets), shape=shape), terms

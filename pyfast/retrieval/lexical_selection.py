@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,18 +33,10 @@ class Words:
         terms = index.terms.find(asked).tolist()
         known = {word: index.idf(term) for word, term in zip(asked, terms, strict=True) if term >= 0}
         self.idf = {word: idf for word, idf in known.items() if idf}
-        self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
 
     def within(self, text: str) -> set[str]:
-        """Return the words of the question that occur in the text.
-
-        With the default analysis, the method searches the text for each word. This is faster than splitting the
-        text into words.
-        """
-        if not self._analysis.is_default:
-            return self.idf.keys() & set(self._analysis.tokens(text))
-        text = text.lower()
-        return {word for word, whole in self._whole.items() if word in text and whole.search(text)}
+        """Return the words of the question that occur in the text."""
+        return self.idf.keys() & set(self._analysis.tokens(text))
 
     def weight(self, words: set[str]) -> float:
         """Return the sum of the weights of these words."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-TOKENS = r"(?u)\b\w\w+\b"
-# It finds the same tokens as \w\w+\b, and is faster: a match is as long as possible anyway.
-_TOKEN = re.compile(r"\w\w+")
+from pyfast.text_forms import compared, words
+
+TOKENS = "letters, digits and marks, NFKC, no accents"
+"""What the terms of the default analysis are, for the manifest of an index"""
 
 
 def tokenize(text: str) -> list[str]:
-    """Divide a text into words of two characters or more, in lower case, like scikit-learn's default
-    analyser."""
-    return _TOKEN.findall(text.lower())
+    """Divide a text into words, in the form in which words are compared: `text_forms.words` of
+    `text_forms.compared`."""
+    return words(compared(text))
 
 
 def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:

@@ -1,17 +1,68 @@
-"""Words are scikit-learn's words, in the index and in questions."""
+"""Words in texts and questions, against a slow version, character by character."""
 
+import unicodedata
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.feature_extraction.text import CountVectorizer
+from slow_words import slow_words
 
 from pyfast.retrieval.tokenization import term_ids, tokenize
+from pyfast.text_forms import compared, marks, name_form, words
 
-analyse = CountVectorizer().build_analyzer()
+some = st.one_of(st.text(), st.text("aB1_ -.,'\u2019\u00e9\u0130\u00df\u0301\u200b\u0660\u6f22\u0939\u093f\n\t"))
 
 
-@given(st.one_of(st.text(), st.text("aB1_ -.'é\u0130\u00df\u0301\u200b\u0660漢\n\t")))
-def test_tokens_are_those_of_scikit_learn(text: str) -> None:
-    assert tokenize(text) == analyse(text)
+@given(some)
+def test_words(text: str) -> None:
+    assert words(text) == list(slow_words(text))
+
+
+def test_marks() -> None:
+    assert marks() == "".join(c for c in map(chr, range(0x110000)) if unicodedata.category(c)[0] == "M")
+
+
+@given(some, st.booleans())
+def test_forms_of_a_text_are_equal(text: str, accents: bool) -> None:
+    form = compared(text, accents)
+    for other in ("NFC", "NFD"):
+        assert compared(unicodedata.normalize(other, text), accents) == form
+    assert text.isascii() <= (form == text.lower())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Beyonc\u00e9 Dufr\u00eane", "Beyonce Dufrene"),
+        ("\u0141\u00f3d\u017a S\u00f8ren", "lodz soren"),
+        ("\ufb01sh \uff21\uff22\uff23 Stra\u00dfe", "fish ABC STRASSE"),
+        ("\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
+        ("\u0645\u064f\u062d\u0645\u0651\u064e\u062f", "\u0645\u062d\u0645\u062f"),
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0645\u06cc\u062e\u0648\u0627\u0647\u0645"),
+        ("Kindle\u2122", "Kindle TM"),
+    ],
+)
+def test_the_same_words(one: str, other: str) -> None:
+    assert tokenize(one) == tokenize(other)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "\u0939\u093f\u0928\u094d\u0926\u0940",
+        "\u0b9c\u0bc6\u0baf\u0bb2\u0bb2\u0bbf\u0ba4\u0bbe",
+        "\u0e01\u0e23\u0e38\u0e07\u0e40\u0e17\u0e1e",
+    ],
+)
+def test_signs_of_other_scripts_are_letters(word: str) -> None:
+    assert tokenize(word) == [word]
+
+
+def test_characters_that_stand_alone() -> None:
+    assert tokenize("Apollo 7, Vitamin C, AT&T, H&M, C++, U.S., it's 3.5 or 1,000") == (
+        ["apollo", "7", "vitamin", "c", "at", "t", "h", "m", "c", "u", "s", "it", "or", "000"]
+    )
+    assert name_form(" Barack__Obama") == "barack obama" and tokenize("Barack_Obama") == ["barack", "obama"]
 
 
 def test_known_words_in_order_with_repetitions() -> None:
