@@ -7,7 +7,6 @@ import re
 import unicodedata
 from functools import cache, lru_cache, partial
 
-
 # The parts of a text that have another form than lower case. A mark belongs to the letter before it.
 _NOT_ASCII, _WITH_BASE = re.compile(r"[^\x00-\x7f]+"), re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 

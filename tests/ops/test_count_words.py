@@ -15,7 +15,9 @@ from pyfast.ops.arrays import utf8
 from pyfast.ops.count_words import count_words_reference
 from pyfast.text_forms import words
 
-some = st.text(st.sampled_from("ab_1é漢😀\u0307\0- \n.,'\u2019") | st.characters(exclude_categories=["Cs"]), max_size=40)
+some = st.text(
+    st.sampled_from("ab_1é漢😀\u0307\0- \n.,'\u2019") | st.characters(exclude_categories=["Cs"]), max_size=40
+)
 
 
 def counted(texts: list[str], separated: bool) -> list[Counter[str]]:

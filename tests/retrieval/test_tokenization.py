@@ -60,7 +60,7 @@ def test_signs_of_other_scripts_are_letters(word: str) -> None:
 
 def test_characters_that_stand_alone() -> None:
     assert tokenize("Apollo 7, Vitamin C, AT&T, H&M, C++, U.S., it's 3.5 or 1,000") == (
-        "apollo 7 vitamin c at t h m c u s it or 000".split()
+        ["apollo", "7", "vitamin", "c", "at", "t", "h", "m", "c", "u", "s", "it", "or", "000"]
     )
     assert name_form(" Barack__Obama") == "barack obama" and tokenize("Barack_Obama") == ["barack", "obama"]
 
