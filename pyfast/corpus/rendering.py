@@ -82,9 +82,8 @@ def linear_row(title: str, section: str, header: Sequence[str], cells: Sequence[
 def linear_fact(fact: Fact) -> str:
     """Write a triple as an evidence item: ``head, relation, tail``, and the time if it is known."""
     head, relation, tail, time = fact
-    return fold(
-        ", ".join([shown_name(head), relation.replace("_", " "), shown_name(tail), *([time] if time else [])])
-    )
+    parts = [shown_name(head), relation.replace("_", " "), shown_name(tail)]
+    return fold(", ".join([*parts, *([time] if time else [])]))
 
 
 def fold(text: str) -> str:

@@ -1,8 +1,8 @@
 """Exact match and token F1 as in the official scripts of data sets, and the metrics that use them.
 
 All scripts normalise in the same way: lower case, no ASCII punctuation, no articles, single blanks. pyfast
-first composes letters and their accents (NFC), so that two ways to write a letter are equal. The scripts differ
-in two points:
+first composes letters and their accents (NFC), so that two ways to write a letter are equal. The scripts differ in
+two points:
 
 | | `yes` and `no` are ordinary words | F1 of two answers that are empty after normalising |
 |---|---|---|

@@ -67,7 +67,7 @@ class Analysis:
 
     @property
     def is_default(self) -> bool:
-        """Whether all settings are the defaults: `words`, no stemmer, English stop words, no accents."""
+        """Whether all settings of the analysis are the defaults."""
         return self == Analysis()
 
     def form(self, text: str) -> str:

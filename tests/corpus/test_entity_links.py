@@ -18,6 +18,11 @@ from pyfast.corpus import (
     read,
 )
 from pyfast.corpus.entity_links import _EACH
+from pyfast.text_forms import name_form
+
+
+def form(name: str) -> str:
+    return name_form(name) or name
 
 
 def related(corpus: Corpus, i: int) -> set[int]:
@@ -29,13 +34,13 @@ def expected(corpus: Corpus, given_documents: list[Document], i: int) -> set[int
     level = Level(int(corpus.level[i]))
     everything = range(len(corpus))
     if level in (Level.TRIPLET, Level.SUBGRAPH):
-        names = {name for triple in corpus.triples(i) for name in (triple.head, triple.tail)}
+        names = {form(name) for triple in corpus.triples(i) for name in (triple.head, triple.tail)}
         others = (k for k in everything if corpus.level[k] == Level.TRIPLET)
         return {
             k
             for k in others
             if not i <= k < max(corpus.subtree_end[i], i + 1)
-            and names & {corpus.triples(k)[0].head, corpus.triples(k)[0].tail}
+            and names & {form(corpus.triples(k)[0].head), form(corpus.triples(k)[0].tail)}
         }
     if level in (Level.TABLE_ROW, Level.TABLE_CELL):
         table = given_documents[corpus.source[i]]

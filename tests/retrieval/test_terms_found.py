@@ -15,11 +15,26 @@ from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.retrieval import Index
 
 TITLES = [
-    "Beyonc\u00e9 Dufr\u00eane", "Jose\u0301 Nu\u0301n\u0303ez", "\u0141\u00f3d\u017a", "\ufb01sh \uff21\uff22\uff23",
-    "Apollo 7", "Apollo 8", "Vitamin C", "Vitamin D", "AT&T", "H&M", "C++", "U.S.", "Henry V", "X",
-    "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0b9c\u0bc6\u0baf\u0bb2\u0bb2\u0bbf\u0ba4\u0bbe", "\u0e01\u0e23\u0e38\u0e07\u0e40\u0e17\u0e1e",
-    "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd", "\u0645\u064f\u062d\u0645\u0651\u064e\u062f",
-]  # fmt: skip
+    "Beyonc\u00e9 Dufr\u00eane",
+    "Jose\u0301 Nu\u0301n\u0303ez",
+    "\u0141\u00f3d\u017a",
+    "\ufb01sh \uff21\uff22\uff23",
+    "Apollo 7",
+    "Apollo 8",
+    "Vitamin C",
+    "Vitamin D",
+    "AT&T",
+    "H&M",
+    "C++",
+    "U.S.",
+    "Henry V",
+    "X",
+    "\u0939\u093f\u0928\u094d\u0926\u0940",
+    "\u0b9c\u0bc6\u0baf\u0bb2\u0bb2\u0bbf\u0ba4\u0bbe",
+    "\u0e01\u0e23\u0e38\u0e07\u0e40\u0e17\u0e1e",
+    "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd",
+    "\u0645\u064f\u062d\u0645\u0651\u064e\u062f",
+]
 QUERIES = {
     title: {title, *(unicodedata.normalize(form, title) for form in ("NFC", "NFD", "NFKC"))} for title in TITLES
 }
