@@ -115,8 +115,8 @@ def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
     """Yield (documents to encode together, the number of rows or characters that are already encoded).
 
     The number is 0 except for a large table or text. A large table comes in several pieces with some rows each,
-    and a large text without headings in pieces that end at a blank line. The arrays of the whole at once would take
-    several times its size.
+    and a large text without headings in pieces that end at a blank line. The arrays of the whole at once would
+    take several times its size.
     """
     large = batch[0]
     size = _size(large) if len(batch) == 1 else 0
@@ -144,7 +144,8 @@ def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
     `before` is how many segments the corpus already has.
 
     If `row` is not 0, the segments belong to a document whose first `row` rows or characters are already in the
-    corpus. The segment of this document is then at the position `root` of the corpus, and the result does not repeat it.
+    corpus. The segment of this document is then at the position `root` of the corpus, and the result does not
+    repeat it.
     """
     parent = parents(columns["level"])
     before -= row > 0
