@@ -68,9 +68,10 @@ def linear_fact(fact: Fact) -> str:
 
 def fold(text: str) -> str:
     """Put a text on one line. Each line end, with the whitespace around it, becomes one space. Control characters
-    are left out."""
+    are left out. A text of nothing else becomes U+FFFD, so that its line shows something."""
     if not text.isprintable():  # Almost every line is printable, and this is the cheapest check.
-        text = without_controls(" ".join([line for line in map(str.strip, text.splitlines()) if line]))
+        line = " ".join([line for line in map(str.strip, text.splitlines()) if line])
+        return without_controls(line).strip() or ("\ufffd" if line else "")
     return text.strip()
 
 

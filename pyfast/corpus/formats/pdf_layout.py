@@ -103,7 +103,7 @@ def _size(page: Any, at: int) -> int:
 
     matrix = pdfium.FS_MATRIX()
     scale = hypot(matrix.c, matrix.d) if pdfium.FPDFText_GetMatrix(page, at, matrix) else 1
-    return round(2 * scale * pdfium.FPDFText_GetFontSize(page, at))
+    return int(2 * scale * pdfium.FPDFText_GetFontSize(page, at) + 0.5)
 
 
 def _is_bold(page: Any, at: int) -> bool:
