@@ -38,6 +38,6 @@ def check_memory(path: Path, size: int, memory: int) -> None:
     needed = (_BASE + _TIMES * size) // 1_000_000 + 1
     if path.suffix.lower() in _WHOLE and needed > memory:
         raise InputError(
-            f"{path}: one file of {size // 1_000_000:,} MB needs at least {needed:,} MB of memory, and the limit is "
-            f"{memory:,} MB; divide the file, or give more memory (--memory)"
+            f"{path}: one file of {size // 1_000_000:,} MB needs at least {needed:,} MB of memory, and the limit "
+            f"is {memory:,} MB; divide the file, or give more memory (--memory)"
         )
