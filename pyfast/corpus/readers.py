@@ -66,6 +66,8 @@ class DocumentSource:
     """
     size: int = 0
     """The number of bytes of the file. 0 for a document that the caller gave as a value"""
+    path: Path | None = None
+    """The file. None for a document that the caller gave as a value"""
 
     @classmethod
     def as_is(cls, document: Document) -> "DocumentSource":
@@ -150,6 +152,7 @@ def sources_of(
                 partial(_documents, uri, path, chosen, unread, columns, seen),
                 partial("{} {} {} {}".format, uri, path, found.st_size, found.st_mtime_ns),
                 found.st_size,
+                path,
             )
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from error

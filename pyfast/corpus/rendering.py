@@ -88,13 +88,13 @@ def linear_fact(fact: Fact) -> str:
 
 def fold(text: str) -> str:
     """Put a text on one line. Each line end, with the whitespace around it, becomes one space. Control characters
-    are left out."""
+    are left out. A text of nothing else becomes U+FFFD, so that its line shows something."""
     if "\n" in text or "\r" in text:
         text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
     text = text.strip()
     if text.isprintable():  # Almost every line is printable, and this is the cheapest check.
         return text
-    return without_controls(text).strip() or "\ufffd"  # A text of control characters alone shows that it is there.
+    return without_controls(text).strip() or "\ufffd"
 
 
 def without_controls(text: str) -> str:

@@ -24,6 +24,7 @@ import numpy as np
 
 from pyfast.blocks import map_folder
 from pyfast.corpus import Corpus, Document, KnowledgeGraph, Table, TextDocument, Unread, encode
+from pyfast.corpus.formats.limits import check_memory
 from pyfast.corpus.joining import add_sums
 from pyfast.corpus.readers import DocumentSource
 from pyfast.corpus.roots import Root, stored_roots
@@ -272,6 +273,7 @@ class _Build:
         While this process encodes the documents of a part, another process completes the part before. But
         vectors take most of the time of a part, so parts with vectors are made here, one after the other.
         """
+        self._reading.memory = memory
         in_two = thread_count(None) > 1 and memory >= _FOR_TWO and not (computed or "vectors" in self._parameters)
         room = (memory - 2 * _BESIDE) * _SHARE if in_two else memory - _BESIDE
         number = max((int(one["name"]) for one in self.finished), default=0)
@@ -432,6 +434,7 @@ class _Reading(Iterator[Document]):
 
     def __init__(self, sources: Iterable[Document | DocumentSource]) -> None:
         self.total: int | None = None
+        self.memory: int | None = None  # MB: a file that certainly needs more is refused before it is read
         if isinstance(sources, Sequence) and all(isinstance(it, DocumentSource) for it in sources):
             self.total = sum(it.size for it in sources)
         self._sources = iter(sources)
@@ -459,7 +462,10 @@ class _Reading(Iterator[Document]):
                 if isinstance(document, TextDocument):
                     self._taken_bytes += len(document.text) + len(document.title) + 40
                 return document
-            self._left = iter(self._begin(next(self._sources)).documents())
+            source = self._begin(next(self._sources))
+            if source.path and self.memory:
+                check_memory(source.path, source.size, self.memory)
+            self._left = iter(source.documents())
 
     def _begin(self, given: Document | DocumentSource) -> DocumentSource:
         source = given if isinstance(given, DocumentSource) else DocumentSource.as_is(given)

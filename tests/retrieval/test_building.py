@@ -264,3 +264,12 @@ def test_memory_stays_under_the_option(tmp_path: Path) -> None:
         time.sleep(0.02)
     assert child.returncode == 0 and 150 < peak < 600, peak
     assert pyfast.describe_index(tmp_path / "index").documents == 120_000
+
+
+def test_a_file_that_cannot_fit_into_the_memory_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "a.txt").open("wb") as file:
+        file.truncate(200_000_000)  # a sparse file
+    with pytest.raises(
+        InputError, match=r"a.txt: one file of 200 MB needs at least 821 MB .* the limit is 600 MB"
+    ):
+        pyfast.build_index([tmp_path / "a.txt"], tmp_path / "I", memory=600)
