@@ -67,7 +67,8 @@ class EntityLinks:
             own = range(first, stop)
             for entity in dict.fromkeys(self.entity[first:stop, ::-1].T.ravel().tolist()):
                 begin, end = self.entity_offsets[entity : entity + 2].tolist()
-                named = (int(k) for k in self.entity_triplets[begin:end] if k not in own)
+                each = dict.fromkeys(self.entity_triplets[begin:end].tolist())  # a triple can name it twice
+                named = (k for k in each if k not in own)
                 yield from (int(self.triplets[k]) for k in islice(named, _EACH))
         elif level in _IN_ROWS:
             row = i if level == _ROW else int(self.corpus.parent[i])
