@@ -67,8 +67,9 @@ class EntityLinks:
             own = range(first, stop)
             for entity in dict.fromkeys(self.entity[first:stop, ::-1].T.ravel().tolist()):
                 begin, end = self.entity_offsets[entity : entity + 2].tolist()
-                # A triple whose head is its tail stands twice, side by side.
-                named = (int(k) for k, _ in groupby(self.entity_triplets[begin:end]) if k not in own)
+                last = min(end, begin + 2 * (_EACH + len(own)))  # A triple can name it twice.
+                each = dict.fromkeys(self.entity_triplets[begin:last].tolist())
+                named = (k for k in each if k not in own)
                 yield from (int(self.triplets[k]) for k in islice(named, _EACH))
         elif level in _IN_ROWS:
             row = i if level == _ROW else int(self.corpus.parent[i])
