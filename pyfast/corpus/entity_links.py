@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -67,8 +67,8 @@ class EntityLinks:
             own = range(first, stop)
             for entity in dict.fromkeys(self.entity[first:stop, ::-1].T.ravel().tolist()):
                 begin, end = self.entity_offsets[entity : entity + 2].tolist()
-                last = min(end, begin + 2 * (_EACH + len(own)))  # A triple can name it twice.
-                each = dict.fromkeys(self.entity_triplets[begin:last].tolist())
+                most = min(end, begin + 2 * (_EACH + len(own)))  # A triple can name it twice.
+                each = dict.fromkeys(self.entity_triplets[begin:most].tolist())
                 named = (k for k in each if k not in own)
                 yield from (int(self.triplets[k]) for k in islice(named, _EACH))
         elif level in _IN_ROWS:

@@ -424,7 +424,7 @@ def _triples(path: Path, faults: list[Unread]) -> Iterator[Triple]:
         if isinstance(row, Unread):
             faults.append(row)
         elif is_head:
-            faults.append(Unread(path, f"line {line}: read as the names of the columns", missing=False))
+            faults.append(Unread(path, f"line {line}: read as the header", missing=False))
         elif len(row) not in (3, 4):
             faults.append(Unread(path, f"line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}"))
         elif len(row) != (columns := columns or len(row)):
