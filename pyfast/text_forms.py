@@ -65,10 +65,8 @@ def shown_name(name: str) -> str:
     return name if "://" in name else name.replace("_", " ")
 
 
+_MAYBE_MARKS = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\u33ff\ua000-\uabff\uf900-\U000e01ef]")
 # The same as `_words` for texts without marks, and much faster. The first is for texts in ASCII.
-_MAYBE_MARKS = re.compile(
-    "[\u0300-\u1fff\u20d0-\u20ff\u2c00-\u33ff\ua000-\uabff\uf900-\U000e01ef]"
-)  # all are in it
 _ALONE = r"(?<![0-9][.,][0-9])(?!(?<=[0-9])[.,][0-9])"
 _ASCII_WORDS = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9]+|(?<![A-Za-z0-9]'.){_ALONE})")
 _PLAIN_WORDS = re.compile(rf"[^\W_](?:[^\W_]+|(?<![^\W_]['\u2019].){_ALONE})")
