@@ -20,7 +20,8 @@ const std::vector<std::uint8_t>& word_characters() {
             if (Py_UNICODE_ISALNUM(character)) {
                 made[code] = 1;
             } else if (code >= 0x300 && Py_UNICODE_ISPRINTABLE(character)) {
-                const py::str written = py::reinterpret_steal<py::str>(PyUnicode_FromOrdinal(static_cast<int>(code)));
+                const py::str written =
+                    py::reinterpret_steal<py::str>(PyUnicode_FromOrdinal(static_cast<int>(code)));
                 made[code] = py::cast<std::string>(category(written)).front() == 'M' ? 2 : 0;
             }
         }

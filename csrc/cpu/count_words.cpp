@@ -115,12 +115,12 @@ template <class Body>
 void for_each_word(std::span<const std::uint8_t> text, std::span<const std::uint8_t> in_words,
                    std::int64_t shortest, const Body& body) {
     std::size_t first = 0;
-    std::int64_t characters = 0;  // of the word that begins at `first`
-    bool of_number = false;       // whether it follows a digit and a point
-    bool of_word = false;         // whether it follows a word and an apostrophe
+    std::int64_t characters = 0;       // of the word that begins at `first`
+    bool of_number = false;            // whether it follows a digit and a point
+    bool of_word = false;              // whether it follows a word and an apostrophe
     std::uint32_t before[2] = {0, 0};  // the two characters before, the last one first
-    bool word_before = false;     // whether before[1] is in a word
-    std::uint8_t last = 0;        // the kind of before[0]
+    bool word_before = false;          // whether before[1] is in a word
+    std::uint8_t last = 0;             // the kind of before[0]
     const auto stands_alone = [&](std::size_t end) {
         const bool goes_on = text.size() - end > 1 && is_point(text[end]) && is_digit(text[end + 1]);
         return is_digit(text[first]) ? !of_number && !goes_on && !of_word : !of_word;

@@ -19,10 +19,10 @@ struct WordCounts {
 };
 
 // A word is a run of characters c with in_words[c] != 0, as long as it can be, that begins with one with
-// in_words[c] == 1; the others are marks. A run of fewer than `shortest` characters is a word if it stands alone: it
-// is no digit of a number such as 1.5 or 1,000, and no end of a word such as it's. Characters are code points in
-// UTF-8. Those beyond `in_words`, and bytes that are no UTF-8, are in no word. O(bytes), and sorting the vocabulary.
-// Thread-safe; one thread's work. Throws Error on malformed texts.
+// in_words[c] == 1; the others are marks. A run of fewer than `shortest` characters is a word if it stands alone:
+// it is no digit of a number such as 1.5 or 1,000, and no end of a word such as it's. Characters are code points
+// in UTF-8. Those beyond `in_words`, and bytes that are no UTF-8, are in no word. O(bytes), and sorting the
+// vocabulary. Thread-safe; one thread's work. Throws Error on malformed texts.
 PYFAST_API WordCounts count_words(const Ragged<std::uint8_t>& texts, std::span<const std::uint8_t> in_words,
                                   std::int64_t shortest);
 
