@@ -84,7 +84,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "alpha": [0.0, 1.0],
         "beta": [0.0, 5.0],
         "hop_k": [2, 150],
-        "hop_min": [1, 9],
+        "hop_min": [1, 9, 10],
         "hop_max": [2, 40],
         "final_k": [4],
         "final_unique": [3],

@@ -17,7 +17,7 @@ from pyfast.llm.instant import Instant
 from pyfast.systems import names
 from pyfast.systems.subqrag.prompts import FROM_FACTS
 
-QUESTIONS = [f"Which moon did mission {i} visit?" for i in range(5)]
+QUESTIONS = [f"Which moon did Apollo {i + 9} visit?" for i in range(5)]
 SETTINGS = {"graph_convqa": {"graph": False, "memory": "random"}}
 
 

@@ -90,7 +90,7 @@ def test_on_the_example_corpus_the_gold_documents_are_found(small: Index, exampl
     ("line", "fault"),
     [
         ({"id": "a"}, "`question`"),
-        ({"id": "a", "question": "b", "answers": {"a": 1}}, "`answers`"),
+        ({"id": "a", "question": "b", "answers": {"a": 1}}, r"`answers"),
         ({"id": "a", "question": "b", "supporting": [1]}, r"`supporting"),
     ],
 )
