@@ -259,7 +259,10 @@ def _place(key: str, rows: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else _json(value)
+    if isinstance(value, str):
+        return value
+    written = _json(value)
+    return str(orjson.loads(written)) if written.startswith('"') else written  # A date is a text in JSON.
 
 
 def _shown(value: object) -> str:

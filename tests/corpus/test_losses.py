@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import random
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -127,6 +129,15 @@ def test_rows_of_parquet_fall_alone(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "a.parquet")
     documents, said = found(tmp_path / "a.parquet")
     assert documents == [TextDocument("1", "", "One.")] and "row 2" in said[0]
+
+
+def test_dates_of_parquet_have_no_quotes(tmp_path: Path) -> None:
+    when = datetime(2025, 3, 14, 12, 30, tzinfo=UTC)
+    rows = {"day": [date(2025, 3, 14)], "at": [when], "at_noon": [time(12)], "price": [Decimal("1.10")]}
+    parquet.write_table(pa.table(rows), tmp_path / "a.parquet")
+    (table,), said = found(tmp_path / "a.parquet")
+    assert isinstance(table, Table) and not said
+    assert table.rows[0] == ("2025-03-14", "2025-03-14T12:30:00+00:00", "12:00:00", "1.10")
 
 
 def test_ids_that_repeat(tmp_path: Path) -> None:
