@@ -62,6 +62,12 @@ def tell_unusable(used: Summary | Status, run: Path) -> None:
     """If replies were not usable, print their number and where to see them."""
     if used.fall_backs:
         print(f"no usable answer to: {fall_backs(used)}")
+    if used.repaired:
+        each = ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.repaired.items()))
+        print(f"items of replies that did not fit and were cut or left out: {each}")
+    if used.nothing_found:
+        several = "question" if used.nothing_found == 1 else "questions"
+        print(f"{used.nothing_found} {several}: a search found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
         print(f"the LLM's replies to a question: pyfast prompts {run} ID")
 

@@ -342,7 +342,7 @@ class Context:
                     raise
                 raise AnswerError(f"{refused}; asked again: {error}") from None
             try:
-                return prompt.parse(completion)
+                return prompt.parse(completion, self.ledger.repaired)
             except AnswerError as error:
                 if prompt.cut_is_final and isinstance(error, CutOffError):
                     raise

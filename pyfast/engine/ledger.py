@@ -114,6 +114,11 @@ class UsageTotals:
     """How often a system took a fallback because a reply was not usable, by the name of the prompt"""
     left_out: Counter[str] = field(default_factory=Counter)
     """How many passages did not fit into a prompt, by the name of the prompt"""
+    repaired: Counter[str] = field(default_factory=Counter)
+    """How many items of lists in replies were cut or left out because they did not fit the schema, by the name of
+    the prompt"""
+    nothing_found: int = 0
+    """How many questions had a search that found nothing"""
 
     def add(self, other: UsageTotals) -> None:
         """Add the numbers of another `UsageTotals`."""
@@ -127,6 +132,9 @@ class UsageTotals:
             self.fall_backs.update(other.fall_backs)
         if other.left_out:
             self.left_out.update(other.left_out)
+        if other.repaired:
+            self.repaired.update(other.repaired)
+        self.nothing_found += other.nothing_found
 
 
 @dataclass(slots=True)
@@ -174,6 +182,8 @@ class Ledger(UsageTotals):
             "reasoning_tokens": self.reasoning_tokens,
             "fall_backs": self.fall_backs,
             "left_out": self.left_out,
+            "repaired": self.repaired,
+            "nothing_found": self.nothing_found,
         }
         return {
             **{name: value for name, value in seldom.items() if value},
@@ -208,8 +218,8 @@ def is_ledger(row: Any) -> bool:
     if not isinstance(row, dict) or not isinstance(row.get("stages"), dict):
         return False
     counts = [row.get(name) for name in ("llm_calls", "prompt_tokens", "completion_tokens")]
-    counts += [row.get(name, 0) for name in ("cached_tokens", "reasoning_tokens")]
-    for name in ("fall_backs", "left_out"):
+    counts += [row.get(name, 0) for name in ("cached_tokens", "reasoning_tokens", "nothing_found")]
+    for name in ("fall_backs", "left_out", "repaired"):
         if not isinstance(row.get(name, {}), dict):
             return False
         counts += row.get(name, {}).values()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pyfast.engine.replies import objects_in
+from pyfast.engine.replies import mended, objects_in
 from pyfast.errors import AnswerError, CutOffError, first_fault
 from pyfast.llm import DEFAULT_ROLE, Completion, Message, Request, Role, dialogue
 from pyfast.llm.control_tokens import join_plain, plain
@@ -146,8 +148,11 @@ class Prompt(Generic[M]):
         wish = Message("user", f"That answer cannot be used: {plain(str(fault))}\nReply again, in JSON alone.")
         return replace(request, messages=(*request.messages, reply, wish))
 
-    def parse(self, completion: Completion) -> M:
+    def parse(self, completion: Completion, repaired: Counter[str] | None = None) -> M:
         """Parse the answer: the whole text, or the last JSON object in it that matches the schema.
+
+        If none matches, the lists of the answer are mended (see `mended`), and the number of mends is added to
+        `repaired`, under the name of the prompt.
 
         Raises:
             AnswerError: The completion does not match the schema, or is not complete. If the token limit cut it
@@ -168,6 +173,12 @@ class Prompt(Generic[M]):
                 return self._read(text)
             except ValidationError as error:
                 first = first or first_fault(error)
+        for text in (completion.text, *objects_in(completion.text)):
+            with suppress(ValidationError, ValueError, RecursionError):
+                answer, mends = mended(self.answer, json_without_controls(text))
+                if repaired is not None:
+                    repaired[self.name] += mends
+                return answer
         field_name, fault = first or whole
         raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}")
 

@@ -1,15 +1,20 @@
-"""Find the JSON object in a reply of an LLM. The reply may have other text too, such as a code fence or a
-sentence."""
+"""Find the JSON object in a reply of an LLM, and mend its lists. The reply may have other text too, such as a code
+fence or a sentence."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
 
 _LONGEST = 100_000  # the number of characters, counted from the end, that are searched for JSON
 _TRIES = 64  # the maximum number of braces that are tried as the start of an object, so that no text takes long
 
 _DECODER = json.JSONDecoder()
+_ROUNDS = 8  # Each mend can bring a further fault of the same item to light.
+M = TypeVar("M", bound=BaseModel)
 
 
 def objects_in(text: str) -> Iterator[str]:
@@ -29,3 +34,116 @@ def objects_in(text: str) -> Iterator[str]:
                 objects.append(text[at:end])
         at = text.find("{", end)
     yield from reversed(objects)
+
+
+def mended(answer: type[M], text: str) -> tuple[M, int]:
+    """Parse a reply whose lists do not fit the schema: one bad item must not cost the good ones.
+
+    A list that is too long is cut. In the items of a list, texts are cut to their length, numbers are brought
+    within their bounds, and a list in place of an object gives its fields in order. A list that is missing is
+    empty. An item that still does not fit is left out. All other values must fit as they are.
+
+    Args:
+        answer: The model of the reply.
+        text: A JSON text.
+
+    Returns:
+        The reply, and the number of mends.
+
+    Raises:
+        ValidationError: The reply does not fit for another reason, or nothing of a list is left.
+
+    Example:
+        >>> from pydantic import BaseModel, Field
+        >>> from pyfast.engine.replies import mended
+        >>> class Themes(BaseModel):
+        ...     themes: list[str] = Field(max_length=2)
+        >>> mended(Themes, '{"themes": ["clocks", null, "lamps", "bells"]}')
+        (Themes(themes=['clocks', 'lamps']), 2)
+    """
+    value = json.loads(text)
+    mends = 0
+    for _ in range(_ROUNDS):
+        try:
+            return answer.model_validate(value, strict=False), mends
+        except ValidationError as error:
+            faults = error.errors(include_url=False)
+            bad: dict[tuple[int | str, ...], set[int]] = {}
+            for fault in faults:
+                if not _mend(answer, value, fault, bad):
+                    raise
+            for place, items in bad.items():
+                inside = _at(value, place)
+                if len(items) == len(inside):
+                    raise
+                inside[:] = [item for number, item in enumerate(inside) if number not in items]
+            mends += len(faults)
+    return answer.model_validate(value), mends
+
+
+def _mend(answer: type[BaseModel], value: Any, fault: Any, bad: dict[tuple[int | str, ...], set[int]]) -> bool:
+    """Mend one fault of a reply in place, or add the item that has it to the bad ones. Returns False if the fault
+    cannot be mended."""
+    kind, place, context, given = fault["type"], fault["loc"], fault.get("ctx", {}), fault["input"]
+    in_list = any(isinstance(part, int) for part in place)
+    named = bool(place) and isinstance(place[-1], str)
+    new: Any = None
+    match kind:
+        case "too_long" if isinstance(given, list):
+            del given[context["max_length"] :]
+            return True
+        case "missing" | "list_type" if _is_list(answer, place) and (kind == "missing" or given is None):
+            new = []
+        case "list_type" if isinstance(given, str):
+            new = [given]
+        case "string_too_long" if in_list:
+            new = given[: context["max_length"]]
+        case "string_type" if in_list and type(given) in (int, float):
+            new = str(given)
+        # A number by itself in a list, such as that of a passage, means something: a near one would be wrong.
+        case "greater_than_equal" if in_list and named:
+            new = context["ge"]
+        case "less_than_equal" if in_list and named:
+            new = context["le"]
+        case "int_from_float" if in_list and named:
+            new = round(given)
+        case "model_type" | "model_attributes_type" if in_list and isinstance(given, list):
+            fields = _fields(answer, place)
+            new = dict(zip(fields, given, strict=True)) if len(fields) == len(given) else None
+    if new is not None:
+        _at(value, place[:-1])[place[-1]] = new
+        return True
+    last = next((k for k in reversed(range(len(place))) if isinstance(place[k], int)), None)
+    if last is None:
+        return False
+    bad.setdefault(place[:last], set()).add(place[last])
+    return True
+
+
+def _at(value: Any, place: Sequence[int | str]) -> Any:
+    for part in place:
+        value = value[part]
+    return value
+
+
+def _type_at(answer: Any, place: Sequence[int | str]) -> Any:
+    """Return the type of a place in a reply. None if it is not known."""
+    kind: Any = answer
+    for part in place:
+        if isinstance(part, str):
+            fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+            kind = fields[part].annotation if part in fields else None
+        else:
+            kind = next(iter(get_args(kind)), None)
+        while hasattr(kind, "__metadata__"):  # `Annotated`
+            kind = get_args(kind)[0]
+    return kind
+
+
+def _is_list(answer: type[BaseModel], place: Sequence[int | str]) -> bool:
+    return getattr(_type_at(answer, place), "__origin__", None) is list
+
+
+def _fields(answer: type[BaseModel], place: Sequence[int | str]) -> list[str]:
+    kind = _type_at(answer, place)
+    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []

@@ -311,6 +311,7 @@ async def answer_question(
             ended(record)
         return record, answer
     finally:
+        ledger.nothing_found = int(bool(context.nothing_retrieved))
         context.forget()
         ledger.seconds = perf_counter() - began
 

@@ -80,6 +80,11 @@ class Status:
     """How often the system took a fallback because a reply was not usable, by the name of the prompt"""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many passages did not fit into a prompt, by the name of the prompt"""
+    repaired: Mapping[str, int] = field(default_factory=dict)
+    """How many items of lists in replies were cut or left out because they did not fit the schema, by the name of
+    the prompt"""
+    nothing_found: int = 0
+    """How many questions had a search that found nothing"""
     altered: int = 0
     """How many lines of answers.jsonl changed after pyfast wrote them. A resumed run writes these lines
     again. 0 while a process works on the run"""
@@ -125,6 +130,8 @@ def status_of(summary: Summary, questions: int) -> Status:
         reasoning_tokens=summary.reasoning_tokens,
         fall_backs=dict(summary.fall_backs),
         left_out=dict(summary.left_out),
+        repaired=dict(summary.repaired),
+        nothing_found=summary.nothing_found,
     )
 
 
@@ -168,6 +175,8 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
         used.reasoning_tokens += ledger.get("reasoning_tokens", 0)
         used.fall_backs.update(ledger.get("fall_backs", {}))
         used.left_out.update(ledger.get("left_out", {}))
+        used.repaired.update(ledger.get("repaired", {}))
+        used.nothing_found += ledger.get("nothing_found", 0)
         if "seconds" in ledger:
             seconds.append(float(ledger["seconds"]))
         for name, stage in ledger["stages"].items():
@@ -315,6 +324,8 @@ def read_status(folder: Path) -> Status:
         reasoning_tokens=used.reasoning_tokens,
         fall_backs=dict(used.fall_backs),
         left_out=dict(used.left_out),
+        repaired=dict(used.repaired),
+        nothing_found=used.nothing_found,
         altered=altered,
         waiting=_waiting(folder) if running else None,
         seconds=_percentiles(seconds),

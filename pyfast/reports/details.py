@@ -229,7 +229,17 @@ def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ledger of a question, with a name for each field of each stage."""
     if not ledger:
         return {"stages": []}
-    known = ("started", "seconds", "cached_tokens", "reasoning_tokens", "fall_backs", "left_out", "spans")
+    known = (
+        "started",
+        "seconds",
+        "cached_tokens",
+        "reasoning_tokens",
+        "fall_backs",
+        "left_out",
+        "repaired",
+        "nothing_found",
+        "spans",
+    )
     return {
         **{name: ledger[name] for name in known if name in ledger},
         "stages": [stage_of(name, stage) for name, stage in ledger["stages"].items() if isinstance(stage, list)],
