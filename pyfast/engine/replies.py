@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 _LONGEST = 100_000  # the number of characters, counted from the end, that are searched for JSON
 _TRIES = 64  # the maximum number of braces that are tried as the start of an object, so that no text takes long
@@ -40,8 +40,8 @@ def mended(answer: type[M], text: str) -> tuple[M, int]:
     """Parse a reply whose lists do not fit the schema: one bad item must not cost the good ones.
 
     A list that is too long is cut. In the items of a list, texts are cut to their length, numbers are brought
-    within their bounds, and a list in place of an object gives its fields in order. A list that is missing is
-    empty. An item that still does not fit is left out. All other values must fit as they are.
+    within their bounds, and a list in place of an object gives its fields in order. A list that is missing beside
+    other fields is empty. An item that still does not fit is left out. All other values must fit as they are.
 
     Args:
         answer: The model of the reply.
@@ -61,38 +61,49 @@ def mended(answer: type[M], text: str) -> tuple[M, int]:
         >>> mended(Themes, '{"themes": ["clocks", null, "lamps", "bells"]}')
         (Themes(themes=['clocks', 'lamps']), 2)
     """
-    value = json.loads(text)
-    mends = 0
+    fitted, mends = _fit(answer, json.loads(text))
+    return answer.model_validate(fitted), mends
+
+
+def _fit(kind: Any, value: Any) -> tuple[Any, int]:
+    """Mend a value, in place, until it is of this type. Returns the value and the number of mends."""
+    adapter, mends = TypeAdapter(kind), 0
     for _ in range(_ROUNDS):
         try:
-            return answer.model_validate(value, strict=False), mends
+            adapter.validate_python(value)
+            return value, mends
         except ValidationError as error:
-            faults = error.errors(include_url=False)
             bad: dict[tuple[int | str, ...], set[int]] = {}
-            for fault in faults:
-                if not _mend(answer, value, fault, bad):
+            for fault in error.errors(include_url=False):
+                done = _mend(kind, value, fault, bad)
+                if not done:
                     raise
+                mends += done
             for place, items in bad.items():
                 inside = _at(value, place)
                 if len(items) == len(inside):
                     raise
                 inside[:] = [item for number, item in enumerate(inside) if number not in items]
-            mends += len(faults)
-    return answer.model_validate(value), mends
+    adapter.validate_python(value)
+    return value, mends
 
 
-def _mend(answer: type[BaseModel], value: Any, fault: Any, bad: dict[tuple[int | str, ...], set[int]]) -> bool:
-    """Mend one fault of a reply in place, or add the item that has it to the bad ones. Returns False if the fault
-    cannot be mended."""
+def _mend(answer: Any, value: Any, fault: Any, bad: dict[tuple[int | str, ...], set[int]]) -> int:
+    """Mend one fault of a reply in place, or add the item that has it to the bad ones. Returns the number of
+    mends. It is 0 if the fault cannot be mended."""
     kind, place, context, given = fault["type"], fault["loc"], fault.get("ctx", {}), fault["input"]
     in_list = any(isinstance(part, int) for part in place)
     named = bool(place) and isinstance(place[-1], str)
     new: Any = None
     match kind:
         case "too_long" if isinstance(given, list):
+            # pydantic does not look at the items of such a list. Bad ones go before good ones are cut.
+            _, mends = _fit(_type_at(answer, place), given)
             del given[context["max_length"] :]
-            return True
-        case "missing" | "list_type" if _is_list(answer, place) and (kind == "missing" or given is None):
+            return mends + 1
+        case "missing" if _is_list(answer, place) and not given.keys().isdisjoint(_fields(answer, place[:-1])):
+            new = []
+        case "list_type" if given is None and in_list:
             new = []
         case "list_type" if isinstance(given, str):
             new = [given]
@@ -112,12 +123,12 @@ def _mend(answer: type[BaseModel], value: Any, fault: Any, bad: dict[tuple[int |
             new = dict(zip(fields, given, strict=True)) if len(fields) == len(given) else None
     if new is not None:
         _at(value, place[:-1])[place[-1]] = new
-        return True
+        return 1
     last = next((k for k in reversed(range(len(place))) if isinstance(place[k], int)), None)
     if last is None:
-        return False
+        return 0
     bad.setdefault(place[:last], set()).add(place[last])
-    return True
+    return 1
 
 
 def _at(value: Any, place: Sequence[int | str]) -> Any:
@@ -140,10 +151,10 @@ def _type_at(answer: Any, place: Sequence[int | str]) -> Any:
     return kind
 
 
-def _is_list(answer: type[BaseModel], place: Sequence[int | str]) -> bool:
+def _is_list(answer: Any, place: Sequence[int | str]) -> bool:
     return getattr(_type_at(answer, place), "__origin__", None) is list
 
 
-def _fields(answer: type[BaseModel], place: Sequence[int | str]) -> list[str]:
+def _fields(answer: Any, place: Sequence[int | str]) -> list[str]:
     kind = _type_at(answer, place)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []

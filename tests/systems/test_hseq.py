@@ -71,11 +71,13 @@ def test_no_other_id_can_be_said() -> None:
     assert args["segment_ids"] == {**args["segment_ids"], "items": {"enum": [1, 2, 3, 4, 5], "type": "integer"}}
     assert args["segment_ids"]["maxItems"] == 2
     assert select_prompt(5, 2).schema is schema  # compiled once by a backend
-    for labels in ([0], [6], [1, 2, 3], ["1"]):
+    for labels in ([0], [6], ["1"]):
         text = json.dumps({**json.loads(picks()), "args": {"segment_ids": labels, "strategy": "row", "top_k": 2}})
         with pytest.raises(Exception, match="segment_ids"):
             select_prompt(5, 2).parse(Completion(text, "stop"))
     assert select_prompt(5, 2).parse(Completion(action_text([5, 1], True, 2), "stop")).sufficiency
+    too_many = select_prompt(5, 2).parse(Completion(action_text([3, 9, 1, 2], True, 2), "stop"))
+    assert too_many.args.segment_ids == [3, 1]
 
 
 def test_the_schema_is_what_is_checked(small: Index) -> None:
