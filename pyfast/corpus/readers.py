@@ -30,7 +30,7 @@ from pyfast.corpus.formats.rdf import read_rdf
 from pyfast.corpus.jsonl_documents import read_json_documents, read_jsonl_documents
 from pyfast.corpus.published import refuse_published
 from pyfast.corpus.roots import Roots, add_root, uri_within
-from pyfast.corpus.wide_tables import COLUMNS, narrow
+from pyfast.corpus.wide_tables import COLUMNS, narrow, without_long_cells
 from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
 from pyfast.extras import explained
 
@@ -181,10 +181,19 @@ def _documents(
                 if isinstance(one, Table):
                     _refuse_gold(one, path)
                 given += 1
-                if not one.uri.startswith(uri) and (before := seen.before(one, path, given)):
+                own = one.uri == uri or one.uri.startswith(f"{uri}#")  # given by the reader
+                if not own and (before := seen.before(one, path, given)):
                     told.add(replace(before, reason=f"document {given}: {before.reason}"))
                     continue
-                yield from narrow(one, columns) if isinstance(one, Table) else (one,)
+                if not isinstance(one, Table):
+                    yield one
+                    continue
+                for table in narrow(one, columns):
+                    fitting, texts = without_long_cells(table)
+                    yield fitting
+                    yield from texts
+                    if texts:
+                        told.add(Unread(path, f"{len(texts)} long cells are texts of their own", missing=False))
         told.close()
     except GoldError as error:
         raise GoldError(str(error).replace(place, str(path))) from None
@@ -193,6 +202,7 @@ def _documents(
         if unread is None:
             raise InputError(reason if reason.startswith(str(path)) else f"{path}: {reason}") from error
         shown = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
+        told.close()
         kept = f" (in the index: its documents before that, {given})" if given else ""
         unread.append(Unread(path, shown + kept))
 

@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
+from pyfast.corpus.rendering import paragraph_line
 from pyfast.errors import GoldError, InputError
 
 Found = tuple[list[object], list[str]]
@@ -252,3 +253,28 @@ def test_a_caption_above_the_header(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("Name,,\nBob,12,3\n")
     (table,), _ = found(tmp_path / "b.csv")
     assert isinstance(table, Table) and table.header == ("Name", "", "") and len(table.rows) == 1
+
+
+def test_a_long_cell_is_cut_into_passages(tmp_path: Path) -> None:
+    body = " ".join(f"Sentence {k} tells of harbour number {k}." for k in range(20_000))
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["id", "name", "body"], ["7", "Odda", body], ["8", "Mell", "short"]])
+    unread: list[Unread] = []
+    index = pyfast.build_index(tmp_path / "a.csv", tmp_path / "IDX", on_unread=unread.append)
+    (pool,) = index.search(["harbour number 15000"], 1)
+    found = index.text(int(pool.passages[0]))
+    assert "harbour number 15000." in found and len(found) < 5000 and "Odda" in found
+    assert max(len(index.text(i)) for i in range(len(index.passages))) < 5000
+    table = index.corpus.document(0)
+    assert isinstance(table, Table) and table.rows[1] == ("8", "Mell", "short")
+    assert (
+        table.rows[0][:2] == ("7", "Odda") and table.rows[0][2].startswith("Sentence 0") and len(table.links) == 1
+    )
+    assert [one.missing for one in unread] == [False]
+    assert index.corpus.document(1) == TextDocument("a.csv#row-1-column-3", "a: 7; Odda, body", body)
+
+
+def test_a_title_is_left_out_only_where_the_text_begins_with_it() -> None:
+    assert paragraph_line("Age", "Agents are here.") == "Age. Agents are here."
+    assert paragraph_line("Age", "Age is a number.") == "Age is a number."
+    assert paragraph_line("C++", "C++ is a language.") == "C++ is a language."
