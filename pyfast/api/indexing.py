@@ -250,8 +250,9 @@ def _sources(
         if isinstance(one, str | Path):
             paths.append(Path(one))
             continue
-        yield from files_of(paths, unread, readers, columns=columns, roots=roots)
-        paths = []
+        if paths:  # `files_of` opens all readers.
+            yield from files_of(paths, unread, readers, columns=columns, roots=roots)
+            paths = []
         number += 1
         yield DocumentSource.of(
             document_of(one, f"document {number}") if isinstance(one, Mapping) else one, columns

@@ -18,6 +18,8 @@ Fact = tuple[str, str, str, str | None]
 _LAST = "".join(chr(plane + last) for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
 # NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. The
 # others separate words.
+# Every character of `_NO_TEXT` is in it, and it is found much faster.
+_MAYBE_NO_TEXT = re.compile(r"[\x00-\x08\v\f\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe-\U0010ffff]")
 _NO_TEXT = re.compile(f"([\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]")
 
 
@@ -103,4 +105,4 @@ def fold(text: str) -> str:
 def without_controls(text: str) -> str:
     """Leave out characters that are no text: controls other than tab and line end, and noncharacters. A control
     that separates words becomes a space."""
-    return text if text.isprintable() else _NO_TEXT.sub(lambda found: "" if found[1] else " ", text)
+    return _NO_TEXT.sub(lambda found: "" if found[1] else " ", text) if _MAYBE_NO_TEXT.search(text) else text
