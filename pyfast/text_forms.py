@@ -62,7 +62,7 @@ def name_form(name: str) -> str:
 
 def shown_name(name: str) -> str:
     """Write a name of a graph for a reader: `Barack_Obama` becomes `Barack Obama`. Addresses stay."""
-    return name if "://" in name else name.replace("_", " ")
+    return name.replace("_", " ") if "_" in name and "://" not in name else name
 
 
 _MAYBE_MARKS = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\u33ff\ua000-\uabff\uf900-\U000e01ef]")
