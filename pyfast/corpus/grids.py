@@ -16,6 +16,7 @@ MOST_ABOVE = 20
 """How many rows of a table are looked at to find its caption and its header"""
 _MOST_COVERED = 2_000_000
 _LONGEST_CAPTION = 300
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _NUMBER = re.compile(r"[\W\d]{0,30}\d[\W\d]{0,30}[%\w]{0,3}")
 
 
@@ -228,14 +229,16 @@ def _continues(grid: Grid, row: int) -> bool:
     if row + 2 >= len(grid.cells):
         return False
     above, below = list(grid.cells[row]), list(grid.cells[row + 1])
-    if not any(below) or any(map(is_number, filter(None, below))):
-        return False
     grouped = {
         column
         for span in grid.spans
         if span.row == row and span.columns > 1 and span.rows == 1
         for column in range(span.column, span.column + span.columns)
     }
+    # Years below a common head name its columns.
+    figures = [it for it in below if it and is_number(it) and not (grouped and _YEAR.fullmatch(it))]
+    if not any(below) or figures:
+        return False
     pairs = list(zip_longest(above, below, fillvalue=""))
     outside = [pair for column, pair in enumerate(pairs) if column not in grouped]
     if not grouped:

@@ -255,6 +255,36 @@ def test_a_caption_above_the_header(tmp_path: Path) -> None:
     assert isinstance(table, Table) and table.header == ("Name", "", "") and len(table.rows) == 1
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize(
+    "above", ["Suppliers 2025\n\n", "# Suppliers 2025\n", "Suppliers 2025\n", "Suppliers\n\n"]
+)
+def test_a_caption_without_delimiters(tmp_path: Path, mark: str, above: str) -> None:
+    body = "\n".join(
+        mark.join(row) for row in [("Name", "City", "Price"), ("Holm", "Odda", "9"), ("Ek", "Mell", "8")]
+    )
+    (tmp_path / "a.csv").write_text(above + body)
+    (table,), said = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and table.section == above.strip("# \n") and not said
+    assert table.header == ("Name", "City", "Price") and table.rows[0] == ("Holm", "Odda", "9")
+
+
+def test_a_caption_above_decimal_commas(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Prices of 2025\nName;Price\nLamp;1,5\nCord;2,5\n")
+    (table,), said = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and table.section == "Prices of 2025" and not said
+    assert table.header == ("Name", "Price") and table.rows[0] == ("Lamp", "1,5")
+
+
+def test_a_column_of_sentences_has_no_caption(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\nHello, you\nBye, all\n")
+    (table,), (said,) = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and table.header == ("text",) and len(table.rows) == 2 and "remark" in said
+    (tmp_path / "b.csv").write_text("note\nfirst; second\nthird; fourth\n")
+    (table,), said_of_b = found(tmp_path / "b.csv")
+    assert isinstance(table, Table) and table.rows == (("first; second",), ("third; fourth",)) and not said_of_b
+
+
 def test_a_long_cell_is_cut_into_passages(tmp_path: Path) -> None:
     body = " ".join(f"Sentence {k} tells of harbour number {k}." for k in range(20_000))
     with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8") as file:

@@ -437,3 +437,15 @@ def test_what_is_read_is_found(tmp_path: Path) -> None:
     (pool,) = index.search(["Which share of the refit of Bold is done?"], 1)
     line = index.corpus.render(int(index.passages[pool.passages[0]]))
     assert "Port: Tromso | Vessel: Bold | Crew Officers: 4" in line and "Refit Share: 50.0%" in line
+
+
+@pytest.mark.parametrize("tag", ["td", "th"])
+def test_years_below_a_common_head_are_names(tmp_path: Path, tag: str) -> None:
+    (tmp_path / "a.html").write_text(
+        f"<table><tr><td></td><{tag} colspan=2>Population</{tag}></tr>"
+        f"<tr><{tag}>City</{tag}><{tag}>2019</{tag}><{tag}>2020</{tag}></tr>"
+        "<tr><td>Odda</td><td>5</td><td>6</td></tr><tr><td>Mell</td><td>7</td><td>8</td></tr></table>"
+    )
+    (table,) = (one for one in read([tmp_path / "a.html"]) if isinstance(one, Table))
+    assert table.header == ("City", "Population 2019", "Population 2020")
+    assert table.rows == (("Odda", "5", "6"), ("Mell", "7", "8"))

@@ -8,6 +8,7 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,25 +16,48 @@ from typing import Any
 from pyfast.corpus.documents import Document, Table, Unread
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.formats.names import title_of
-from pyfast.corpus.grids import MOST_ABOVE, Grid, table_parts
+from pyfast.corpus.grids import MOST_ABOVE, Grid, is_number, table_parts
 from pyfast.corpus.packed import pack
 
 _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13
 _AT_ONCE = 1 << 20
+_MOST_CAPTIONS = 5
+_Record = tuple[int, tuple[str, ...] | Unread]
+"""The number of a record's first line, and its fields or why it cannot be read"""
 
 
 def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the table in a file. The first line of the file is the header, unless a caption stands above it."""
     text = read_text(path)
     faults: list[Unread] = []
-    yield table_of(uri, path, _rows(path, text, faults))
+    captions, records = _captions(rows(path, text, dialect_of(path, text)))
+    table = table_of(uri, path, _rows(path, records, faults))
+    yield replace(table, section=" ".join(filter(None, [*captions, table.section])))
     yield from faults
 
 
-def _rows(path: Path, text: str, faults: list[Unread]) -> Iterator[tuple[str, ...]]:
+def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]:
+    """Take the lines above the header that have no delimiter. Returns (their texts, the records below them).
+
+    Such a line is a caption if an empty line follows, if it is a comment (`#`), or if it has several words and
+    what follows can be a header. `text` above `Hello, you` is the name of a column whose cells have commas.
+    """
+    above = list(islice(records, _MOST_CAPTIONS + 2))
+    first = next((k for k, (_, row) in enumerate(above) if isinstance(row, Unread) or len(row) > 1), 0)
+    line, header = above[first] if above else (0, ())
+    if not first or first > _MOST_CAPTIONS or first + 1 == len(above) or isinstance(header, Unread):
+        return [], chain(above, records)
+    texts = [row[0].strip() for _, row in above[:first] if not isinstance(row, Unread)]
+    is_header = all(cell and not cell[0].isspace() and not is_number(cell) for cell in header)
+    if line - above[first - 1][0] > 1 or texts[-1].startswith("#") or (" " in texts[-1] and is_header):
+        return [text.lstrip("# ") for text in texts], chain(above[first:], records)
+    return [], chain(above, records)
+
+
+def _rows(path: Path, records: Iterator[_Record], faults: list[Unread]) -> Iterator[tuple[str, ...]]:
     width = longer = first = 0
-    for line, row in rows(path, text, dialect_of(path, text)):
+    for line, row in records:
         if isinstance(row, Unread):
             faults.append(row)
             continue
@@ -60,9 +84,7 @@ class PlainTabs(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
-def rows(
-    path: Path, text: str, dialect: type[csv.Dialect]
-) -> Iterator[tuple[int, tuple[str, ...]] | tuple[int, Unread]]:
+def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]:
     """Yield the number of the first line and the fields of every record that is not empty.
 
     A record that cannot be parsed comes as an `Unread`. Reading continues with the line after its first one: a
@@ -110,8 +132,9 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
 
     The suffix of the name suggests a delimiter: a tab or a comma. A delimiter fits if it divides each of the first
     records into the same number of cells, at least two. If the suggested one fits, it is used, unless another one
-    that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the one that
-    clevercsv guesses is used, but only if it divides the records more evenly than the suggested one.
+    that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the same is tried
+    without the lines at the beginning that have no delimiter, which may be a caption. If none fits then, the one
+    that clevercsv guesses is used, but only if it divides the records more evenly than the suggested one.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     widths = _widths(text, named)
@@ -124,6 +147,12 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     most, dialect = max(same, key=lambda it: it[0], default=(0, named))
     if most > (max(widths) if len(widths) == 1 else 1):
         return dialect
+    if len(widths) == 1 and max(widths) > 1:
+        return named
+    below = {dialect: _widths_below_caption(path, text, dialect) for dialect in (named, *given)}
+    fitting = [dialect for dialect, found in below.items() if len(found) == 1 and max(found) > 1]
+    if fitting:  # The real delimiter divides the header too.
+        return max(fitting, key=lambda dialect: (below[dialect].total(), max(below[dialect])))
     if len(widths) == 1:
         return named
     guessed = _sniffed(text[: text.rfind("\n", 0, _SAMPLE) + 1] or text[:_SAMPLE])
@@ -150,6 +179,21 @@ def _widths(text: str, dialect: type[csv.Dialect]) -> Counter[int]:
             if read >= _SAMPLE:
                 break
     return +widths
+
+
+def _widths_below_caption(path: Path, text: str, dialect: type[csv.Dialect]) -> Counter[int]:
+    """Count the numbers of cells of the first records below a caption. There are none if there is no caption."""
+    captions, records = _captions(rows(path, text, dialect))
+    widths: Counter[int] = Counter()
+    read = 0
+    for _, row in records if captions else ():
+        if isinstance(row, Unread):
+            return Counter()
+        widths[len(row)] += 1
+        read += sum(map(len, row))
+        if read >= _SAMPLE:
+            break
+    return widths
 
 
 def _evenness(widths: Counter[int]) -> float:
