@@ -72,6 +72,10 @@ def update_documents(
     `corpus/moons/titan.md` is always `moons/titan.md`. The new version comes after all
     other documents of the index. If the two documents are equal, the old document stays where it is.
 
+    A file can have several documents, such as its tables. Those that the new version of the file no longer has
+    are deleted, unless a part of the file cannot be read. A record with an id of its own stays, and so do the
+    documents of a file that is gone: use `delete_documents`.
+
     Args:
         index: The folder of the index.
         documents: As in `build_index`.
@@ -81,8 +85,8 @@ def update_documents(
         on_unread: As in `build_index`.
 
     Returns:
-        The number of the commit, and how many documents were added, replaced, and left unchanged. If nothing
-        changed, there is no new commit.
+        The number of the commit, and how many documents were added, replaced, deleted, and left unchanged. If
+        nothing changed, there is no new commit.
 
     Raises:
         InputError: A source does not exist, or with `strict` cannot be read.
@@ -96,8 +100,9 @@ def update_documents(
         1
     """
     roots = changing.roots_of(Path(index))
-    with documents_of(documents, readers, columns, strict, on_unread, roots) as read:
-        return changing.add_documents(Path(index), read, replace=True, roots=roots)
+    files: set[str] = set()
+    with documents_of(documents, readers, columns, strict, on_unread, roots, files) as read:
+        return changing.add_documents(Path(index), read, replace=True, roots=roots, files=files)
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:

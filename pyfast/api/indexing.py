@@ -213,11 +213,21 @@ def documents_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
     roots: Roots,
+    files: set[str] | None = None,
 ) -> Iterator[Iterator[Document]]:
     """Yield the documents. When the `with` block ends, each file that could not be read is passed to
-    `on_unread`, or logged if `on_unread` is None."""
-    with sources_of(given, readers, columns, strict, on_unread, roots) as (sources, _):
-        yield (document for source in sources for document in source.documents())
+    `on_unread`, or logged if `on_unread` is None. The uri of each file of which nothing is missing is added to
+    `files`."""
+    with sources_of(given, readers, columns, strict, on_unread, roots) as (sources, unread):
+        yield _documents(sources, [] if unread is None else unread, set() if files is None else files)
+
+
+def _documents(sources: Iterable[DocumentSource], unread: list[Unread], files: set[str]) -> Iterator[Document]:
+    for source in sources:
+        before = len(unread)
+        yield from source.documents()
+        if source.path is not None and not any(it.missing for it in unread[before:]):
+            files.add(source.uri)
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:

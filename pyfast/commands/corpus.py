@@ -38,7 +38,8 @@ def add(
 def update(
     index: _Index, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
 ) -> None:
-    """Replace documents by new versions with the same uri, and add new documents."""
+    """Replace documents by new versions with the same uri, and add new documents. Tables and other parts that a
+    file no longer has are deleted."""
     import pyfast
 
     with unread_listed() as unread, console().status("reading and indexing"):

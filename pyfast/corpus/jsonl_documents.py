@@ -1,6 +1,7 @@
 """Read documents from JSON and JSON Lines. docs/formats.md lists the keys of a record. All other keys are
 ignored."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -261,6 +262,8 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, str):
         return value
+    if isinstance(value, float) and not math.isfinite(value):  # Only Parquet and Arrow files have these.
+        return ""
     written = _json(value)
     return str(orjson.loads(written)) if written.startswith('"') else written  # A date is a text in JSON.
 

@@ -68,6 +68,8 @@ class DocumentSource:
     """The number of bytes of the file. 0 for a document that the caller gave as a value"""
     path: Path | None = None
     """The file. None for a document that the caller gave as a value"""
+    uri: str = ""
+    """The uri of the file, with which the uris of its parts begin"""
 
     @classmethod
     def as_is(cls, document: Document) -> "DocumentSource":
@@ -153,6 +155,7 @@ def sources_of(
                 partial("{} {} {} {}".format, uri, path, found.st_size, found.st_mtime_ns),
                 found.st_size,
                 path,
+                uri,
             )
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from error

@@ -1,7 +1,7 @@
 """`Corpus`: all documents as one sequence of segments, in memory or memory-mapped from files."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -305,6 +305,21 @@ class Corpus:
                 return sources[at]
             at += 1
         return None
+
+    def parts_of(self, files: Set[str]) -> list[int]:
+        """Return the numbers of the documents whose uris are those of parts of these files: `FILE#...`."""
+        data, offsets = np.frombuffer(self._uris.data, np.uint8), np.asarray(self._uris.offsets)
+        marks = np.flatnonzero(data == ord("#"))
+        sources = np.searchsorted(offsets, marks, side="right") - 1
+        likely = np.isin(marks - offsets[sources], [len(uri.encode()) for uri in files])
+        self._uris.check(np.unique(sources[likely]))
+        return [
+            source
+            for source, start, end in zip(
+                sources[likely].tolist(), offsets[sources[likely]].tolist(), marks[likely].tolist(), strict=True
+            )
+            if data[start:end].tobytes().decode() in files
+        ]
 
     @cached_property
     def _by_digest(self) -> tuple[memoryview, memoryview]:

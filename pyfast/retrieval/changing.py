@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,7 +120,11 @@ def roots_of(folder: Path) -> Roots:
 
 
 def add_documents(
-    folder: Path, documents: Iterable[Document], replace: bool = False, roots: Mapping[Root, str] | None = None
+    folder: Path,
+    documents: Iterable[Document],
+    replace: bool = False,
+    roots: Mapping[Root, str] | None = None,
+    files: Set[str] = frozenset(),
 ) -> Change:
     """Add documents at the end of an index, in one commit.
 
@@ -130,6 +134,8 @@ def add_documents(
         replace: Whether a document may replace an existing document with the same uri. The old document is then
             deleted, and the new document is added at the end. If both documents are equal, nothing changes.
         roots: What the documents were read from. After all documents are read, it must be complete.
+        files: The uris of the files that the documents are all of. What the index has of an earlier version of
+            such a file, and the file no longer has, is deleted. After all documents are read, it must be complete.
 
     Raises:
         InputError: The index has a document with the same uri, and `replace` is False; or the documents cannot be
@@ -150,13 +156,16 @@ def add_documents(
         if same:
             changed = [k for k, uri in enumerate(uris) if uri not in same]
             part = make_part(map(part.corpus.document, changed), PassageSize.of(parameters), part.analysis)
-        writer.delete([place for uri, place in existing.items() if uri not in same])
+        gone = {uri: place for uri, place in writer.of_files(files).items() if uri not in digests} if files else {}
+        writer.delete([place for uri, place in existing.items() if uri not in same] + [*gone.values()])
         if part.corpus.documents:
             writer.add(with_vectors(part, parameters, unfinished(folder.resolve())))
             writer.merge_full_tiers()
         replaced = len(existing) - len(same)
         writer.add_roots(roots or {})
-        change = writer.commit(added=len(digests) - len(existing), replaced=replaced, unchanged=len(same))
+        change = writer.commit(
+            added=len(digests) - len(existing), replaced=replaced, deleted=len(gone), unchanged=len(same)
+        )
         shutil.rmtree(unfinished(folder.resolve()), ignore_errors=True)
         return change
 
@@ -284,6 +293,15 @@ class _Writer:
         for number, entry in enumerate(self._parts):
             found = find_documents(self._corpus(entry), self._mapped(entry), uris)
             places |= {uri: (number, document) for uri, document in found.items() if entry.live[document]}
+        return places
+
+    def of_files(self, files: Set[str]) -> dict[str, _Place]:
+        """Return a dict from the uri of each document of these files to its `_Place`."""
+        places = self.find(sorted(files))
+        for number, entry in enumerate(self._parts):
+            corpus = self._corpus(entry)
+            parts = [document for document in corpus.parts_of(files) if entry.live[document]]
+            places |= {corpus.uri(document): (number, document) for document in parts}
         return places
 
     def digest(self, place: _Place) -> bytes:

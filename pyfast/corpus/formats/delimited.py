@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,9 @@ _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13
 _AT_ONCE = 1 << 20
 _MOST_CAPTIONS = 5
+_MOST_COMPARED = 50
+_NAMED = re.compile(r'"?sep=([,;\t|])"?[ \t]*\r?\n', re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"\s*-?\d{1,3}(?:\.?\d{3})*,\d+\s*")
 _Record = tuple[int, tuple[str, ...] | Unread]
 """The number of a record's first line, and its fields or why it cannot be read"""
 
@@ -30,8 +34,11 @@ _Record = tuple[int, tuple[str, ...] | Unread]
 def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the table in a file. The first line of the file is the header, unless a caption stands above it."""
     text = read_text(path)
+    dialect = dialect_of(path, text)
+    if named := _NAMED.match(text):  # The empty line in its place keeps the numbers of the lines.
+        text = "\n" + text[named.end() :]
     faults: list[Unread] = []
-    captions, records = _captions(rows(path, text, dialect_of(path, text)))
+    captions, records = _captions(rows(path, text, dialect))
     table = table_of(uri, path, _rows(path, records, faults))
     yield replace(table, section=" ".join(filter(None, [*captions, table.section])))
     yield from faults
@@ -135,9 +142,17 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the same is tried
     without the lines at the beginning that have no delimiter, which may be a caption. If none fits then, the one
     that clevercsv guesses is used, but only if it divides the records more evenly than the suggested one.
+
+    If two fit and give as many cells, the one is used whose cells have no decimal commas and no space in front.
+    A first line such as `sep=;`, as spreadsheets write it, names the delimiter.
     """
+    if said := _NAMED.match(text):
+        return type("Given", (csv.excel,), {"delimiter": said[1]})
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     widths = _widths(text, named)
+    spaced = type("Spaced", (named,), {"skipinitialspace": True})
+    if len(widths) > 1 and f'{named.delimiter} "' in text[:_SAMPLE] and len(_widths(text, spaced)) == 1:
+        return spaced
     others = [mark for mark in _DELIMITERS if mark != named.delimiter and mark in text[:_SAMPLE]]
     if not others:
         return named
@@ -148,7 +163,7 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     if most > (max(widths) if len(widths) == 1 else 1):
         return dialect
     if len(widths) == 1 and max(widths) > 1:
-        return named
+        return dialect if most == max(widths) and _is_punctuation(text, named, dialect) else named
     below = {dialect: _widths_below_caption(path, text, dialect) for dialect in (named, *given)}
     fitting = [dialect for dialect, found in below.items() if len(found) == 1 and max(found) > 1]
     if fitting:  # The real delimiter divides the header too.
@@ -194,6 +209,18 @@ def _widths_below_caption(path: Path, text: str, dialect: type[csv.Dialect]) -> 
         if read >= _SAMPLE:
             break
     return widths
+
+
+def _is_punctuation(text: str, mark: type[csv.Dialect], other: type[csv.Dialect]) -> bool:
+    """Whether a delimiter rather stands within cells: it is always followed by a space and the other one never
+    is, or it is the decimal comma of a column of numbers."""
+    found, given = (
+        [row for row in islice(csv.reader(_lines(text), one), _MOST_COMPARED) if row] for one in (mark, other)
+    )
+    if all(row[-1].startswith(" ") for row in found) and not any(row[-1].startswith(" ") for row in given):
+        return True
+    columns = zip(*given[1:], strict=True)
+    return mark.delimiter == "," and any(all(map(_DECIMAL_COMMA.fullmatch, column)) for column in columns)
 
 
 def _evenness(widths: Counter[int]) -> float:

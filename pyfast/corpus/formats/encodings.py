@@ -50,6 +50,18 @@ def read_text(path: Path) -> str:
     return _decoded(data, guessed, path, 0, data)
 
 
+def guessed_encoding(data: bytes) -> str | None:
+    """Return the encoding that the bytes of a text without a byte order mark suggest. None if there is none."""
+    if (wide := _without_bom(data)) is not None:
+        return wide
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        if not _mostly_utf8(data):
+            return None if b"\0" in data else _detected(data, error.start)
+    return "utf-8"
+
+
 def _without_bom(data: bytes) -> str | None:
     """Recognise UTF-16 by its zero bytes: in Western text, every second byte is zero. Returns the encoding,
     or None if the data is not UTF-16.

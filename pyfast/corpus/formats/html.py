@@ -13,6 +13,7 @@ from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.building import Text
+from pyfast.corpus.formats.encodings import guessed_encoding
 from pyfast.corpus.grids import grid_of
 from pyfast.errors import InputError
 
@@ -95,11 +96,13 @@ _BROWSERS = {
 
 def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a page, as far as a browser shows them. If the page does not name its
-    encoding, Beautiful Soup guesses it."""
+    encoding, it is guessed as for text files."""
     from bs4 import BeautifulSoup
 
     data = path.read_bytes()
     soup = BeautifulSoup(data, "lxml", from_encoding=_encoding(data))
+    for equation in soup.find_all("math"):
+        equation.replace_with(_equation(equation))
     text = Text()
     unread: list[Unread] = []
     _read(soup, text, path, unread)
@@ -112,13 +115,16 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 
 def _encoding(data: bytes) -> str | None:
-    """The encoding in which browsers read a page that names its encoding. None if it names none."""
+    """The encoding in which browsers read a page that names its encoding, or else the one that its bytes suggest.
+    None if Beautiful Soup shall guess."""
     from bs4.dammit import EncodingDetector
 
     without, mark = EncodingDetector.strip_byte_order_mark(data)
     named = mark or EncodingDetector.find_declared_encoding(without, is_html=True)
-    if not named or mark:
-        return mark
+    if mark:
+        return str(mark)
+    if not named:
+        return guessed_encoding(data)
     try:
         name = codecs.lookup(named).name
     except LookupError:  # Beautiful Soup guesses.
@@ -130,6 +136,37 @@ def _encoding(data: bytes) -> str | None:
             return "cp1252"
         return "utf-8"  # Several bytes of UTF-8 hardly ever are cp1252.
     return _BROWSERS.get(name, name)
+
+
+_BETWEEN = {
+    "mfrac": "/",
+    "msup": "^",
+    "msub": "_",
+    "msubsup": "_^",
+    "munder": "_",
+    "mover": "^",
+    "munderover": "_^",
+}
+_SIDE_BY_SIDE = re.compile(r"\w*")
+_MOST_NESTED = 50
+
+
+def _equation(element: Any, depth: int = 0) -> str:
+    """The text of an equation in MathML on one line, so that a half is `1/2` and not 12."""
+    from bs4 import Tag
+
+    parts = [it for it in element.contents if isinstance(it, Tag) and not it.name.startswith("annotation")]
+    if not parts or depth > _MOST_NESTED:
+        return " ".join(element.get_text().split())
+    texts = [_equation(part, depth + 1) for part in parts]
+    marks = _BETWEEN.get(element.name, "")
+    if marks and len(texts) == len(marks) + 1:
+        first, *others = [it if _SIDE_BY_SIDE.fullmatch(it) else f"({it})" for it in texts]
+        return first + "".join(mark + it for mark, it in zip(marks, others, strict=True))
+    if element.name == "msqrt":
+        inside = "".join(texts)
+        return f"\u221a{inside}" if _SIDE_BY_SIDE.fullmatch(inside) else f"\u221a({inside})"
+    return (" " if element.name == "mtable" else "").join(texts)
 
 
 def _events(root: Any) -> Generator[tuple[str, Any], bool | None, None]:
@@ -208,7 +245,7 @@ def _plain(element: Any) -> str:
 def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
     """Add the paragraphs, headings, lists and tables in an element to a text."""
     lines, listed = _Lines(), list[str]()
-    lists: list[int] = []
+    lists: list[tuple[int, int]] = []  # the number of the last item, and the step to the next one
     mark, preformatted, tables = "", 0, 0
 
     def flush() -> None:
@@ -267,16 +304,30 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
                 preformatted += 1 if kind == "open" else -1
             elif name in _LISTS:
                 if kind == "open":
-                    lists.append(0)
+                    lists.append(_numbering(it))
                 elif lists:
                     lists.pop()
                 if not lists:
                     close_list()
             elif name == "li" and kind == "open" and lists:
-                lists[-1] += 1
-                mark = f"{lists[-1]}. " if it.parent.name == "ol" else "- "
+                last, step = lists[-1]
+                lists[-1] = (_whole(it, "value", last + step), step)
+                mark = f"{lists[-1][0]}. " if it.parent.name == "ol" else "- "
     flush()
     close_list()
+
+
+def _numbering(element: Any) -> tuple[int, int]:
+    """The number before that of the first item of a list, and the step from each item to the next one."""
+    step = -1 if element.has_attr("reversed") else 1
+    items = len(element.find_all("li", recursive=False))
+    return _whole(element, "start", items if step < 0 else 1) - step, step
+
+
+def _whole(element: Any, name: str, default: int) -> int:
+    """The integer in an attribute."""
+    found = re.fullmatch(r"\s*([-+]?\d{1,9})\s*", str(element.get(name, "")))
+    return int(found[1]) if found else default
 
 
 def _is_layout(table: Any) -> bool:

@@ -19,6 +19,7 @@ from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.formats.numbers import plain, shown
 from pyfast.corpus.grids import MOST_ABOVE, Span, grid_of, is_number, table_of_grid
 from pyfast.corpus.packed import Packed
+from pyfast.errors import InputError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -111,6 +112,8 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         for other in list(choice)[1:]:  # The others show the same in another way.
             choice.remove(other)
     for gone in list(body.iter(f"{_W}del", f"{_W}moveFrom")):
+        if gone.getparent().tag == f"{_W}rPr" and gone.getparent().getparent().tag == f"{_W}pPr":
+            _join_to_next(gone.getparent().getparent().getparent())
         row = gone.getparent().getparent() if gone.getparent().tag == f"{_W}trPr" else gone
         if row.getparent() is not None:
             _remove(row)
@@ -118,6 +121,10 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         content = around.find(f"{_W}sdtContent") if around.tag == f"{_W}sdt" else around
         parent, place = around.getparent(), around.getparent().index(around)
         parent[place : place + 1] = [] if content is None else list(content)
+    for symbol in list(body.iter(f"{_W}sym")):
+        said = OxmlElement("w:t")
+        said.text = _symbol(symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", ""))
+        symbol.getparent().replace(symbol, said)
     for run in list(body.iter(f"{_W}r")):
         _mark_power(run)
     for equation in list(body.iter(f"{_M}oMath")):
@@ -140,6 +147,45 @@ def _mark_power(run: Any) -> None:
         return
     if before.tag == f"{_W}r" and before.text[-1:].isdigit() and _POWER.fullmatch((said.text or "").strip()):
         said.text = f"^{said.text}"
+
+
+def _join_to_next(paragraph: Any) -> None:
+    """Put the content of a paragraph whose end is deleted at the beginning of the next one."""
+    after = paragraph.getnext()
+    if after is None or after.tag != f"{_W}p":
+        return
+    place = 1 if len(after) and after[0].tag == f"{_W}pPr" else 0
+    after[place:place] = [it for it in paragraph if it.tag != f"{_W}pPr"]
+    _remove(paragraph)
+
+
+# The characters of the font Symbol, by the first code of each group.
+_SYMBOLS = {
+    0x41: "\u0391\u0392\u03a7\u0394\u0395\u03a6\u0393\u0397\u0399\u03d1\u039a\u039b\u039c\u039d",
+    0x4F: "\u039f\u03a0\u0398\u03a1\u03a3\u03a4\u03a5\u03c2\u03a9\u039e\u03a8\u0396",
+    0x61: "\u03b1\u03b2\u03c7\u03b4\u03b5\u03d5\u03b3\u03b7\u03b9\u03c6\u03ba\u03bb\u03bc\u03bd",
+    0x6F: "\u03bf\u03c0\u03b8\u03c1\u03c3\u03c4\u03c5\u03d6\u03c9\u03be\u03c8\u03b6",
+    0xA3: "\u2264",
+    0xA5: "\u221e",
+    0xAB: "\u2194\u2190\u2191\u2192\u2193\u00b0\u00b1",
+    0xB3: "\u2265\u00d7",
+    0xB7: "\u2022\u00f7\u2260\u2261\u2248",
+    0xCE: "\u2208\u2209",
+    0xD6: "\u221a",
+    0xE5: "\u2211",
+    0xF2: "\u222b",
+}
+_SIGNS = {first + k: sign for first, signs in _SYMBOLS.items() for k, sign in enumerate(signs)}
+_NO_LETTER = "\ufffd"
+
+
+def _symbol(font: str, code: str) -> str:
+    """The character of an inserted symbol. Fonts of symbols have their signs at the codes from F000 on."""
+    number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", code) else 0
+    if 0xF000 <= number <= 0xF0FF:
+        low = number - 0xF000
+        return _SIGNS.get(low, chr(low) if low < 0x7F else _NO_LETTER) if font == "Symbol" else _NO_LETTER
+    return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number <= 0x10FFFF else _NO_LETTER
 
 
 def _remove(element: Any) -> None:
@@ -191,6 +237,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     file = pptx.Presentation(str(path))
     text = Text()
     hidden = []
+    unread: list[Unread] = []
     for number, slide in enumerate(file.slides, start=1):
         text.page()
         if slide._element.get("show") in ("0", "false"):
@@ -202,11 +249,38 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
                 text.add(shape.text_frame.text)
             if getattr(shape, "has_table", False):
                 text.table(*grid_of(map(_pptx_cells, shape.table.rows), _MOST_COLUMNS))
+            elif getattr(shape, "has_chart", False):
+                try:
+                    _add_chart(shape.chart, text)
+                except (InputError, ValueError, KeyError, AttributeError) as error:
+                    reason = f"slide {number}: a chart cannot be read: {' '.join(str(error).split())}"
+                    unread.append(Unread(path, reason))
+            elif any("/diagram" in str(it) for it in shape._element.xpath(".//a:graphicData/@uri")):
+                unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) is not read"))
         if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
             text.add(slide.notes_slide.notes_text_frame.text)
     yield from text.documents(uri, (file.core_properties.title or "").strip() or title_of(path))
+    yield from unread
     if hidden:
         yield Unread(path, f"hidden slides were read: {', '.join(hidden)}", missing=False)
+
+
+def _add_chart(chart: Any, text: Text) -> None:
+    """Add a chart as a table: a row for each category, a column for each series."""
+    title = (
+        chart.chart_title.text_frame.text.strip() if chart.has_title and chart.chart_title.has_text_frame else ""
+    )
+    for plot in chart.plots:
+        names = [" ".join(filter(None, map(str, label))) for label in plot.categories.flattened_labels]
+        if not names:
+            raise InputError("it has no categories")
+        series = [(one.name or "", [*one.values]) for one in plot.series]
+        rows = [["", *(name for name, _ in series)]]
+        for k, name in enumerate(names):
+            values = [found[k] if k < len(found) else None for _, found in series]
+            rows.append([name, *("" if value is None else plain(value) for value in values)])
+        cells = [[(cell, 1, 1) for cell in row] for row in rows]
+        text.table(*grid_of(cells, _MOST_COLUMNS), header_rows=1, caption=title)
 
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:

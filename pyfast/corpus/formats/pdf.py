@@ -25,6 +25,8 @@ _NUMBER = re.compile(
 # What may stand before the title of a bookmark in its line, such as `1.2` or `Chapter 3:`.
 _BEFORE_TITLE = r"^[ \t]*(?:(?:[^\W\d_]+[ \t]+)?(?:\d[\d.]*|[IVXLC]+\b|[A-Z]\b)[.:)]?[ \t]+)?"
 _ALWAYS_HYPHENED = "self"
+_LONGEST_BEFORE = 200
+_SHORT, _CODE = 3, 4
 _SHARED = frozenset(("and", "or", "to", "und", "oder", "bis", "et", "ou"))
 
 
@@ -46,7 +48,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
         for number in range(len(pdf)):
             page = pdf[number]
             text = page.get_textpage()
-            raw.append(_LINE_END.sub("\n", text.get_text_bounded()))
+            raw.append(_LINE_END.sub("\n", text.get_text_range()))
             lines.append([] if marks else lines_of(text))
             text.close()
             page.close()
@@ -70,8 +72,9 @@ def _joined(text: str, known: frozenset[str]) -> str:
     of the whole file, in lower case.
 
     The hyphen stays if the file has the word with it elsewhere. It also stays in a number (``twenty-one``), beside
-    a digit, before a capital letter after a small one (``Jean-Luc``), and after ``self``. In ``pre-`` before
-    ``and``, it stays with a space.
+    a digit, before a capital letter after a small one (``Jean-Luc``), between short words in capitals
+    (``AB-CD``), after ``self``, after a short word that has a hyphen before it (``state-of-the``), and in an
+    address. In ``pre-`` before ``and``, it stays with a space.
     """
 
     def word(match: re.Match[str]) -> str:
@@ -89,10 +92,19 @@ def _joined(text: str, known: frozenset[str]) -> str:
             or left[-1].isdigit()
             or right[0].isdigit()
             or (left[-1].islower() and right[0].isupper())
+            or (len(left) <= _CODE and left.isupper() and right[0].isupper())
+            or _goes_on(text[max(0, match.start() - _LONGEST_BEFORE) : match.start()], left)
         )
         return f"{left}-" if hyphened and "\u00ad" not in match[0] else left
 
     return without_controls(_BROKEN.sub(word, text).replace("\u00ad", "")).strip()
+
+
+def _goes_on(before: str, left: str) -> bool:
+    """Whether a word before a hyphen ends a part of a compound or of an address."""
+    attached = re.split(r"\s", before)[-1]
+    compound = len(left) <= _SHORT and attached.endswith(("-", "\u2010"))
+    return compound or "://" in attached or "@" in attached or attached.startswith("www.")
 
 
 def _without_text(pages: list[int]) -> str:

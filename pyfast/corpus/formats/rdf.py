@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from pyfast.corpus.documents import Document, KnowledgeGraph, Triple
+from pyfast.corpus.documents import Document, KnowledgeGraph, Triple, Unread
 from pyfast.corpus.formats.names import title_of
 from pyfast.errors import InputError
 
@@ -18,8 +18,12 @@ _LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004
 _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
 
 
-def read_rdf(uri: str, path: Path) -> Iterator[Document]:
-    """Read the graph of a file. Triples that only give an IRI its label are left out."""
+def read_rdf(uri: str, path: Path) -> Iterator[Document | Unread]:
+    """Read the graph of a file. A triple that gives an IRI its name is left out, if another triple has the IRI.
+
+    Other labels of an IRI are facts about it if they are in the language of its name, or in none. An `Unread`
+    has the numbers of those that are left out.
+    """
     import pyoxigraph
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")
@@ -40,12 +44,24 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document]:
         facts = [
             Triple(names.of(subject), names.of(predicate), names.of(value))
             for subject, predicate, value in kept or parsed()
-            if predicate.value not in _LABELS
+            if predicate.value not in _LABELS or names.is_other(subject, value)
         ]
+        alone = names.unused()
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}; correct the file") from error
     del kept
+    facts += [Triple(name, "label", name) for name in alone]
     yield KnowledgeGraph(uri, title_of(path), tuple(facts))
+    if names.left_out:
+        yield Unread(
+            path, f"labels in other languages than the names are left out: {names.left_out}", missing=False
+        )
+
+
+def _language(value: Any) -> str:
+    """The language of a label, empty for English and for none."""
+    language = str(value.language or "").lower()
+    return "" if language.startswith("en") else language
 
 
 class _Names:
@@ -53,14 +69,38 @@ class _Names:
 
     def __init__(self) -> None:
         self._labels: dict[str, str] = {}
+        self._languages: dict[str, str] = {}
+        self.left_out = 0
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
 
     def label(self, node: Any, value: Any) -> None:
         """Use a label as the node's name. English labels take precedence over other languages."""
-        key = str(node)
-        if value.value.strip() and (key not in self._labels or (value.language or "en").startswith("en")):
+        key, language = str(node), _language(value)
+        if value.value.strip() and (key not in self._labels or not language):
             self._labels[key] = value.value.strip()
+            if language:
+                self._languages[key] = language
+            else:
+                self._languages.pop(key, None)
+
+    def is_other(self, node: Any, value: Any) -> bool:
+        """Whether a label of a node is not its name, and in the language of its name."""
+        import pyoxigraph
+
+        if not isinstance(value, pyoxigraph.Literal):
+            return True
+        key, text = str(node), value.value.strip()
+        if not text or text == self._labels[key]:
+            return False
+        if _language(value) in ("", self._languages.get(key, "")):
+            return True
+        self.left_out += 1
+        return False
+
+    def unused(self) -> list[str]:
+        """The names of the nodes that no triple has."""
+        return [name for key, name in self._labels.items() if key not in self._names]
 
     def of(self, node: Any) -> str:
         import pyoxigraph

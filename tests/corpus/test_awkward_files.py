@@ -1,0 +1,225 @@
+"""Files as people and programs make them, with what stands in them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import pyfast
+from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
+
+
+def found(path: Path) -> tuple[list[object], list[Unread]]:
+    unread: list[Unread] = []
+    return list(read([path], unread)), unread
+
+
+def text_of(path: Path) -> str:
+    (document,), unread = found(path)
+    assert isinstance(document, TextDocument) and not unread
+    return document.text.strip()
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ("City;Temp, C\nBergen;7,6\nOslo;6,3\n", [("City", "Temp, C"), ("Bergen", "7,6"), ("Oslo", "6,3")]),
+        ("Name, Vorname;Ort\nHolm, Hans;Bonn\n", [("Name, Vorname", "Ort"), ("Holm, Hans", "Bonn")]),
+        ("sep=;\nItem;Price\nBolt;1,50\n", [("Item", "Price"), ("Bolt", "1,50")]),
+        ('"sep=|"\r\nItem|Price\r\nBolt, M8|1\r\n', [("Item", "Price"), ("Bolt, M8", "1")]),
+        ('name, note, qty\nbolt, "M8, steel", 12\n', [("name", "note", "qty"), ("bolt", "M8, steel", "12")]),
+        ("a,b\nx;1,y\nx;2,z\n", [("a", "b"), ("x;1", "y"), ("x;2", "z")]),
+        ("a, b\nx, y;1\nz, w;2\n", [("a", " b"), ("x", " y;1"), ("z", " w;2")]),
+    ],
+)
+def test_delimiters_that_stand_in_cells(tmp_path: Path, content: str, rows: list[tuple[str, ...]]) -> None:
+    (tmp_path / "a.csv").write_bytes(content.encode())
+    (table,), unread = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and [table.header, *table.rows] == rows and not unread
+
+
+def test_a_page_without_a_named_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_bytes("<p>Z\u00fcrich caf\u00e9 na\u00efve</p>".encode("cp1252"))
+    assert text_of(tmp_path / "a.html") == "Z\u00fcrich caf\u00e9 na\u00efve"
+
+
+@pytest.mark.parametrize(
+    ("math", "said"),
+    [
+        ("<mfrac><mn>1</mn><mn>2</mn></mfrac>", "1/2"),
+        ("<mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mn>2</mn></mfrac>", "(a+1)/2"),
+        ("<mrow><msup><mn>10</mn><mn>6</mn></msup><mi>m</mi></mrow>", "10^6m"),
+        ("<msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup>", "x_1^2"),
+        ("<msqrt><mn>2</mn></msqrt>", "\u221a2"),
+        (
+            "<semantics><msup><mn>2</mn><mn>8</mn></msup><annotation>2^{8}</annotation></semantics>",
+            "2^8",
+        ),
+        ("<mrow>" * 2000 + "<mn>7</mn>", "7"),
+    ],
+)
+def test_equations_of_pages(tmp_path: Path, math: str, said: str) -> None:
+    (tmp_path / "a.html").write_text(f"<p>It is <math>{math}</math></p>")
+    assert text_of(tmp_path / "a.html") == f"It is {said}"
+
+
+def test_numbers_of_lists(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<ol start="5"><li>e</li><li value="9">i</li><li>j</li></ol><p>x</p><ol reversed><li>b<li>a</ol>'
+    )
+    assert text_of(tmp_path / "a.html").split() == ["5.", "e", "9.", "i", "10.", "j", "x", "2.", "b", "1.", "a"]
+
+
+def test_labels_of_a_graph(tmp_path: Path) -> None:
+    label, other = (
+        "<http://www.w3.org/2000/01/rdf-schema#label>",
+        "<http://www.w3.org/2004/02/skos/core#prefLabel>",
+    )
+    (tmp_path / "a.nt").write_text(
+        f'<http://x/t> {label} "Titan"@en .\n<http://x/t> {other} "Saturn VI"@en .\n'
+        f'<http://x/t> <http://x/mass> "1.10" .\n<http://x/t> {label} "Titan (Mond)"@de .\n'
+        f'<http://x/e> {label} "Alone" .\n'
+    )
+    (graph,), (unread,) = found(tmp_path / "a.nt")
+    assert isinstance(graph, KnowledgeGraph) and not unread.missing and unread.reason.endswith(": 1")
+    assert [(it.head, it.relation, it.tail) for it in graph.triples] == [
+        ("Saturn VI", "label", "Titan"),
+        ("Saturn VI", "mass", "1.10"),
+        ("Alone", "label", "Alone"),
+    ]
+
+
+def test_numbers_and_bytes_of_columns(tmp_path: Path) -> None:
+    columns = {
+        "f": [1.5, float("nan"), float("inf")],
+        "x": pa.array([0.1, 2.7, None], pa.float32()),
+        "b": [b"abc", b"\xff", None],
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    (table,), (unread,) = found(tmp_path / "a.parquet")
+    assert isinstance(table, Table) and unread.missing and "column b: 1 " in unread.reason
+    assert list(table.rows) == [("1.5", "0.1", "abc"), ("", "2.7", ""), ("", "", "")]
+
+
+def test_a_deleted_end_of_a_paragraph(tmp_path: Path) -> None:
+    docx = pytest.importorskip("docx")
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    file = docx.Document()
+    for said, deleted in [("Joined wo", True), ("rd he", True), ("re", False), ("Next.", False)]:
+        paragraph = file.add_paragraph(said)
+        if deleted:
+            mark = f'<w:rPr {nsdecls("w")}><w:del w:id="5" w:author="a"/></w:rPr>'
+            paragraph._p.get_or_add_pPr().append(parse_xml(mark))
+    file.save(tmp_path / "a.docx")
+    assert text_of(tmp_path / "a.docx").split("\n\n") == ["Joined word here", "Next."]
+
+
+@pytest.mark.parametrize(
+    ("font", "code", "sign"),
+    [
+        ("Symbol", "F061", "\u03b1"),
+        ("Symbol", "F0A3", "\u2264"),
+        ("Arial", "2192", "\u2192"),
+        ("Wingdings", "F0FC", "\ufffd"),
+    ],
+)
+def test_symbols_of_word(tmp_path: Path, font: str, code: str, sign: str) -> None:
+    docx = pytest.importorskip("docx")
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    file = docx.Document()
+    paragraph = file.add_paragraph("Sign: ")
+    paragraph._p.append(parse_xml(f'<w:r {nsdecls("w")}><w:sym w:font="{font}" w:char="{code}"/></w:r>'))
+    paragraph.add_run(" end")
+    file.save(tmp_path / "a.docx")
+    assert text_of(tmp_path / "a.docx") == f"Sign: {sign} end"
+
+
+def test_charts_of_slides(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx")
+    from pptx.chart.data import CategoryChartData, XyChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    file = pptx.Presentation()
+    slide = file.slides.add_slide(file.slide_layouts[5])
+    slide.shapes.title.text = "Sales"
+    bars = CategoryChartData()
+    bars.categories = ["North", "South"]
+    bars.add_series("Units sold", (17, 29.5))
+    chart = slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, 9999, 9999, bars).chart
+    chart.has_title = True
+    chart.chart_title.text_frame.text = "Turnover"
+    points = XyChartData()
+    points.add_series("xy").add_data_point(1, 2)
+    slide.shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, 0, 0, 9999, 9999, points)
+    file.save(tmp_path / "a.pptx")
+    (_, table), (unread,) = found(tmp_path / "a.pptx")
+    assert isinstance(table, Table) and table.section == "Sales > Turnover"
+    assert [table.header, *table.rows] == [("", "Units sold"), ("North", "17"), ("South", "29.5")]
+    assert unread.missing and unread.reason.startswith("slide 1: a chart")
+
+
+def test_cells_and_hyphens_of_pdf(tmp_path: Path) -> None:
+    fpdf = pytest.importorskip("fpdf")
+    file = fpdf.FPDF()
+    file.set_font("helvetica", size=11)
+    file.add_page()
+    with file.table() as table:
+        for cells in [("Item", "Qty", "Price"), ("Bolt M8", "5", "1.10")]:
+            row = table.row()
+            for cell in cells:
+                row.cell(cell)
+    file.add_page()
+    lines = "state-of-|the-art, AB-|CD-12, https://example.com/long-|path/file, govern-|ment"
+    for line in lines.split("|"):
+        file.cell(0, 6, line, new_x="LMARGIN", new_y="NEXT")
+    file.output(str(tmp_path / "a.pdf"))
+    said = " ".join(text_of(tmp_path / "a.pdf").split())
+    assert said.startswith("Item Qty Price Bolt M8 5 1.10 state-of-the-art, AB-CD-12, ")
+    assert said.endswith(" https://example.com/long-path/file, government")
+
+
+def test_an_updated_file_loses_what_it_no_longer_has(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+
+    def write(**sheets: list[tuple[object, ...]]) -> None:
+        book = openpyxl.Workbook()
+        book.remove(book.active)
+        for name, rows in sheets.items():
+            sheet = book.create_sheet(name)
+            for row in rows:
+                sheet.append(row)
+        book.save(folder / "b.xlsx")
+
+    folder, index = tmp_path / "c", tmp_path / "IDX"
+    folder.mkdir()
+    write(A=[("Item", "Price"), ("Bolt", 111)])
+    page = folder / "C#.html"
+    page.write_text("<p>x</p><table><tr><th>a</th><th>b</th></tr><tr><td>old</td><td>1</td></tr></table>")
+    (folder / "b.xlsx.txt").write_text("A neighbour.")
+    (folder / "d.jsonl").write_text('{"text": "One."}\n{"text": "Two."}\n')
+    pyfast.build_index([folder, {"id": "note", "text": "A note."}], index)
+
+    def uris() -> set[str]:
+        corpus = pyfast.open_index(index).corpus
+        return {corpus.uri(document) for document in range(corpus.documents)}
+
+    others = {"C#.html", "C#.html#table-1", "b.xlsx.txt", "note"}
+    assert uris() == {"b.xlsx", "d.jsonl#1", "d.jsonl#2", *others}
+    write(A=[("Item", "Price"), ("Bolt", 222)], B=[("k", "v"), ("zeta", 9)])
+    page.write_text("<p>y</p>")
+    change = pyfast.update_documents(index, folder)
+    assert (change.added, change.replaced, change.deleted, change.unchanged) == (2, 1, 2, 3)
+    assert uris() == {"b.xlsx#A", "b.xlsx#B", "C#.html", "b.xlsx.txt", "d.jsonl#1", "d.jsonl#2", "note"}
+    # What cannot be read stays as it was.
+    (folder / "d.jsonl").write_text('{"text": "One."}\n{"text": \n')
+    unread: list[Unread] = []
+    change = pyfast.update_documents(index, folder, on_unread=unread.append)
+    assert not change.deleted and [it.missing for it in unread] == [True] and "d.jsonl#2" in uris()
+    (folder / "d.jsonl").write_text('{"text": "One."}\n')
+    change = pyfast.update_documents(index, folder)
+    assert change.deleted == 1 and not change.added and "d.jsonl#2" not in uris()
