@@ -170,7 +170,8 @@ def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -
 
 
 def _kind_of(record: Mapping[str, Any]) -> object:
-    return "text" if record.get("kind") is None and _key_of_text(record) else record.get("kind")
+    kind = record.get("kind")
+    return "text" if kind is None and ("text" in record or _key_of_text(record)) else kind
 
 
 def _key_of_text(record: Mapping[str, Any]) -> str:

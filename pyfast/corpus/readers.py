@@ -85,7 +85,7 @@ class DocumentSource:
 
 
 _SLOTS = 1 << 10
-_NUMBER, _HASH = 40, (1 << 64) - 1
+_NUMBER = 40
 _MOST_TOLD = 10
 """How many parts of a file are named one by one if they cannot be read"""
 _NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
@@ -219,25 +219,31 @@ class _Seen:
 
     def __init__(self) -> None:
         self._files: list[Path] = []
+        self._path: Path | None = None
         self._used = 0
-        self._hashes, self._places, self._digests = (array(kind, bytes(8 * _SLOTS)) for kind in "QQQ")
+        self._hashes, self._places, self._digests = (array("q", bytes(8 * _SLOTS)) for _ in range(3))
 
     def before(self, document: Document, path: Path, number: int) -> Unread | None:
         """Add a document, the one with this number in its file. If a document with its uri came before, return
         which one it is."""
-        if not self._files or self._files[-1] != path:
+        if self._path is not path:  # Paths are compared slowly, and each file has one object.
+            self._path = path
             self._files.append(path)
-        hashed = hash(document.uri) & _HASH or 1  # 0 is a free place
+        hashed = hash(document.uri) or 1  # 0 is a free place
         # A hash is faster than a digest. Only texts are compared: others would cost more than their reading.
-        digest = hash(document) & _HASH if isinstance(document, TextDocument) else 0
-        at = self._find(hashed)
-        if not self._hashes[at]:
-            self._hashes[at], self._digests[at] = hashed, digest
-            self._places[at] = len(self._files) << _NUMBER | number
-            self._used += 1
-            if 3 * self._used > 2 * len(self._hashes):
-                self._grow()
-            return None
+        digest = hash(document) if document.__class__ is TextDocument else 0
+        hashes = self._hashes
+        mask = len(hashes) - 1
+        at = hashed & mask
+        while (there := hashes[at]) != hashed:
+            if not there:
+                hashes[at], self._digests[at] = hashed, digest
+                self._places[at] = len(self._files) << _NUMBER | number
+                self._used += 1
+                if 3 * self._used > 2 * len(hashes):
+                    self._grow()
+                return None
+            at = (at + 1) & mask
         file, first = divmod(self._places[at], 1 << _NUMBER)
         where = self._files[file - 1]
         if where == path and first == number:  # The file is read again.
@@ -246,20 +252,15 @@ class _Seen:
         what = "is the same as" if same else "is left out: its id is that of"
         return Unread(path, f"{document.uri!r} {what} document {first} of {where}", missing=not same)
 
-    def _find(self, hashed: int) -> int:
-        """Return the place of a hash in the table, or the free place where it belongs."""
-        mask = len(self._hashes) - 1
-        at = hashed & mask
-        while self._hashes[at] not in (0, hashed):
-            at = (at + 1) & mask
-        return at
-
     def _grow(self) -> None:
         before = self._hashes, self._places, self._digests
-        self._hashes, self._places, self._digests = (array("Q", bytes(16 * len(one))) for one in before)
+        self._hashes, self._places, self._digests = (array("q", bytes(16 * len(one))) for one in before)
+        mask = len(self._hashes) - 1
         for hashed, place, digest in zip(*before, strict=True):
             if hashed:
-                at = self._find(hashed)
+                at = hashed & mask
+                while self._hashes[at]:
+                    at = (at + 1) & mask
                 self._hashes[at], self._places[at], self._digests[at] = hashed, place, digest
 
 
