@@ -3,6 +3,8 @@
 # versions of many packages. They ask for Python 3.11 or newer, a C++20 compiler, CMake and make.
 
 PYTHON ?= python3
+# Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

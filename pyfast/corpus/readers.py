@@ -169,7 +169,7 @@ def _documents(
     """
     reader = readers.of(inner(path))
     given = 0
-    place = str(path)
+    place, part = str(path), f"{uri}#"
     told = _Told(unread)
     try:
         if reader is None:
@@ -184,8 +184,8 @@ def _documents(
                 if isinstance(one, Table):
                     _refuse_gold(one, path)
                 given += 1
-                own = one.uri == uri or one.uri.startswith(f"{uri}#")  # given by the reader
-                if not own and (before := seen.before(one, path, given)):
+                by_reader = one.uri == uri or one.uri.startswith(part)
+                if not by_reader and (before := seen.before(one, path, given)):
                     told.add(replace(before, reason=f"document {given}: {before.reason}"))
                     continue
                 if not isinstance(one, Table):
@@ -231,7 +231,7 @@ class _Seen:
             self._files.append(path)
         hashed = hash(document.uri) or 1  # 0 is a free place
         # A hash is faster than a digest. Only texts are compared: others would cost more than their reading.
-        digest = hash(document) if document.__class__ is TextDocument else 0
+        digest = hash((document.title, document.text)) if isinstance(document, TextDocument) else 0
         hashes = self._hashes
         mask = len(hashes) - 1
         at = hashed & mask

@@ -31,12 +31,24 @@ def text_of(path: Path) -> str:
         ('name, note, qty\nbolt, "M8, steel", 12\n', [("name", "note", "qty"), ("bolt", "M8, steel", "12")]),
         ("a,b\nx;1,y\nx;2,z\n", [("a", "b"), ("x;1", "y"), ("x;2", "z")]),
         ("a, b\nx, y;1\nz, w;2\n", [("a", " b"), ("x", " y;1"), ("z", " w;2")]),
+        (
+            'id,said\n1,"He said \\"yes, now\\" twice, and left"\n2,no\n',
+            [("id", "said"), ("1", 'He said "yes, now" twice, and left'), ("2", "no")],
+        ),
     ],
 )
 def test_delimiters_that_stand_in_cells(tmp_path: Path, content: str, rows: list[tuple[str, ...]]) -> None:
     (tmp_path / "a.csv").write_bytes(content.encode())
     (table,), unread = found(tmp_path / "a.csv")
     assert isinstance(table, Table) and [table.header, *table.rows] == rows and not unread
+
+
+@pytest.mark.parametrize("caption", ["Sales, by region", "Sales of 2024"])
+def test_a_caption_that_is_a_sentence(tmp_path: Path, caption: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{caption}\nregion,q1,q2\nNorth,1,2\nSouth,3,4\n")
+    (table,), unread = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and (table.section, table.header) == (caption, ("region", "q1", "q2"))
+    assert list(table.rows) == [("North", "1", "2"), ("South", "3", "4")] and not unread
 
 
 def test_a_page_without_a_named_encoding(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -45,21 +45,29 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 
 def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]:
-    """Take the lines above the header that have no delimiter. Returns (their texts, the records below them).
+    """Take the lines above the header that are not divided. Returns (their texts, the records below them).
 
+    A line is not divided if it has no delimiter, or, as a sentence, fewer than the header and a space after each.
     Such a line is a caption if an empty line follows, if it is a comment (`#`), or if it has several words and
     what follows can be a header. `text` above `Hello, you` is the name of a column whose cells have commas.
     """
     above = list(islice(records, _MOST_CAPTIONS + 2))
-    first = next((k for k, (_, row) in enumerate(above) if isinstance(row, Unread) or len(row) > 1), 0)
+    first = next((k for k, (_, row) in enumerate(above) if isinstance(row, Unread) or not _is_sentence(row)), 0)
+    plain = [row for _, row in above[:first] if not isinstance(row, Unread)]
     line, header = above[first] if above else (0, ())
     if not first or first > _MOST_CAPTIONS or first + 1 == len(above) or isinstance(header, Unread):
         return [], chain(above, records)
-    texts = [row[0].strip() for _, row in above[:first] if not isinstance(row, Unread)]
+    if max(map(len, plain)) >= len(header):
+        return [], chain(above, records)
+    texts = [",".join(row).strip() for row in plain]
     is_header = all(cell and not cell[0].isspace() and not is_number(cell) for cell in header)
     if line - above[first - 1][0] > 1 or texts[-1].startswith("#") or (" " in texts[-1] and is_header):
         return [text.lstrip("# ") for text in texts], chain(above[first:], records)
     return [], chain(above, records)
+
+
+def _is_sentence(row: Sequence[str]) -> bool:
+    return all(cell[:1] == " " for cell in row[1:])
 
 
 def _rows(path: Path, records: Iterator[_Record], faults: list[Unread]) -> Iterator[tuple[str, ...]]:
@@ -150,9 +158,12 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
         return type("Given", (csv.excel,), {"delimiter": said[1]})
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     widths = _widths(text, named)
-    spaced = type("Spaced", (named,), {"skipinitialspace": True})
-    if len(widths) > 1 and f'{named.delimiter} "' in text[:_SAMPLE] and len(_widths(text, spaced)) == 1:
-        return spaced
+    if len(widths) > 1:  # Quotes that stand behind a space, or have a backslash before them, can be the reason.
+        spaced = type("Spaced", (named,), {"skipinitialspace": True})
+        escaped = type("Escaped", (named,), {"escapechar": "\\"})
+        for sign, dialect in ((f'{named.delimiter} "', spaced), ('\\"', escaped)):
+            if sign in text[:_SAMPLE] and len(_widths(text, dialect)) == 1:
+                return dialect
     others = [mark for mark in _DELIMITERS if mark != named.delimiter and mark in text[:_SAMPLE]]
     if not others:
         return named
