@@ -34,7 +34,7 @@ import pyfast
 from pyfast.engine import Budget, Question
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index
-from pyfast.retrieval.bm25 import STOP_WORDS
+from pyfast.stop_words import LUCENE
 from pyfast.systems import load_system
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ def beside_tantivy(index: Index, corpus: Path, folder: Path, queries: list[str])
     peer.reload()
     searcher = peer.searcher()
 
-    stop = index.analysis.stop(STOP_WORDS)
+    stop = index.analysis.stop(LUCENE)
 
     def search(some: list[str]) -> list[list[str]]:
         found = []

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from pyfast import stop_words
 from pyfast.corpus import Level
 from pyfast.engine import plain
 from pyfast.retrieval import Index, ScoredSegments
@@ -25,10 +26,9 @@ class Entities:
         """Store the names. Names of fewer than three characters, and words such as "The" or "her", are left
         out."""
         from ahocorasick_rs import AhoCorasick
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
         wanted = (name for name in dict.fromkeys(name.strip() for name in names) if len(name) >= SHORTEST)
-        self.names = [name for name in wanted if name.lower() not in ENGLISH_STOP_WORDS]
+        self.names = [name for name in wanted if name.lower() not in stop_words.ENGLISH]
         self._automaton = AhoCorasick(self.names)
 
     def spans(self, text: str) -> list[Span]:

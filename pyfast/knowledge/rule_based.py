@@ -14,6 +14,7 @@ from functools import cache
 from hashlib import blake2b
 from itertools import groupby
 
+from pyfast import stop_words
 from pyfast.corpus import Corpus, KnowledgeGraph, Table
 from pyfast.corpus.rendering import fold
 from pyfast.knowledge.extracts import RULE_BASED, Extract, Mention, Statement
@@ -36,9 +37,7 @@ _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+",
 def _openers() -> frozenset[str]:
     """Return words such as "the". Many sentences begin with one of them, so it has a capital letter, but it
     is usually not a name."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    return frozenset(ENGLISH_STOP_WORDS) | {"hundreds", "thousands", "millions"}
+    return stop_words.ENGLISH | {"hundreds", "thousands", "millions"}
 
 
 def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from pyfast import ops
+from pyfast import ops, stop_words
 from pyfast.blocks import MappedFolder, check_lists
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops.arrays import Int32, stack
@@ -28,14 +27,6 @@ FOLDER = "bm25"
 """The name of the folder with the term counts, in the folder of a part"""
 BM25_PARAMETERS: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}
 """The default parameters of BM25"""
-# The stop words of Lucene's EnglishAnalyzer
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and are as at be but by for if in into is it no not of on or such that the their then there these"
-        " they this to was will with",
-    )
-)
 _TYPES: dict[str, tuple[type[np.generic], ...]] = {
     "indptr": (np.int64,),
     "documents": (np.int32,),
@@ -47,7 +38,7 @@ _ARRAYS = ("indptr", "documents", "counts", "lengths")
 
 def term_counts(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> ops.TermCounts:
     """Convert the counts from `count_terms` to the form that `ops.bm25` reads. Stop words are left out."""
-    return ops.TermCounts.of(without_columns(counts, stop_columns(terms, analysis.stop(STOP_WORDS))))
+    return ops.TermCounts.of(without_columns(counts, stop_columns(terms, analysis.stop(stop_words.LUCENE))))
 
 
 def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:

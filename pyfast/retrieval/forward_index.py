@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
-from pyfast import ops
+from pyfast import ops, stop_words
 from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
 from pyfast.errors import IndexFormatError
 from pyfast.ops import Cells, TermCounts
@@ -52,9 +52,9 @@ def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_a
     return csr_array((counts.astype(np.float32), columns, offsets), shape=shape), terms
 
 
-def stop_columns(terms: Sequence[str], stop_words: Iterable[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def stop_columns(terms: Sequence[str], words: Iterable[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return for each term whether it is a stop word: bool[terms]."""
-    stop = frozenset(stop_words)
+    stop = frozenset(words)
     if isinstance(terms, Terms):  # Few words are found faster than all terms are read.
         found = np.zeros(len(terms), dtype=bool)
         places = terms.find(list(stop))
@@ -75,21 +75,34 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
 
     Logarithmic tf without stop words gave the best recall with `bridge_rank`.
     """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
+    content = without_columns(counts, stop_columns(terms, analysis.stop(stop_words.ENGLISH)))
+    passages = np.bincount(content.indices, minlength=len(terms))
+    weights = _tfidf(content.data, content.indices, content.indptr, _idf(passages, content.shape[0]))
+    return csr_array((weights, content.indices, content.indptr), shape=content.shape)
 
-    content = without_columns(counts, stop_columns(terms, analysis.stop(ENGLISH_STOP_WORDS)))
-    if not content.nnz:
-        return content.astype(np.float32)
-    weights = csr_array(TfidfTransformer(sublinear_tf=True).fit_transform(content))
-    return weights.astype(np.float32)
+
+def _idf(passages: npt.NDArray[np.integer[Any]], total: int) -> Float32:
+    """Return the smoothed idf of each term, from the number of passages that have it: float32[terms]."""
+    idf: Float32 = np.log(np.float32(total + 1) / (passages.astype(np.float32) + np.float32(1))) + np.float32(1)
+    return idf
+
+
+def _tfidf(times: Float32, terms: Int32, rows: npt.NDArray[np.integer[Any]], idf: Float32) -> Float32:
+    """Weigh the counts (`times`) of the terms of some passages. `rows` is where each passage begins and ends."""
+    weights: Float32 = (np.log(times.astype(np.float32)) + np.float32(1)) * idf[terms]
+    if not len(weights):
+        return weights
+    lengths = np.diff(rows)
+    has_terms = lengths > 0
+    norms = np.sqrt(np.add.reduceat(weights.astype(np.float64) ** 2, rows[:-1][has_terms]))
+    np.divide(weights, np.repeat(norms, lengths[has_terms]), out=weights, casting="unsafe")
+    return weights
 
 
 def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], analysis: Analysis = WORDS) -> Cells:
     """Return the cell values of each passage as term ids, without stop words. A passage of text has no cell
     values."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    stop = analysis.stop(ENGLISH_STOP_WORDS)
+    stop = analysis.stop(stop_words.ENGLISH)
     value_offsets, term_offsets, ids = array("q", [0]), array("q", [0]), array("i")
     for cells in rows:
         for cell in cells:
@@ -119,13 +132,9 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
     X has no entries of stop words. The transpose has these entries, with the weight 0. So the entries of the
     transpose have the same positions as the term counts.
     """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
-
-    stop = stop_columns(terms, analysis.stop(ENGLISH_STOP_WORDS))
+    stop = stop_columns(terms, analysis.stop(stop_words.ENGLISH))
     passages = len(counts.lengths)
-    weigh_rows = TfidfTransformer(sublinear_tf=True)
-    frequencies = np.diff(counts.indptr).astype(np.float32) + np.float32(1)
-    weigh_rows.idf_ = np.log(np.float32(passages + 1) / frequencies) + np.float32(1)
+    idf = _idf(np.diff(counts.indptr), passages)
     some = min(max(counts.total_length // _SHARES, _LEAST), _AT_ONCE)
     ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64)), some))
 
@@ -137,8 +146,7 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
         rows = np.append(0, np.cumsum(content))[place.indptr]
         chosen, columns = place.data[content], place.indices[content].astype(np.int32)
         times = counts.counts[entries[chosen]].astype(np.float32)
-        x = csr_array((times, columns, rows), shape=place.shape)
-        weights = csr_array(weigh_rows.transform(x)).data.astype(np.float32) if len(times) else times
+        weights = _tfidf(times, columns, rows, idf)
         of_entries = np.zeros(len(entries), np.float32)
         of_entries[chosen] = weights
         return np.diff(rows), columns, weights, entries, of_entries
@@ -191,10 +199,8 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
     """Compute the forward index X. Write X and the weights of its transpose into a new folder. The positions
     of the transpose's weights are not written: they are the same as in the stored term counts.
     """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
     folder.mkdir()
-    content = ~stop_columns(terms, analysis.stop(ENGLISH_STOP_WORDS))
+    content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))
     size = int(np.diff(counts.indptr)[content].sum())
     lengths = [np.zeros(1, np.int64)]
     path = folder / f"{_TRANSPOSED}.npy"

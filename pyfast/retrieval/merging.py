@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyfast import stop_words
 from pyfast.blocks import map_folder, write_checksums
 from pyfast.corpus import Corpus
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64, thread_count
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
-from pyfast.retrieval.bm25 import STOP_WORDS
 from pyfast.retrieval.forward_index import Mask, new_array, pieces, save_weights
 from pyfast.retrieval.parts import CELLS, PASSAGES, WEIGHTS, Part, open_part
 from pyfast.retrieval.passage_vectors import join_vectors, save_vectors
@@ -111,7 +111,7 @@ def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) ->
     folder.mkdir(parents=True, exist_ok=True)
     with beside(lambda: _merge_rendered(folder / RENDERED_FOLDER, [part.rendered for part in parts], kept)):
         frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
-        stop = sorted(parts[0].analysis.stop(STOP_WORDS))
+        stop = sorted(parts[0].analysis.stop(stop_words.LUCENE))
         terms, columns = _merge_terms([part.terms for part in parts], [some > 0 for some in frequencies], stop)
         terms.save(folder)
         counts = _merge_counts(folder / BM25_FOLDER, parts, kept, frequencies, columns, len(terms))

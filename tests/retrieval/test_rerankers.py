@@ -295,18 +295,18 @@ def test_bm25_at_k1_09_b_04_is_that_of_its_peers(small: Index) -> None:
     """bm25s scores Lucene's variant; rank-bm25 another idf, so its scores are compared term by term."""
     import bm25s
 
-    from pyfast.retrieval.bm25 import STOP_WORDS
     from pyfast.retrieval.passage_size import indexed_text
     from pyfast.retrieval.tokenization import tokenize
+    from pyfast.stop_words import LUCENE
 
     index = pyfast.open_index(small.folder, "bm25:k1=0.9,b=0.4")
     assert index.retriever.fingerprint == "bm25:method=lucene,k1=0.9,b=0.4"
     texts = [indexed_text(small.corpus, i, 0) for i in small.passages.tolist()]
-    tokens = [[word for word in tokenize(text) if word not in STOP_WORDS] for text in texts]
+    tokens = [[word for word in tokenize(text) if word not in LUCENE] for text in texts]
     peer = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
     peer.index(tokens, show_progress=False)
     for question in QUESTIONS:
-        words = [word for word in tokenize(question) if word in small.vocabulary and word not in STOP_WORDS]
+        words = [word for word in tokenize(question) if word in small.vocabulary and word not in LUCENE]
         scores = peer.get_scores(words)
         (pool,) = index.search(question, 20)
         np.testing.assert_allclose(pool.scores, scores[pool.passages], rtol=1e-5)
