@@ -78,21 +78,38 @@ def fault(error: sqlite3.Error) -> str:
 
 
 class _Watched(sqlite3.Connection):
-    """A connection whose statements may take only a limited number of steps of SQLite's virtual machine."""
+    """A connection whose statements may take only a limited number of steps of SQLite's virtual machine.
+
+    Threads take turns. Otherwise two of them could wait for each other for ever: one inside SQLite, with its lock,
+    for Python's lock to check the steps, and the other one, with Python's lock, for SQLite's.
+    """
 
     def watch(self, path: Path) -> None:
         self._path = path
         self._steps = 0
+        self.turn = threading.RLock()
         self.set_progress_handler(self._must_stop, _STEPS)
 
+    def cursor(self, factory: Any = None) -> sqlite3.Cursor:
+        return super().cursor(factory or _Cursor)  # `execute` of the base class would make a plain one
+
     def execute(self, *statement: Any) -> sqlite3.Cursor:
-        self._steps = 0
         try:
-            return super().execute(*statement)
+            with self.turn:
+                self._steps = 0
+                return self.cursor().execute(*statement)
         except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
             error = sqlite3.DatabaseError("damaged: what it defines is no text")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error from None
+
+    def executemany(self, *statement: Any) -> sqlite3.Cursor:
+        with self.turn:
+            return self.cursor().executemany(*statement)
+
+    def executescript(self, statements: str) -> sqlite3.Cursor:
+        with self.turn:
+            return super().executescript(statements)
 
     def _must_stop(self) -> bool:
         """Return True if the statement has taken too many steps, so that SQLite stops it. Python runs signal
@@ -101,6 +118,28 @@ class _Watched(sqlite3.Connection):
         gave_up = self._steps > _ANY_FILE and self._steps > _ANY_FILE + _A_BYTE * _size(self._path)
         _this_thread.gave_up = gave_up
         return gave_up
+
+
+class _Cursor(sqlite3.Cursor):
+    """A cursor that reads rows while it is its thread's turn."""
+
+    connection: _Watched
+
+    def __next__(self) -> Any:
+        with self.connection.turn:
+            return super().__next__()
+
+    def fetchone(self) -> Any:
+        with self.connection.turn:
+            return super().fetchone()
+
+    def fetchmany(self, *size: Any) -> list[Any]:
+        with self.connection.turn:
+            return super().fetchmany(*size)
+
+    def fetchall(self) -> list[Any]:
+        with self.connection.turn:
+            return super().fetchall()
 
 
 def _size(path: Path) -> int:

@@ -163,6 +163,25 @@ while True:  # a machine may be so busy that the signal comes after the statemen
             process.kill()
 
 
+def test_threads_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Who waits for SQLite does not hold Python's lock, which the check of the steps needs."""
+    script = f"""
+import pathlib, threading
+from pyfast import sqlite_files
+sqlite_files._STEPS = 1
+database = sqlite_files.open_database(pathlib.Path({str(tmp_path / "new")!r}), check_same_thread=False)
+database.executescript("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2), (3)")
+def read():
+    for k in range(200):
+        assert len(database.execute("SELECT a FROM t WHERE a > ?", (k % 2,)).fetchall()) == 3 - k % 2
+        assert sum(a for (a,) in database.execute("SELECT a FROM t WHERE a > ?", (0,))) == 6
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
 def test_an_error_that_sqlite_forgot_is_told_all_the_same() -> None:
     assert fault(sqlite3.OperationalError("not an error")) == "a write failed; is the disk full?"
     assert fault(sqlite3.OperationalError("disk I/O error")) == "disk I/O error"

@@ -148,4 +148,4 @@ def _entities(corpus: Corpus) -> tuple[Int32, int]:
     numbers: dict[str, int] = {}
     names = coded.dictionary.to_pylist()
     same = np.array([numbers.setdefault(name_form(name) or name, len(numbers)) for name in names], np.int32)
-    return same[coded.indices.to_numpy()].reshape(-1, 2), len(numbers)
+    return same[np.from_dlpack(coded.indices)].reshape(-1, 2), len(numbers)

@@ -98,7 +98,7 @@ _Piece = tuple[int, int, int, int]
 
 def _pieces(parts: Parts) -> Iterator[_Piece]:
     """Yield ranges of documents with about `_AT_ONCE` segments each."""
-    source = parts[0].column("source").to_numpy()
+    source = np.from_dlpack(parts[0].column("source"))
     document = segment = 0
     while segment < len(source):
         beyond = segment + _AT_ONCE
@@ -112,7 +112,7 @@ def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop:
     """Return the positions in the text buffer at which the documents of a piece begin and end. Deleted documents
     are left out. `first`, `last`, `begin` and `stop` are the parts of a `_Piece`."""
     parent, start, end = (
-        parts[0].column(name).to_numpy()[begin:stop] for name in ("parent", "byte_start", "byte_end")
+        np.from_dlpack(parts[0].column(name))[begin:stop] for name in ("parent", "byte_start", "byte_end")
     )
     roots = np.flatnonzero(parent < 0)[keep[first:last]]
     return start[roots].astype(np.int64), end[roots].astype(np.int64)
@@ -127,7 +127,7 @@ def _piece(
     how many triples of the old corpus come before the piece. The function adds the sizes of the piece to `done`.
     """
     first, last, begin, stop = some
-    column = {field.name: parts[0].column(field.name).to_numpy()[begin:stop] for field in schema.SEGMENTS}
+    column = {field.name: np.from_dlpack(parts[0].column(field.name))[begin:stop] for field in schema.SEGMENTS}
     keep = keep[first:last]
     source = column["source"] - first
     kept = keep[source]
@@ -148,8 +148,8 @@ def _piece(
         schema.TRIPLES,
         {
             **{field.name: remaining.column(field.name) for field in schema.TRIPLES},
-            "relation_start": remaining.column("relation_start").to_numpy() + shifts,
-            "tail_start": remaining.column("tail_start").to_numpy() + shifts,
+            "relation_start": np.from_dlpack(remaining.column("relation_start")) + shifts,
+            "tail_start": np.from_dlpack(remaining.column("tail_start")) + shifts,
         },
     )
     parent = column["parent"]

@@ -160,7 +160,7 @@ class GrowingSegments:
         `segments` does.
         """
         batch = segments(values, size)
-        self._pieces.append({name: batch.column(name).to_numpy() for name in batch.schema.names})
+        self._pieces.append({name: np.from_dlpack(batch.column(name)) for name in batch.schema.names})
         self._firsts.append(self._size)
         self._size, self._bytes, self._held = self._size + len(batch), size, self._held + batch.nbytes
         if self._held > _HELD:

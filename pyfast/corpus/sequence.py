@@ -136,7 +136,7 @@ class Corpus:
         self._link_range = _offsets(links, in_documents)
         self._link_uris = _strings(links.values.field("uri"), in_documents)
         self._link_row, self._link_column = (
-            checked(links.values.field(name).to_numpy(), in_documents) for name in ("row", "column")
+            checked(np.from_dlpack(links.values.field(name)), in_documents) for name in ("row", "column")
         )
         self._relation_start, self._tail_start, self._ordinal, self._timed = (
             _array(triples, name).data for name in ("relation_start", "tail_start", "ordinal", "timed")
@@ -473,7 +473,7 @@ class Corpus:
         uris = documents.column("links").values.field("uri")
         target = pc.fill_null(pc.index_in(uris, value_set=documents.column("uri")), -1)
         source = np.repeat(np.arange(self.documents), np.diff(np.asarray(self._link_range)))
-        return source, np.asarray(self._link_row), target.to_numpy(zero_copy_only=False).astype(np.int64)
+        return source, np.asarray(self._link_row), np.from_dlpack(target).astype(np.int64)
 
     def triples(self, i: int) -> list[Triple]:
         """Return the triples in a segment of a knowledge graph (document, subgraph or triplet), subgraph by
@@ -727,7 +727,7 @@ class _Strings:
 
 
 def _array(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=True)
+    values: NDArray[Any] = np.from_dlpack(batch.column(name))
     values.flags.writeable = False
     return values
 

@@ -210,7 +210,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     """Find the first inconsistency in the segments from `first` to before `stop`. Returns "" if there is none."""
     segments, documents, _, buffer = parts
     level, parent, source, byte_start, byte_end, passage, end = (
-        segments.column(name).to_numpy()
+        np.from_dlpack(segments.column(name))
         for name in ("level", "parent", "source", "byte_start", "byte_end", "passage", "subtree_end")
     )
     block = slice(first, stop)
@@ -228,7 +228,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     before = np.concatenate([[-1] if not first else source[first - 1 : first], source[first : stop - 1]])
     if (source[block] != before + root).any() or source[first] < 0 or source[stop - 1] >= len(documents):
         return "the documents are not in order"
-    of_table = documents.column("kind").to_numpy()[source[block][root]] == Kind.TABLE
+    of_table = np.from_dlpack(documents.column("kind"))[source[block][root]] == Kind.TABLE
     if not np.array_equal(level[block][root] == Level.TABLE, of_table):
         return "a document is not of its kind"
     low, high = np.where(root, 0, byte_start[above]), np.where(root, len(buffer), byte_end[above])
@@ -260,7 +260,7 @@ def fault_of(parts: Parts) -> str:
     for first in range(0, len(segments), _BLOCK):
         if fault := fault_of_segments(parts, first, min(first + _BLOCK, len(segments))):
             return fault
-    level, source = (segments.column(name).to_numpy() for name in ("level", "source"))
+    level, source = (np.from_dlpack(segments.column(name)) for name in ("level", "source"))
     if (source[-1] + 1 if len(source) else 0) != len(documents):
         return "the documents are not in order"
     return fault_of_triples(parts, np.flatnonzero(level == Level.TRIPLET))
@@ -270,8 +270,8 @@ def fault_of_triples(parts: Parts, triplets: Any) -> str:
     """Find the first inconsistency in the triples. `triplets` has the position of each triple's segment.
     Returns "" if there is none."""
     segments, _, triples, _ = parts
-    relation, tail = triples.column("relation_start").to_numpy(), triples.column("tail_start").to_numpy()
-    byte_start, byte_end = (segments.column(name).to_numpy() for name in ("byte_start", "byte_end"))
+    relation, tail = np.from_dlpack(triples.column("relation_start")), np.from_dlpack(triples.column("tail_start"))
+    byte_start, byte_end = (np.from_dlpack(segments.column(name)) for name in ("byte_start", "byte_end"))
     if triplets.size != len(triples):
         return "there is not one triple for each triplet"
     if ((relation < byte_start[triplets]) | (tail < relation) | (tail > byte_end[triplets])).any():

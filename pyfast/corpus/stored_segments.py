@@ -27,7 +27,7 @@ def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.
     The segments that are not cells get one more column: their positions in the corpus. The cells have only one
     column: where their content ends. `first` is the position of `segments[0]` in the corpus.
     """
-    is_cell = segments.column("level").to_numpy() == Level.TABLE_CELL
+    is_cell = np.from_dlpack(segments.column("level")) == Level.TABLE_CELL
     ends = segments.select(["byte_end"])
     place = pa.array(np.flatnonzero(~is_cell) + first, pa.int32())
     stored = segments.filter(pa.array(~is_cell))
@@ -53,9 +53,11 @@ class StoredSegments:
         Raises `IndexFormatError` if there are cells, but `stored` has no column of positions.
         """
         self._folder, self._stored, self._files = folder, stored, files
-        self._column = {field.name: stored.column(field.name).to_numpy() for field in stored.schema}
+        self._column: dict[str, NDArray[Any]] = {
+            field.name: np.from_dlpack(stored.column(field.name)) for field in stored.schema
+        }
         self._place: NDArray[np.int32] | None = self._column.pop(schema.PLACE.name, None)
-        self._ends: NDArray[Any] = ends.column("byte_end").to_numpy()
+        self._ends: NDArray[Any] = np.from_dlpack(ends.column("byte_end"))
         self._size = len(stored) + len(ends)
         if self._place is None and len(ends):
             raise self._damaged()
