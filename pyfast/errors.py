@@ -37,9 +37,8 @@ class OtherBuildError(PyfastError):
 
 def of_another_build(path: Path, found: object, known: object, again: str) -> OtherBuildError:
     """Make the error for something whose format is not `known` but `found`. `again` says how to make it again."""
-    return OtherBuildError(
-        f"{path}: written by another build of pyfast (format {found or 'unknown'}, not {known}): {again}"
-    )
+    formats = f"format {found or 'unknown'}, not {known}"
+    return OtherBuildError(f"{path}: written by another build of pyfast ({formats}): {again}")
 
 
 class RunError(PyfastError):

@@ -19,10 +19,11 @@ from pyfast.corpus import schema
 from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
 from pyfast.corpus.schema import Kind
 from pyfast.corpus.stored_segments import StoredSegments, split, without_places
-from pyfast.errors import IndexFormatError
+from pyfast.errors import IndexFormatError, of_another_build
 from pyfast.files import written_aside
 
-FORMAT = "pyfast corpus 1"
+_NAME = "pyfast corpus "
+FORMAT = f"{_NAME}1"
 
 _FILES = {
     "segments.arrow": schema.SEGMENTS,
@@ -86,7 +87,8 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
 def read(folder: Path) -> Parts:
     """Memory-map the files of a corpus. All data is checked.
 
-    Raises IndexFormatError if a file is missing, cut off, damaged or of another kind.
+    Raises IndexFormatError if a file is missing, cut off, damaged or of another kind, and OtherBuildError if it
+    has another format.
     """
     for name in (*_FILES, CONTENT):
         if not (folder / name).is_file():
@@ -149,10 +151,13 @@ def _read_batch(path: Path, expected: pa.Schema, mapped: Any = None) -> pa.Recor
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)) if mapped is None else mapped)
         metadata = reader.schema.metadata or {}
-        if metadata.get(b"format") != FORMAT.encode() or b"sizes" not in metadata:
-            raise IndexFormatError(f"{path}: not a file of the format {FORMAT!r}: build the index again")
+        found = metadata.get(b"format", b"").decode(errors="replace")
+        if not found.startswith(_NAME) or b"sizes" not in metadata:
+            raise IndexFormatError(f"{path}: not a file of a corpus: build the index again")
+        if found != FORMAT:
+            raise of_another_build(path, found, FORMAT, "build the index again")
         if reader.num_record_batches != 1 or not _is(reader.schema, expected):
-            raise IndexFormatError(f"{path}: damaged: it does not have the columns of the format {FORMAT!r}")
+            raise IndexFormatError(f"{path}: damaged: it does not have the columns of a corpus")
         batch = reader.get_batch(0)
         batch.validate(full=mapped is None)
     except (pa.ArrowException, OSError, ValueError) as error:
