@@ -73,7 +73,7 @@ def test_a_knowledge_graph(known: Any, tmp_path: Path, number: object) -> None:
     home = index.folder / "knowledge"
     snapshot = home / (home / "current").read_text().strip()
     renumber(snapshot / "manifest.json", number)
-    again = f"build it again with `pyfast knowledge build {index.folder}`, after you have removed {home}"
+    again = f"build it again with `pyfast knowledge build {index.folder}`, after you remove the folder"
 
     def build() -> object:
         return build_knowledge(index, embedder=WordVectors(), run_job=lambda job: None)  # type: ignore[arg-type]

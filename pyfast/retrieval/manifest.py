@@ -222,8 +222,8 @@ def _parse_once(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]
     if format_ != f"pyfast-{kind}":
         raise IndexFormatError(f"{folder}: not a pyfast {kind}: its format is {format_!r}")
     if found != VERSION[kind]:
-        again = f"{make} --overwrite`" if kind == "index" else f"{make}`, after you have removed {folder.parent}"
-        raise of_another_build(folder, found, VERSION[kind], f"build it again with `pyfast {again}")
+        how = " --overwrite`" if kind == "index" else "`, after you remove the folder `knowledge` there"
+        raise of_another_build(folder, found, VERSION[kind], f"build it again with `pyfast {make}{how}")
     return text, manifest
 
 
