@@ -19,7 +19,6 @@ from pyfast.commands.check import check
 from pyfast.commands.compare import compare
 from pyfast.commands.corpus import app as corpus
 from pyfast.commands.data import app as data
-from pyfast.commands.deprecated import renamed_arguments
 from pyfast.commands.doctor import doctor
 from pyfast.commands.estimate import estimate
 from pyfast.commands.evaluate import evaluate
@@ -38,7 +37,6 @@ from pyfast.commands.status import status
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
 from pyfast.commands.train import train
-from pyfast.commands.upgrade import upgrade
 from pyfast.commands.verify import verify
 from pyfast.commands.view import view
 from pyfast.errors import PyfastError
@@ -70,7 +68,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with explained():
-            sys.exit(app(args=renamed_arguments(sys.argv[1:]), prog_name="pyfast", standalone_mode=False))
+            sys.exit(app(prog_name="pyfast", standalone_mode=False))
     except (PyfastError, OSError) as error:
         print("pyfast:", plain(error), file=sys.stderr)
         sys.exit(1)
@@ -112,7 +110,6 @@ for command in (
     systems,
     check,
     verify,
-    upgrade,
     doctor,
 ):
     app.command()(command)

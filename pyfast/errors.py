@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic import ValidationError
 
 
@@ -24,7 +26,19 @@ class GoldError(InputError):
 
 
 class IndexFormatError(PyfastError):
-    """A folder or file is not a pyfast index, was written by another version, or is damaged."""
+    """A folder or file is not a pyfast index, or is damaged."""
+
+
+class OtherBuildError(PyfastError):
+    """An index, a knowledge graph, a run or an encoder was written by an earlier or later version of pyfast, in
+    a format that this version does not read.
+    """
+
+
+def of_another_build(path: Path, found: object, known: object, again: str) -> OtherBuildError:
+    """Make the error for something whose format is not `known` but `found`. `again` says how to make it again."""
+    formats = f"format {found or 'unknown'}, not {known}"
+    return OtherBuildError(f"{path}: written by another build of pyfast ({formats}): {again}")
 
 
 class RunError(PyfastError):

@@ -30,7 +30,6 @@ import tomli_w
 import zstandard
 
 import pyfast
-from pyfast.api.upgrading import upgrade
 from pyfast.engine.configuration import configuration_digest, read_configuration
 from pyfast.engine.record import digest
 from pyfast.engine.traces import read_traces
@@ -131,7 +130,7 @@ def configuration_of(path: Path, chance: random.Random) -> None:
     """A value of run.toml is another one; perhaps the journal belongs to it."""
     with contextlib.suppress(PyfastError, TypeError, ValueError, AttributeError, sqlite3.Error):
         described = read_configuration(path)
-        told = changed({"format": {"version": chance.choice([1, 2, 3])}, **described}, chance)
+        told = changed({"format_version": chance.choice([1, 1, 2]), **described}, chance)
         path.write_text(tomli_w.dumps(told))
         if chance.random() < 0.7:
             with contextlib.closing(sqlite3.connect(path.parent / "journal.sqlite")) as it:
@@ -247,7 +246,6 @@ def looks(folder: Path, questions: list[str]) -> dict[str, Callable[[], object]]
         "verify": lambda: pyfast.verify(folder).summary,
         "evaluate": lambda: pyfast.evaluate(folder, gold),
         "records": records,
-        "upgrade": lambda: upgrade(folder),
         "go on": go_on(),
         "retry": go_on(retry_failed=True),
         "status again": lambda: str(pyfast.Run(folder).status),

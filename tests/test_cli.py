@@ -108,7 +108,6 @@ BAD = {
     "a target that is another folder": ("index folder --out run --overwrite", "not a pyfast index"),
     "a target that is a file": ("index folder --out good.jsonl --overwrite", "good.jsonl"),
     "a target in a file": ("index folder --out good.jsonl/index", "good.jsonl"),
-    "nothing to upgrade": ("upgrade folder", "folder: neither an index nor a run folder"),
     "no target": ("index folder", "--out"),
     "no run to evaluate": ("evaluate folder --gold good.jsonl", "folder"),
     "a broken run": ("evaluate broken-run --gold good.jsonl", "answers.jsonl, line 1"),
@@ -256,7 +255,7 @@ def test_version_and_help() -> None:
     from pyfast import __version__
 
     assert pyfast("--version").stdout == f"{__version__}\n"
-    assert all(word in pyfast("--help").stdout for word in ("index", "answer", "status", "evaluate", "upgrade"))
+    assert all(word in pyfast("--help").stdout for word in ("index", "answer", "status", "evaluate"))
     nothing = pyfast()
     assert nothing.returncode == 2 and "Usage" in nothing.stdout and nothing.stderr == ""
 

@@ -112,7 +112,7 @@ def hostile_knowledge(known: Session, folder: Path, harm: Callable[[Path], None]
         (folder / file.name).write_bytes(file.read_bytes())
     harm(folder / FILE)
     (folder / "manifest.json").unlink()
-    own = ("format", "version", "files", "blake2b")
+    own = ("format", "format_version", "files", "blake2b")
     facts = {name: fact for name, fact in known.store.manifest.items() if name not in own}
     write_manifest(folder, facts, "knowledge")
     return folder

@@ -42,7 +42,8 @@ def add_documents(
     Raises:
         InputError: The index already has a document with the uri of a new document. Or a source does not
             exist, or with `strict` cannot be read.
-        IndexFormatError: The folder has no index, or the index is damaged or of another version.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
 
     Example:
         >>> import pyfast
@@ -90,7 +91,8 @@ def update_documents(
 
     Raises:
         InputError: A source does not exist, or with `strict` cannot be read.
-        IndexFormatError: The folder has no index, or the index is damaged or of another version.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
 
     Example:
         >>> import pyfast
@@ -121,7 +123,8 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
 
     Raises:
         InputError: The index has no document with one of these uris.
-        IndexFormatError: The folder has no index, or the index is damaged or of another version.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
 
     Example:
         >>> import pyfast
@@ -146,7 +149,8 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
         The number of the commit. If there was nothing to merge or leave out, it is not a new commit.
 
     Raises:
-        IndexFormatError: The folder has no index, or the index is damaged or of another version.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
 
     Example:
         >>> import pyfast
@@ -170,7 +174,8 @@ def describe_index(index: str | Path) -> IndexInfo:
         deleted documents, and the sizes of files.
 
     Raises:
-        IndexFormatError: The folder has no index, or the index is damaged or of another version.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
 
     Example:
         >>> import pyfast

@@ -11,7 +11,7 @@ from typing import Any
 from pyfast.api.indexing import index_of
 from pyfast.api.run import Run
 from pyfast.corpus import KnowledgeGraph, Table
-from pyfast.engine.configuration import check_format, recorded_path, recorded_value
+from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report
@@ -107,7 +107,8 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
         return run.records, "the run"
     if not (path / ANSWERS).is_file():
         raise InputError(f"{path}: not a run folder (it has no {ANSWERS})")
-    check_format(path)
+    if (path / CONFIGURATION).exists():
+        read_configuration(path / CONFIGURATION)  # a run of another format is refused
     return path / ANSWERS, str(path)
 
 

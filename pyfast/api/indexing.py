@@ -159,7 +159,8 @@ def open_index(
         are copied into temporary files.
 
     Raises:
-        IndexFormatError: The folder has no index, or the index is damaged or of another version.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
         InputError: There is no such retriever or reranker, a condition cannot be read, or no document meets the
             conditions.
         ModelNotFoundError: The model of the retriever or reranker is not on this machine.

@@ -206,7 +206,8 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
         prompts, the cost, and the dropped triples with the reason for each.
 
     Raises:
-        IndexFormatError: The index has no graph, or the graph is damaged or of another version.
+        IndexFormatError: The index has no graph, or the graph is damaged.
+        OtherBuildError: The graph has another format.
 
     Example:
         >>> from pyfast.api.knowledge import open_knowledge

@@ -120,8 +120,7 @@ class _Lines(Sequence[Record]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        beside = path.with_name(TRACES)
-        self._traces = Traces(beside) if beside.exists() else None  # Older runs have the traces in the answers.
+        self._traces = Traces(path.with_name(TRACES))
         self._starts = array("Q", [0])
         with path.open("rb") as file:
             for line in file:
@@ -154,6 +153,6 @@ class _Lines(Sequence[Record]):
 
     def _record(self, number: int, line: bytes) -> Record:
         try:
-            return Record.read(line, None if self._traces is None else partial(self._traces.line, number))
+            return Record.read(line, partial(self._traces.line, number))
         except InputError as error:
             raise InputError(f"{self._path}, line {number + 1}: {error}") from None

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from pyfast.api.answering import QUESTIONS
 from pyfast.corpus.encode import other_than_digest
-from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_with_format
+from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_configuration
 from pyfast.engine.journal import open_to_read, sound
 from pyfast.engine.kept_prompts import KeptPrompts
 from pyfast.engine.questions import questions_in
 from pyfast.engine.record import digest
 from pyfast.engine.run_folder import ANSWERS, JOURNAL, check_journal, is_running
 from pyfast.engine.traces import TRACES, read_traces
-from pyfast.errors import InputError, PyfastError
+from pyfast.errors import InputError, OtherBuildError, PyfastError
 from pyfast.knowledge import Knowledge
 from pyfast.knowledge.extraction import FOLDER as EXTRACTION
 from pyfast.knowledge.snapshots import CURRENT, current_number, snapshot_numbers
@@ -72,7 +72,8 @@ def verify(path: str | Path) -> Verification:
         The checks, and whether all of them passed.
 
     Raises:
-        InputError: The folder is neither a run nor an index, or it is a run of an older format.
+        InputError: The folder is neither a run nor an index.
+        OtherBuildError: The run, the index or its knowledge graph has another format.
 
     Example:
         >>> import pyfast
@@ -95,6 +96,8 @@ def _check(name: str, look: Callable[[], str]) -> Check:
     text or the error is the detail of the result."""
     try:
         return Check(name, True, look())
+    except OtherBuildError:
+        raise
     except sqlite3.Error as error:
         return Check(name, False, fault(error))
     except (PyfastError, OSError) as error:
@@ -111,17 +114,15 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
 
     path = folder / CONFIGURATION
     try:
-        version, described = read_with_format(path)
+        described = read_configuration(path)
     except (InputError, OSError) as error:
         yield Check(within + CONFIGURATION, False, str(error))
         return
-    if version < FORMAT:
-        raise InputError(f"{folder}: run of format {version}; `pyfast upgrade {folder}` first")
     total = described.get("questions", {}).get("count")
     if type(total) is not int or total < 1:
         yield Check(within + CONFIGURATION, False, "the number of questions is missing")
         return
-    yield Check(within + CONFIGURATION, True, f"format {version}, {total} questions")
+    yield Check(within + CONFIGURATION, True, f"format {FORMAT}, {total} questions")
     given = folder / QUESTIONS
     if given.is_file():
         yield check(QUESTIONS, lambda: _questions(given, described.get("questions", {}).get("digest")))

@@ -15,9 +15,11 @@ from safetensors.torch import load_file, save_file
 
 from pyfast import ops
 from pyfast.conversation.graph import TokenGraph
-from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.errors import InputError, ModelNotFoundError, of_another_build
 
 WEIGHTS, SHAPE = "encoder.safetensors", "encoder.json"
+FORMAT = 1
+"""The number of the format of an encoder"""
 _TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 
 
@@ -34,7 +36,7 @@ class Shape:
     residual: bool = True
     """Whether the encoder's output is added to the token embeddings. False: it replaces them, as in the paper"""
     model: str = ""
-    """A digest of the LLM with which the encoder was trained. Empty in encoders of earlier releases"""
+    """A digest of the LLM with which the encoder was trained. Empty if it is not known"""
 
 
 class GraphEncoder(torch.nn.Module):
@@ -95,22 +97,27 @@ class _Layer(torch.nn.Module):
 
 
 def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
-    """Write the weights of an encoder (safetensors) and its shape (JSON). `model` is a digest of the LLM's
-    weights."""
+    """Write the weights of an encoder (safetensors), and its format and shape (JSON). `model` is a digest of the
+    LLM's weights."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in encoder.state_dict().items()}, folder / WEIGHTS)
-    (folder / SHAPE).write_text(
-        json.dumps({**asdict(encoder.shape), "model": model}, indent=1) + "\n", encoding="utf-8"
-    )
+    described = {"format_version": FORMAT, **asdict(encoder.shape), "model": model}
+    (folder / SHAPE).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
 
 def load_encoder(folder: Path) -> GraphEncoder:
-    """Load an encoder that `save_encoder` wrote. Raises `InputError` if a file is missing or damaged."""
+    """Load an encoder that `save_encoder` wrote.
+
+    Raises `InputError` if a file is missing or damaged, and `OtherBuildError` if the encoder has another format.
+    """
     for name in (SHAPE, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"{folder}: no trained graph encoder (it has no {name})")
     try:
-        encoder = GraphEncoder(Shape(**json.loads((folder / SHAPE).read_text(encoding="utf-8"))))
+        described = dict(json.loads((folder / SHAPE).read_text(encoding="utf-8")))
+        if (found := described.pop("format_version", None)) != FORMAT:
+            raise of_another_build(folder, found, FORMAT, "build it again with `pyfast train graph-convqa`")
+        encoder = GraphEncoder(Shape(**described))
         encoder.load_state_dict(load_file(folder / WEIGHTS))
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder}: its graph encoder is damaged: {' '.join(str(error).split())}") from None

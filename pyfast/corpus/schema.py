@@ -61,20 +61,6 @@ def wide(columns: pa.Schema) -> pa.Schema:
 
 WIDE_SEGMENTS = wide(SEGMENTS)
 
-# Formats before 5 stored ids, and all numbers had 64 bits.
-SEGMENTS_4 = pa.schema(
-    [
-        pa.field("ids", pa.uint64(), nullable=False),
-        *(
-            field.with_type(pa.int64()) if field.type == pa.int32() and field.name != "source" else field
-            for field in SEGMENTS
-        ),
-    ]
-)
-
-# In format 2 the last column had another name.
-SEGMENTS_2 = pa.schema([*list(SEGMENTS_4)[:-1], SEGMENTS_4.field("passage").with_name("unit")])
-
 # One row per document. Only tables have a header and links. `digest` is the digest of all of the document's data.
 # `hash` is the hash of its uri, from which the ids of its segments are computed. `passages` is the number of its
 # passages.
@@ -95,10 +81,6 @@ DOCUMENTS = _schema(
     passages=pa.int64(),
     hash=pa.uint64(),
 )
-
-# Formats before 5 lack the last column. Formats before 4 lack the last three.
-DOCUMENTS_4 = pa.schema(list(DOCUMENTS)[:-1])
-DOCUMENTS_3 = pa.schema(list(DOCUMENTS)[:-3])
 
 # One row per triple, in the order of the sequence. `ordinal` is the triple's position in its document. Head,
 # relation and tail are contiguous in the text buffer; the columns have the starts of the last two.

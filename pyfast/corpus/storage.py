@@ -18,12 +18,12 @@ from pyfast.blocks import MappedFile, MappedFolder
 from pyfast.corpus import schema
 from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
 from pyfast.corpus.schema import Kind
-from pyfast.corpus.segment_ids import hash_uris
 from pyfast.corpus.stored_segments import StoredSegments, split, without_places
-from pyfast.errors import IndexFormatError
+from pyfast.errors import IndexFormatError, of_another_build
 from pyfast.files import written_aside
 
-FORMAT = "pyfast corpus 6"
+_NAME = "pyfast corpus "
+FORMAT = f"{_NAME}1"
 
 _FILES = {
     "segments.arrow": schema.SEGMENTS,
@@ -31,22 +31,7 @@ _FILES = {
     "documents.arrow": schema.DOCUMENTS,
     "triples.arrow": schema.TRIPLES,
 }
-_FORMATS = {
-    FORMAT: _FILES,
-    **{
-        f"pyfast corpus {number}": {
-            "segments.arrow": segments,
-            "documents.arrow": documents,
-            "triples.arrow": schema.TRIPLES,
-        }
-        for number, segments, documents in (
-            (2, schema.SEGMENTS_2, schema.DOCUMENTS_3),
-            (3, schema.SEGMENTS_4, schema.DOCUMENTS_3),
-            (4, schema.SEGMENTS_4, schema.DOCUMENTS_4),
-        )
-    },
-}
-"""For each format that `read` can read: the columns of each of its files"""
+"""The columns of each Arrow file"""
 CONTENT = "content.bin"
 """The file of the text buffer"""
 FOLDER = "corpus"
@@ -99,32 +84,20 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
         writer.write_batch(batch)
 
 
-def read(folder: Path, format_: str = FORMAT) -> Parts:
-    """Memory-map the files of a corpus in the current or an older format. All data is checked.
+def read(folder: Path) -> Parts:
+    """Memory-map the files of a corpus. All data is checked.
 
-    Raises IndexFormatError if a file is missing, cut off, damaged or of another kind.
+    Raises IndexFormatError if a file is missing, cut off, damaged or of another kind, and OtherBuildError if it
+    has another format.
     """
-    files = _FORMATS[format_]
-    for name in (*files, CONTENT):
+    for name in (*_FILES, CONTENT):
         if not (folder / name).is_file():
             raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
-    batches = [_read_batch(folder / name, columns, format_) for name, columns in files.items()]
+    batches = [_read_batch(folder / name, columns) for name, columns in _FILES.items()]
     buffer = memoryview(pa.memory_map(str(folder / CONTENT)).read_buffer())
     _check_sizes(folder, batches, buffer)
-    segments, *cells, documents, triples = batches
-    if format_ == FORMAT:
-        segments = StoredSegments(folder, segments, *cells).all()
-    else:
-        old = zip(schema.SEGMENTS_4.names, segments.columns, strict=True)
-        segments = schema.segments({name: column.to_numpy() for name, column in old}, len(buffer))
-        described = {
-            "digest": [bytes(16)] * len(documents),
-            "passages": np.zeros(len(documents), np.int64),
-            **{field.name: documents.column(field.name) for field in documents.schema},
-            "hash": hash_uris(documents.column("uri").to_pylist()),
-        }
-        documents = schema.record(schema.DOCUMENTS, described)
-    parts = (segments, documents, triples, buffer)
+    stored, cells, documents, triples = batches
+    parts = (StoredSegments(folder, stored, cells).all(), documents, triples, buffer)
     if fault := fault_of(parts):
         raise IndexFormatError(f"{folder}: the corpus is damaged: {fault}")
     return parts
@@ -150,7 +123,7 @@ def _map_batch(file: MappedFile, expected: pa.Schema) -> pa.RecordBatch:
     size = len(file.data)
     file.check(0, min(size, _EDGE))
     file.check(max(size - _EDGE, 0), size)
-    return _read_batch(file.path, expected, FORMAT, pa.BufferReader(pa.py_buffer(file.data)))
+    return _read_batch(file.path, expected, pa.BufferReader(pa.py_buffer(file.data)))
 
 
 def _sizes(*parts: Sized) -> str:
@@ -168,7 +141,7 @@ def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memory
         )
 
 
-def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = None) -> pa.RecordBatch:
+def _read_batch(path: Path, expected: pa.Schema, mapped: Any = None) -> pa.RecordBatch:
     """Return the record batch in a file. If `mapped` is None, the function maps the file, and checks all
     values.
 
@@ -178,10 +151,13 @@ def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = Non
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)) if mapped is None else mapped)
         metadata = reader.schema.metadata or {}
-        if metadata.get(b"format") != format_.encode() or b"sizes" not in metadata:
-            raise IndexFormatError(f"{path}: not a file of the format {format_!r}: build the index again")
+        found = metadata.get(b"format", b"").decode(errors="replace")
+        if not found.startswith(_NAME) or b"sizes" not in metadata:
+            raise IndexFormatError(f"{path}: not a file of a corpus: build the index again")
+        if found != FORMAT:
+            raise of_another_build(path, found, FORMAT, "build the index again")
         if reader.num_record_batches != 1 or not _is(reader.schema, expected):
-            raise IndexFormatError(f"{path}: damaged: it does not have the columns of the format {format_!r}")
+            raise IndexFormatError(f"{path}: damaged: it does not have the columns of a corpus")
         batch = reader.get_batch(0)
         batch.validate(full=mapped is None)
     except (pa.ArrowException, OSError, ValueError) as error:

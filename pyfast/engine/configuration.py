@@ -18,7 +18,7 @@ import tomli_w
 
 from pyfast import __version__
 from pyfast.engine.prompt import Prompt
-from pyfast.errors import InputError
+from pyfast.errors import InputError, of_another_build
 from pyfast.files import write_atomically
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
@@ -27,9 +27,9 @@ Configuration = dict[str, dict[str, Any]]
 """The tables of run.toml"""
 
 CONFIGURATION = "run.toml"
-FORMAT = 3
-"""The version of a run's format. A run.toml without a version has version 1"""
-_FORMAT = "format"
+FORMAT = 1
+"""The number of a run's format"""
+_FORMAT = "format_version"
 _PLACES = "places"  # Paths of index and model. They may differ between sessions of a run.
 
 
@@ -206,46 +206,32 @@ def _shown(value: object) -> str:
 
 def write_configuration(path: Path, described: Configuration) -> None:
     """Write run.toml. If this fails, the old file stays."""
-    write_atomically(path, tomli_w.dumps({_FORMAT: {"version": FORMAT}, **described}))
+    write_atomically(path, tomli_w.dumps({_FORMAT: FORMAT, **described}))
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Read run.toml of the current format or of an older format. Raises `InputError` for any other file."""
-    return read_with_format(path)[1]
+    """Read the tables of run.toml.
 
-
-def check_format(run: Path) -> None:
-    """Raise `InputError` if the format of a run is newer than the current format."""
-    path = run / CONFIGURATION
-    if path.exists():
-        read_with_format(path)
-
-
-def read_with_format(path: Path) -> tuple[int, Configuration]:
-    """Read run.toml. Returns the version of its format, and its tables. The entry of the version is left
-    out of the tables. Raises
-    `InputError` as `read_configuration` does."""
+    Raises `OtherBuildError` if the run has another format, and `InputError` if the file is damaged.
+    """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: damaged: {error}; --restart starts again") from None
+    found = tables.pop(_FORMAT, None)
     if not all(isinstance(table, dict) for table in tables.values()):
         raise InputError(f"{path}: not the configuration of a run; --restart starts again")
-    version = tables.pop(_FORMAT, {"version": 1}).get("version")
-    if type(version) is not int or version < 1:
-        raise InputError(f"{path}: damaged: it names no format; --restart starts again")
-    if version > FORMAT:
-        raise InputError(
-            f"{path.parent}: run of format {version}, this pyfast reads formats up to {FORMAT}: use a newer pyfast"
-        )
-    return version, tables
+    if found != FORMAT:
+        again = "run it again, in another folder or with --restart"
+        raise of_another_build(path.parent, found, FORMAT, again)
+    return tables
 
 
 def _flat(described: Configuration) -> Iterator[tuple[str, Any]]:
     for table, values in described.items():
-        if table not in (_PLACES, _FORMAT):
+        if table != _PLACES:
             yield from ((f"{table}.{name}", value) for name, value in values.items())
 
 

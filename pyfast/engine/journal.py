@@ -370,7 +370,7 @@ class Journal:
                 rows: list[tuple[object, ...]] = []
                 with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
                     for row in old.execute(f"SELECT * FROM {table}"):
-                        rows.append(row + (None,) * (places - len(row)))  # Older journals have fewer columns.
+                        rows.append(row)
                 if table == "run":
                     if run and rows and rows != [(run,)]:
                         return
@@ -514,26 +514,6 @@ def admit_run(path: Path, run: str) -> None:
     try:
         with contextlib.closing(open_database(path)) as database, database:
             database.execute("INSERT INTO run SELECT ? WHERE ? NOT IN (SELECT digest FROM run)", (run, run))
-    except sqlite3.Error as error:
-        raise InputError(f"{path}: {fault(error)}") from None
-
-
-def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Add checksums to a journal of an older format. `run` is the checksum of the run. `known` has for each
-    question the checksums of two lines: its line in the answers, and its line in the traces. Raises
-    `InputError` if the journal cannot be written."""
-    try:
-        with contextlib.closing(open_database(path)) as database, database:
-            there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}
-            database.execute("BEGIN")
-            for column in ("line", "trace"):
-                if column not in there:
-                    database.execute(f"ALTER TABLE questions ADD COLUMN {column} TEXT")
-            database.execute("CREATE TABLE IF NOT EXISTS run (digest TEXT NOT NULL)")
-            database.execute("DELETE FROM run")
-            database.execute("INSERT INTO run VALUES (?)", (run,))
-            rows = ((*digests, number) for number, digests in enumerate(known))
-            database.executemany("UPDATE questions SET line = ?, trace = ? WHERE number = ?", rows)
     except sqlite3.Error as error:
         raise InputError(f"{path}: {fault(error)}") from None
 

@@ -104,14 +104,10 @@ class KeptPrompts:
     def __init__(self, database: sqlite3.Connection, frames: int = _FRAMES) -> None:
         """Read from an open journal. Up to `frames` decompressed frames stay in memory."""
         self._database = database
-        there = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'prompts'")
-        self._any = there.fetchone() is not None  # Journals of earlier releases have no such table.
         self._frame = lru_cache(frames)(self._unpacked)
 
     def of(self, requests: Collection[str]) -> dict[str, Asked]:
         """Read the requests with these digests. Requests that are not stored are left out."""
-        if not self._any:
-            return {}
         rows = self._rows("SELECT request, entry FROM prompts WHERE request", requests)
         entries = {request: _entry(request, text) for request, text in rows}
         messages = self._messages({digest for _, digests in entries.values() for digest in digests})
@@ -122,7 +118,7 @@ class KeptPrompts:
 
     def check(self) -> int:
         """Read all prompts, and return how many there are."""
-        requests = self._database.execute("SELECT request FROM prompts").fetchall() if self._any else []
+        requests = self._database.execute("SELECT request FROM prompts").fetchall()
         for first in range(0, len(requests), _CHECKED):
             self.of([request for (request,) in requests[first : first + _CHECKED]])
         return len(requests)

@@ -213,8 +213,8 @@ class Ledger(UsageTotals):
 
 
 def is_ledger(row: Any) -> bool:
-    """Whether a row of the journal, parsed as JSON, is a whole ledger, as `Ledger.as_row` or an earlier format
-    wrote it. Otherwise it is damaged, and none of its values can be trusted."""
+    """Whether a row of the journal, parsed as JSON, is a whole ledger, as `Ledger.as_row` wrote it.
+    Otherwise it is damaged, and none of its values can be trusted."""
     if not isinstance(row, dict) or not isinstance(row.get("stages"), dict):
         return False
     counts = [row.get(name) for name in ("llm_calls", "prompt_tokens", "completion_tokens")]
@@ -225,15 +225,10 @@ def is_ledger(row: Any) -> bool:
         counts += row.get(name, {}).values()
     roles: list[Any] = []
     for stage in row["stages"].values():
-        if isinstance(stage, dict):  # A format before 3.
-            if not isinstance(stage.get("batches"), list):
-                return False
-            counts += [*stage["batches"], stage.get("queued_us"), stage.get("running_us")]
-        elif isinstance(stage, list) and len(stage) in (4, 5, 7):  # Older ledgers have no role and no tokens.
-            counts += stage[:4] + stage[5:]
-            roles += stage[4:5]
-        else:
+        if not isinstance(stage, list) or len(stage) not in (4, 7):  # A prompt also has its role and its tokens.
             return False
+        counts += stage[:4] + stage[5:]
+        roles += stage[4:5]
     times = [row.get(name, 0.0) for name in ("started", "seconds")]
     return (
         all(type(count) is int and count >= 0 for count in counts)

@@ -232,9 +232,9 @@ class Record:
                     reason=fields.get("reason"),
                     # A copy, because orjson's result keeps the memory of the larger buffer that it was written to.
                     evidence_json=bytes(memoryview(orjson.dumps(fields["evidence"]))),
-                    trace_json=orjson.dumps(fields["trace"]) if "trace" in fields else b"{}",
+                    trace_json=b"{}",
                     usage=Usage(*counts),
-                    beside=None if "trace" in fields else beside,  # Before format 3, answers.jsonl had the trace.
+                    beside=beside,
                 )
         except (ValueError, KeyError, TypeError):
             pass

@@ -25,11 +25,10 @@ import orjson
 from pyfast.engine.batch_journal import JournalledBatches
 from pyfast.engine.configuration import (
     CONFIGURATION,
-    FORMAT,
     Configuration,
     configuration_digest,
     differences,
-    read_with_format,
+    read_configuration,
     write_configuration,
 )
 from pyfast.engine.journal import (
@@ -75,6 +74,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
 
     Raises:
         InputError: `path` has another run, or something that is not a run.
+        OtherBuildError: The run has another format.
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: exists and is not a folder; choose another one")
@@ -82,7 +82,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if _size(path / ANSWERS):
             raise InputError(f"{path}: has answers but no {CONFIGURATION}; choose another folder")
         return
-    version, recorded = read_with_format(path / CONFIGURATION)
+    recorded = read_configuration(path / CONFIGURATION)
     if not _has_begun(path):
         return
     if changed := differences(recorded, described, unknown):
@@ -96,18 +96,13 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             f"{path}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
             " another folder, or --restart"
         )
-    if version < FORMAT:
-        raise InputError(
-            f"{path}: run of format {version}: `pyfast upgrade {path}` converts it to the current format"
-        )
     check_journal(path)
 
 
 def check_journal(path: Path) -> None:
     """Raise `InputError` if the journal in a run's folder belongs to another run."""
-    version, recorded = read_with_format(path / CONFIGURATION)
-    known = runs_of(path / JOURNAL)
-    if version == FORMAT and known is not None and configuration_digest(recorded) not in known:
+    recorded, known = read_configuration(path / CONFIGURATION), runs_of(path / JOURNAL)
+    if known is not None and configuration_digest(recorded) not in known:
         raise InputError(
             f"{path}: {JOURNAL} does not belong to {CONFIGURATION}: one of them is another run's, or was changed."
             " Put back what was there, or --restart"
@@ -500,9 +495,8 @@ def _has_begun(path: Path) -> bool:
         return _size(path / ANSWERS) > 0
     try:
         with contextlib.closing(open_to_read(path / JOURNAL)) as database:
-            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema")}
-            begun = ("completions", *({"batches"} & tables))
-            return any(database.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in begun)
+            begun = "SELECT EXISTS (SELECT 1 FROM completions) OR EXISTS (SELECT 1 FROM batches)"
+            return bool(database.execute(begun).fetchone()[0])
     except Exception:
         return True
 

@@ -54,7 +54,7 @@ def service_times(run: Path) -> ServiceTimes | None:
         try:
             for (text,) in database.execute("SELECT ledger FROM questions"):
                 ledger = ledger_of(text)
-                # Older ledgers have no times.
+                # A ledger that was written again from the answer has no times.
                 if not ledger or "started" not in ledger or "seconds" not in ledger:
                     continue
                 took = float(ledger["seconds"])

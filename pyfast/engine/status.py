@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal import digests, open_to_read
 from pyfast.engine.ledger import StageTotals, UsageTotals, is_ledger, ledger_of
-from pyfast.engine.outages import THE_LLM, Waiting
+from pyfast.engine.outages import Waiting
 from pyfast.engine.record import REPLY_BEGINS
 from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
@@ -97,9 +97,7 @@ class Status:
 
     @property
     def tokens_by_role(self) -> dict[str, tuple[int, int]]:
-        """The tokens of prompts and of completions, by role (purpose of the prompt). Empty for runs of earlier
-        releases.
-        """
+        """The tokens of prompts and of completions, by role (purpose of the prompt)."""
         tokens: dict[str, tuple[int, int]] = {}
         for stage in self.stages:
             if stage.prompt_tokens or stage.completion_tokens:
@@ -180,12 +178,8 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
         if "seconds" in ledger:
             seconds.append(float(ledger["seconds"]))
         for name, stage in ledger["stages"].items():
-            if isinstance(stage, dict):  # A format before 3.
-                sizes = stage["batches"]
-                stage = len(sizes), stage["queued_us"], stage["running_us"], sum(sizes)
             calls, queued, running, batches, *of_prompt = stage
-            role, *used_by_it = of_prompt or [""]  # Older ledgers have no role and no tokens.
-            tokens_in, tokens_out = used_by_it or (0, 0)
+            role, tokens_in, tokens_out = of_prompt or ("", 0, 0)
             total = stages.get(name)
             if total is None:
                 total = stages[name] = StageTotals()
@@ -298,7 +292,7 @@ def read_status(folder: Path) -> Status:
             failures = [(str(reason), count) for reason, count in database.execute(_FAILURES)]
             used, stages, seconds = _add_up(database.execute(_LEDGERS), folder / JOURNAL)
             session = database.execute(_SESSION).fetchone()
-            if not running and _has_digests(database):
+            if not running:
                 altered = count_altered(folder, digests(database))[1]
         except sqlite3.Error as error:
             raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
@@ -370,11 +364,10 @@ def used_by(folder: Path) -> dict[str, Used]:
 def _used(ledger: Mapping[str, Any]) -> Used:
     by_role: dict[str, tuple[int, int]] = {}
     for stage in ledger["stages"].values():
-        # A stage of a prompt has its role and its tokens, in and out.
-        if isinstance(stage, list) and len(stage) == 7:
+        if len(stage) == 7:  # A stage of a prompt has its role and its tokens, in and out.
             role, into, out = stage[4:]
-            before = by_role.get(str(role), (0, 0))
-            by_role[str(role)] = before[0] + int(into), before[1] + int(out)
+            before = by_role.get(role, (0, 0))
+            by_role[role] = before[0] + into, before[1] + out
     seconds = ledger.get("seconds")
     tokens = int(ledger["prompt_tokens"]), int(ledger.get("cached_tokens", 0)), int(ledger["completion_tokens"])
     return Used(None if seconds is None else float(seconds), int(ledger["llm_calls"]), *tokens, by_role)
@@ -383,11 +376,5 @@ def _used(ledger: Mapping[str, Any]) -> Used:
 def _waiting(folder: Path) -> Waiting | None:
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         fields = orjson.loads((folder / OUTAGE).read_bytes())
-        return Waiting(float(fields["since"]), str(fields["reason"]), str(fields.get("llm", THE_LLM)))
+        return Waiting(float(fields["since"]), str(fields["reason"]), str(fields["llm"]))
     return None
-
-
-def _has_digests(database: sqlite3.Connection) -> bool:
-    """Return whether the journal has digests of the lines in answers.jsonl. Journals before format 3 have
-    none."""
-    return any(row[1] == "line" for row in database.execute("PRAGMA table_info(questions)"))

@@ -153,11 +153,9 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises `InputError` as `read_lines` does, and if the traces do not belong to the answers.
     """
     beside = answers.with_name(TRACES)
-    if not beside.exists():  # A format before 3: the answers hold the traces.
-        yield from read_lines(answers)
-        return
     missing = object()
-    for fields, line in zip_longest(read_lines(answers), read_traces(beside), fillvalue=missing):
+    traces = read_traces(beside) if beside.exists() else ()
+    for fields, line in zip_longest(read_lines(answers), traces, fillvalue=missing):
         if not isinstance(fields, tuple):
             return  # A trace may exist before its answer.
         place, record = fields

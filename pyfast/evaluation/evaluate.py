@@ -5,7 +5,7 @@ of questions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -287,16 +287,14 @@ def read_answers(path: Path) -> Iterator[Record]:
 
     If a line cannot be read, an `InputError` names the line.
     """
-    beside = path.with_name(TRACES)
-    traces = Traces(beside) if beside.exists() else None
+    traces = Traces(path.with_name(TRACES))
     try:
         file = path.open("rb")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     with file:
         for number, line in enumerate(file):
-            details: Callable[[], bytes] | None = None if traces is None else partial(traces.line, number)
             try:
-                yield Record.read(line, details)
+                yield Record.read(line, partial(traces.line, number))
             except InputError as error:
                 raise InputError(f"{path}, line {number + 1}: {error}") from None

@@ -16,7 +16,6 @@ from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.session import Session, open_session
 from pyfast.knowledge.snapshots import has_knowledge, open_knowledge
 from pyfast.knowledge.store import Knowledge
-from pyfast.knowledge.upgrade import upgrade_knowledge
 
 __all__ = [
     "Extract",
@@ -40,5 +39,4 @@ __all__ = [
     "prune_knowledge",
     "reset_knowledge",
     "update_knowledge",
-    "upgrade_knowledge",
 ]

@@ -30,7 +30,6 @@ from pyfast.knowledge.provenance import describe_extraction, keep_extraction
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.snapshots import has_knowledge, open_knowledge, repair
 from pyfast.knowledge.store import Knowledge
-from pyfast.knowledge.upgrade import upgrade_knowledge
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
@@ -58,7 +57,7 @@ def build_knowledge(
     """Extract triples from the documents of an index, or resume an extraction. Chunks whose triples are in
     the store are not extracted again.
 
-    Before the extraction, the function upgrades a store of an older format and repairs a damaged store.
+    Before the extraction, the function repairs a damaged store.
 
     Args:
         index: The index.
@@ -89,8 +88,8 @@ def build_knowledge(
         InputError: An earlier extraction had another chunk size, or another process is working on the
             extraction.
         IndexFormatError: All snapshots are damaged.
+        OtherBuildError: The store or the extraction has another format.
     """
-    upgrade_knowledge(index.folder / KNOWLEDGE)
     repair(index)
     folder = extraction_folder(index.folder)
     if restart and (aside := set_aside(folder)) is not None:

@@ -106,8 +106,8 @@ def plan_extraction(
         folder.mkdir(parents=True)
         write_atomically(folder / CHUNKS, b"\n".join(lines))
     else:
-        packed = bool(recorded_value(folder, "system", "set_packed"))
-        passes = recorded_value(folder, "system", "set_passes") or 1
+        packed = recorded_value(folder, "system", "set_packed")
+        passes = recorded_value(folder, "system", "set_passes")
     return Extraction(folder, questions_in(folder / CHUNKS), chunk_tokens, packed, passes)
 
 
@@ -152,11 +152,8 @@ def extraction_job(
 
 
 def _settings(extraction: Extraction) -> dict[str, Any]:
-    """Return the settings of the run: `chunk_tokens`, and other settings only if they differ from their
-    defaults. So an extraction of an older release, which had only `chunk_tokens`, can resume.
-    """
-    changed = {"packed": extraction.packed or None, "passes": extraction.passes if extraction.passes > 1 else None}
-    return {"chunk_tokens": extraction.chunk_tokens} | {name: it for name, it in changed.items() if it}
+    """Return the settings of the run."""
+    return {name: getattr(extraction, name) for name in ("chunk_tokens", "packed", "passes")}
 
 
 async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
@@ -207,8 +204,8 @@ def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResu
         return
     try:
         graphs = _GRAPHS.validate_json(record["answer"])
-    except ValidationError:  # An earlier release wrote other fields.
-        why = "an earlier release of pyfast had it read: `pyfast knowledge build --retry-failed` reads it again"
+    except ValidationError:  # Other code answered, or someone has edited the file.
+        why = "its answer is not usable: `pyfast knowledge build --retry-failed` has it read again"
         results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
         return
     texts = [

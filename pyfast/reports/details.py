@@ -242,7 +242,7 @@ def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:
     )
     return {
         **{name: ledger[name] for name in known if name in ledger},
-        "stages": [stage_of(name, stage) for name, stage in ledger["stages"].items() if isinstance(stage, list)],
+        "stages": [stage_of(name, stage) for name, stage in ledger["stages"].items()],
     }
 
 

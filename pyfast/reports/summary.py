@@ -54,9 +54,8 @@ class Series:
         self.ends.append(float(ledger.get("started", 0.0)) + self.seconds[-1])
         self.tokens.append(row["tokens"])
         self.wrong.append(wrong)
-        stages = [stage for stage in ledger.get("stages", {}).values() if isinstance(stage, list)]
         for sizes, length in ((self.batches, 7), (self.worked, 4)):  # prompts' stages have a role and tokens
-            some = [stage for stage in stages if len(stage) == length]
+            some = [stage for stage in ledger.get("stages", {}).values() if len(stage) == length]
             calls = sum(stage[0] for stage in some)
             sizes.append(sum(stage[3] for stage in some) / calls if calls else 0.0)
         reached, gold = row["gold"]

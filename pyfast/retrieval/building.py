@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
@@ -42,7 +42,7 @@ from pyfast.retrieval.merging import merge_parts
 from pyfast.retrieval.part_maker import PartMaker
 from pyfast.retrieval.parts import Part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import PassageVectors, Spread, describe_vectors, unfinished, with_vectors
+from pyfast.retrieval.passage_vectors import Spread, describe_vectors, unfinished, with_vectors
 from pyfast.retrieval.tokenization import TOKENS
 from pyfast.retrieval.uris import shared_document
 
@@ -168,8 +168,6 @@ def write_index(
     size: PassageSize,
     vectors: Mapping[str, Mapping[str, str]] | None = None,
     analysis: Analysis = WORDS,
-    commit: int = 1,
-    computed: Mapping[str, PassageVectors] | None = None,
     tokens: Path | None = None,
     memory: int = MEMORY,
     unread: list[Unread] | None = None,
@@ -180,18 +178,15 @@ def write_index(
     """Write an index into a folder. The folder is empty, or it has the finished parts of a build that was
     stopped.
 
-    `commit` is the number of the index's first commit.
-
-    `vectors` describes the vectors of passages, as in the manifest. `computed` has these vectors, if they are
-    already known. Otherwise the function computes them. If `tokens` is a folder, the function stores each
-    finished batch of vectors of tokens there. `memory`, `unread`, `on_progress`, `spread` and `roots` are as
-    in `build_index`.
+    `vectors` describes the vectors of passages, as in the manifest. If `tokens` is a folder, the function stores
+    each finished batch of vectors of tokens there. `memory`, `unread`, `on_progress`, `spread` and `roots` are
+    as in `build_index`.
 
     Raises `InputError` if no document has a passage.
     """
     parameters = _parameters(size, vectors or {}, analysis)
     build = _Build(folder, sources, parameters, [] if unread is None else unread, on_progress)
-    build.add_parts(size, analysis, memory, computed, tokens, spread)
+    build.add_parts(size, analysis, memory, tokens, spread)
     build.merge(analysis)
     finished = build.finished
     number = max(int(one["name"]) for one in finished)
@@ -200,9 +195,9 @@ def write_index(
     facts["roots"] = stored_roots(roots or {}, folder)
     (folder / _STATE).unlink(missing_ok=True)
     write_manifest(
-        folder, {"commit": commit, "next_part": number + 1, "parts": parts, **facts, "parameters": parameters}
+        folder, {"commit": 1, "next_part": number + 1, "parts": parts, **facts, "parameters": parameters}
     )
-    keep_commit(folder, commit)
+    keep_commit(folder, 1)
 
 
 def _parameters(size: PassageSize, vectors: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
@@ -264,7 +259,6 @@ class _Build:
         size: PassageSize,
         analysis: Analysis,
         memory: int,
-        computed: Mapping[str, PassageVectors] | None,
         tokens: Path | None,
         spread: Spread,
     ) -> None:
@@ -274,7 +268,7 @@ class _Build:
         vectors take most of the time of a part, so parts with vectors are made here, one after the other.
         """
         self._reading.memory = memory
-        in_two = thread_count(None) > 1 and memory >= _FOR_TWO and not (computed or "vectors" in self._parameters)
+        in_two = thread_count(None) > 1 and memory >= _FOR_TWO and "vectors" not in self._parameters
         room = (memory - 2 * _BESIDE) * _SHARE if in_two else memory - _BESIDE
         number = max((int(one["name"]) for one in self.finished), default=0)
         begun: dict[str, Any] | None = None  # the name and position of the part that the other process completes
@@ -297,12 +291,7 @@ class _Build:
                 if alone:
                     _check_usable(len(part.terms), part.counts.total_length)
                 self._check_uris(part)
-                if computed:
-                    first = sum(one["passages"] for one in self.finished)
-                    rows = np.arange(first, first + len(part.passages))
-                    part = replace(part, vectors={kind: vectors[rows] for kind, vectors in computed.items()})
-                else:
-                    part = with_vectors(part, self._parameters, tokens, spread)
+                part = with_vectors(part, self._parameters, tokens, spread)
                 save_part(folder, part, alone)
                 self._add(part, position, durable=not alone)
             if begun:

@@ -33,7 +33,6 @@ from pyfast.retrieval.manifest import (
     PARTS,
     check_file,
     commit_numbers,
-    format_version,
     map_part,
     read_manifest,
     write_commit,
@@ -407,6 +406,6 @@ def _tier(entry: _Entry) -> int:
 def _writing(folder: Path) -> Iterator[_Writer]:
     """Start the next commit of an index. Waits while another process changes the index."""
     folder = folder.resolve()
-    format_version(folder)  # what is no index is refused
+    read_manifest(folder, check=False)  # what is no index is refused
     with only_writer(folder, lambda: _LOG.warning("another process changes %s: waiting for it", folder)):
         yield _Writer(folder)

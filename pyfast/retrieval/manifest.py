@@ -1,4 +1,4 @@
-"""The manifest: a file in the folder of an index with the format, its version, and the size of every other
+"""The manifest: a file in the folder of an index with the format, its number, and the size of every other
 file.
 
 For most files, the manifest also has a checksum. For a file of a part, the checksums of its blocks are in
@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.blocks import CHECKSUMS, MappedFolder
-from pyfast.errors import IndexFormatError
+from pyfast.errors import IndexFormatError, of_another_build
 from pyfast.files import link_file, sync_to_disk, wait_while_replaced, written_aside
 
-VERSION = {"index": 7, "knowledge": 3}
-OLDEST = {"index": 3, "knowledge": 1}
-"""The oldest version of each format that `pyfast upgrade` can convert"""
+VERSION = {"index": 1, "knowledge": 1}
+"""The number of each format"""
 _NAME = "manifest.json"
 PARTS, DELETED, COMMITS = "parts", "deleted", "commits"
 """The names of three folders in an index: for its parts, for the marks of deleted documents, and for the
@@ -52,7 +51,7 @@ def write_manifest(
         name = path.relative_to(folder).as_posix()
         is_known = before is not None and name in known and path.samefile(before / name)
         files[name] = known[name] if is_known else _entry(path, name)
-    manifest = {"format": f"pyfast-{kind}", "version": VERSION[kind], **facts, "files": files}
+    manifest = {"format": f"pyfast-{kind}", "format_version": VERSION[kind], **facts, "files": files}
     (folder / _NAME).write_text(_sealed(manifest), encoding="utf-8")
     for path in (*folder.rglob("*"), folder):
         sync_to_disk(path)
@@ -88,25 +87,6 @@ def is_index(folder: Path) -> bool:
     return (folder / _NAME).is_file()
 
 
-def written_version(folder: Path) -> int | None:
-    """Return the version in a folder's manifest, even if the manifest is damaged. None if the version cannot be
-    read."""
-    try:
-        version = json.loads((folder / _NAME).read_text(encoding="utf-8"))["version"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return version if isinstance(version, int) else None
-
-
-def format_version(folder: Path, kind: str = "index") -> int:
-    """Return the version of a folder's format: the current version, or an older one that `pyfast upgrade` can
-    convert.
-
-    Raises `IndexFormatError` if the format is too old or too new, or the folder is of another kind.
-    """
-    return int(_parse(folder, kind)[1]["version"])
-
-
 def write_commit(
     folder: Path, before: dict[str, Any], facts: dict[str, Any], added: Iterable[Path], removed: Sequence[str] = ()
 ) -> dict[str, Any]:
@@ -140,7 +120,7 @@ def write_commit(
         written.add(path.parent)
     manifest = {
         "format": "pyfast-index",
-        "version": VERSION["index"],
+        "format_version": VERSION["index"],
         **facts,
         "files": dict(sorted(files.items())),
     }
@@ -163,30 +143,23 @@ def _sync_all(paths: Sequence[Path]) -> None:
 
 
 def read_manifest(
-    folder: Path, kind: str = "index", version: int | None = None, commit: int | None = None, check: bool = True
+    folder: Path, kind: str = "index", commit: int | None = None, check: bool = True
 ) -> dict[str, Any]:
     """Read the manifest of an index, or of a knowledge graph in an index.
 
     Args:
         folder: The folder of the index or knowledge graph.
         kind: `index` or `knowledge` (a knowledge graph).
-        version: The expected version of the format. None: the current version.
         commit: For an index, the number of an earlier commit. None: the current commit.
         check: Whether to check the files too. Files outside of the parts are compared with their checksums.
             Of the files of a part, only the size is checked here. `map_part` opens them, and compares their
             checksums when they are read.
 
     Raises:
-        IndexFormatError: The folder is damaged, incomplete, or of another kind or format.
+        IndexFormatError: The folder is damaged, incomplete, or of another kind.
+        OtherBuildError: The folder has another format.
     """
     text, manifest = _parse(folder, kind, _NAME if commit is None else f"{COMMITS}/{commit}.json")
-    wanted = VERSION[kind] if version is None else version
-    if manifest["version"] != wanted:
-        index = folder if kind == "index" else folder.parent.parent
-        raise IndexFormatError(
-            f"{folder}: {kind} of format {manifest['version']}, this pyfast reads {wanted};"
-            f" `pyfast upgrade {index}` converts it"
-        )
     manifest.pop("blake2b", None)
     if _sealed(manifest) != text:
         raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the {kind} again")
@@ -223,8 +196,8 @@ def commit_numbers(folder: Path) -> list[int]:
 def _parse(folder: Path, kind: str, file: str = _NAME) -> tuple[str, dict[str, Any]]:
     """Return (the text of the manifest, its content). Checksums are not compared.
 
-    Raises `IndexFormatError` if the manifest cannot be read, is of another kind, or has a version that is too
-    new or too old to be upgraded.
+    Raises `IndexFormatError` if the manifest cannot be read or is of another kind, and `OtherBuildError` if it
+    has another format.
     """
     try:
         return _parse_once(folder, kind, file)
@@ -243,22 +216,14 @@ def _parse_once(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]
     try:
         text = (folder / file).read_text(encoding="utf-8")
         manifest = json.loads(text)
-        format_, version = manifest["format"], manifest["version"]
-        if type(version) is not int:
-            raise TypeError
+        format_, found = manifest["format"], manifest.get("format_version")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IndexFormatError(f"{folder}: {file} is damaged or missing; build the {kind} again") from error
     if format_ != f"pyfast-{kind}":
         raise IndexFormatError(f"{folder}: not a pyfast {kind}: its format is {format_!r}")
-    if version > VERSION[kind]:
-        raise IndexFormatError(
-            f"{folder}: {kind} of format {version}, this pyfast reads {VERSION[kind]}: use a newer pyfast"
-        )
-    if version < OLDEST[kind]:
-        again = f"{make} --overwrite" if kind == "index" else make
-        raise IndexFormatError(
-            f"{folder}: {kind} of format {version}, too old to be upgraded; build it again with `pyfast {again}`"
-        )
+    if found != VERSION[kind]:
+        how = " --overwrite`" if kind == "index" else "`, after you remove the folder `knowledge` there"
+        raise of_another_build(folder, found, VERSION[kind], f"build it again with `pyfast {make}{how}")
     return text, manifest
 
 

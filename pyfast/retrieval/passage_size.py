@@ -39,9 +39,8 @@ class PassageSize:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> PassageSize:
-        """Read the size from the parameters of an index. If an older index has no size in its parameters, the
-        result is the default size."""
-        return cls(**parameters.get("passages", {}))
+        """Read the size from the parameters of an index."""
+        return cls(**parameters["passages"])
 
 
 def repeated(corpus: Corpus, i: int, overlap: int) -> str:

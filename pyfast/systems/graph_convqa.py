@@ -3,7 +3,6 @@ embeddings of the nodes of an evidence graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar, Literal, Self
@@ -35,7 +34,6 @@ MOST_TOKENS = 32  # the maximum number of tokens of an answer: a name, a number,
 class Settings(system.Settings):
     """The parameters of graph_convqa's paper. Some settings choose variants of the method."""
 
-    renamed: ClassVar[Mapping[str, str]] = {"units": "passages"}
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("trained", "nodes"), "graph", (False,)),
         Inert(("embedder",), "memory", ("off", "random")),

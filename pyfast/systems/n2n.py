@@ -4,7 +4,6 @@ another evidence graph ranks the passages for the answer."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,13 +34,6 @@ class Settings(system.Abstaining):
     """The parameters of N2N-GQA's paper. Some settings switch off parts of the method, for the ablations of
     the paper."""
 
-    renamed: ClassVar[Mapping[str, str]] = {
-        "rank": "ranking",
-        "hop_least": "hop_min",
-        "hop_most": "hop_max",
-        "final_least": "final_min",
-        "final_most": "final_max",
-    }
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("ranking", "expand", "alpha", "centrality", "beta", "hop_min", "final_min"), "graph", (False,)),
         # They apply to the hops before the last one.

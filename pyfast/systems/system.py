@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,9 +39,6 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Old names of settings, with their new names. The old names work for one more release, with a warning"""
 
     inert: ClassVar[tuple[Inert, ...]] = ()
     """Settings that have no effect if another setting has a certain value. If a user gives such a setting
@@ -146,17 +142,15 @@ class System:
 
         Args:
             given: Values by name, as text like on the command line (`{"k": "5", "graph": "off"}`), or as
-                Python values (`{"k": 5, "graph": False}`). The old name of a setting works too, with a
-                warning. `preset` names one of the system's `presets`. Its settings replace the defaults, and
-                the other values in `given` replace both.
+                Python values (`{"k": 5, "graph": False}`). `preset` names one of the system's `presets`. Its
+                settings replace the defaults, and the other values in `given` replace both.
 
         Raises:
-            InputError: A setting or preset does not exist, a value is not valid, a setting has no effect
-                because of the value of another setting, or a setting is given under both its old and its new
-                name.
+            InputError: A setting or preset does not exist, a value is not valid, or a setting has no effect
+                because of the value of another setting.
         """
         known = self.settings.model_fields
-        values = self._with_new_names(given)
+        values = dict(given)
         preset = self._preset(values.pop(PRESET)) if self.presets and PRESET in values else {}
         for name, value in values.items():
             if name not in known:
@@ -180,22 +174,6 @@ class System:
             has = ", ".join(self.presets)
             raise InputError(f"{self.name} has no preset {as_text(name)!r}; it has: {has}")
         return self.presets[name].values
-
-    def _with_new_names(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name, value in given.items():
-            new = self.settings.renamed.get(name, name)
-            if new != name:
-                if new in given:
-                    raise InputError(f"{self.name}: {name} is the old name of {new}: give {new} alone")
-                logging.getLogger("pyfast").warning(
-                    "%s: the setting %s is now called %s; the next release will refuse the old name",
-                    self.name,
-                    name,
-                    new,
-                )
-            values[new] = value
-        return values
 
     def ask(self, settings: Settings, session: Session | None = None) -> Ask:
         """Return the function that answers a question with these settings. `session` is the result of `opens`."""

@@ -18,7 +18,7 @@ from hostile_server import hostile
 from tiny import tiny_model
 
 import pyfast
-from pyfast.api import judging, knowledge, open_questions, reranking, retrieving, training, upgrading
+from pyfast.api import judging, knowledge, open_questions, reranking, retrieving, training
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
@@ -99,7 +99,7 @@ def test_the_library_prints_nothing_and_asks_no_hub() -> None:
 EXPLAINED = [getattr(pyfast, name) for name in NAMES if not inspect.ismodule(getattr(pyfast, name))]
 EXPLAINED += [
     *(getattr(pyfast.Engine, name) for name in ("answer", "answer_many", "answer_run", "retrieve")),
-    *(judging.judge_runs, open_questions.write_questions, upgrading.upgrade, pyfast.systems.names),
+    *(judging.judge_runs, open_questions.write_questions, pyfast.systems.names),
     *(knowledge.open_knowledge, knowledge.export_knowledge, knowledge.merge_knowledge),
     reranking.rerank_texts,
     retrieving.retrieve,

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tomli_w
 from hostile_server import allow, counts, hostile
 from knowing import know
 from processes import Session, pyfast
@@ -114,7 +113,6 @@ HARM: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "a journal that is gone": (lambda run: (run / JOURNAL).unlink(), [JOURNAL, ANSWERS, TRACES]),
     "a view": (script("CREATE VIEW v AS SELECT 1"), [JOURNAL, ANSWERS, TRACES]),
     "a broken run.toml": (edit("run.toml", lambda it: b"["), ["run.toml"]),
-    "a newer format": (edit("run.toml", lambda it: it.replace(b"version = 3", b"version = 99", 1)), ["run.toml"]),
 }
 
 
@@ -143,13 +141,6 @@ def test_a_killed_run_is_whole_and_can_be_verified_while_it_works(tmp_path: Path
             session.ended()
             found = verify(tmp_path / "run")
             assert failed(found) == [] and ("the same command resumes it" in found.checks[2].detail) == kill
-
-
-def test_a_run_of_an_older_format_is_upgraded_first(run: Path) -> None:
-    described = read_configuration(run / "run.toml")
-    (run / "run.toml").write_text(tomli_w.dumps({"format": {"version": 2}, **described}))
-    with pytest.raises(InputError, match="pyfast upgrade"):
-        verify(run)
 
 
 def test_an_index(tmp_path: Path, examples: Path) -> None:

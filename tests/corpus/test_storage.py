@@ -15,7 +15,7 @@ from test_sequence import mixed
 
 from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.corpus import Corpus, Document, Table, TextDocument, decode, encode, schema, storage
-from pyfast.errors import IndexFormatError
+from pyfast.errors import IndexFormatError, OtherBuildError
 
 FILES = ("segments.arrow", "cells.arrow", "documents.arrow", "triples.arrow", "content.bin")
 COLUMNS = ("level", "parent", "subtree_end", "source", "start", "end", "byte_start", "byte_end")
@@ -85,10 +85,10 @@ def test_a_hierarchy_that_is_none_is_refused(saved: Path, column: str) -> None:
 
 @pytest.mark.guarantee("G8")
 def test_files_of_an_earlier_format_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "FORMAT", "pyfast corpus 1")
+    monkeypatch.setattr(storage, "FORMAT", "pyfast corpus 6")
     encode(mixed()).save(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(IndexFormatError, match="build the index again"):
+    with pytest.raises(OtherBuildError, match=r"format pyfast corpus 6, not .+ 1\): build the index again$"):
         Corpus.open(tmp_path)
 
 

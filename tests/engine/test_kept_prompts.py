@@ -135,14 +135,6 @@ def test_damage_is_told(done: pyfast.Run, harm: str) -> None:
     assert wrong.name == "journal.sqlite" and "prompts that were kept are damaged" in wrong.detail
 
 
-def test_runs_of_earlier_releases_have_none(done: pyfast.Run, small: pyfast.Index) -> None:
-    assert done.path is not None
-    change(done, "DROP TABLE prompts; DROP TABLE messages; DROP TABLE frames")
-    assert all(call.messages is None and call.prompt == "" for call in calls(done))
-    assert pyfast.verify(done.path).passed
-    assert ask(small, done.path, "instant").session is not None  # it goes on
-
-
 def test_a_journal_that_was_damaged_gives_back_its_prompts(done: pyfast.Run, small: pyfast.Index) -> None:
     assert done.path is not None
     before = calls(done)

@@ -7,7 +7,6 @@ from runs import DESCRIBED, Watched, ask_about, direct, go
 
 from pyfast.engine import RunFolder, read_status
 from pyfast.engine.run_folder import set_aside
-from pyfast.engine.upgrade import upgrade_run
 from pyfast.errors import InputError
 
 NAMES = ["run.toml", "answers.jsonl", "journal.sqlite", "journal.sqlite-wal", "questions.jsonl", "knowledge"]
@@ -40,13 +39,3 @@ def test_the_folder_itself_may_be_one(tmp_path: Path) -> None:
     (tmp_path / "run").symlink_to(tmp_path / "disk")
     go(tmp_path / "run", direct, Watched(), ask_about(3))
     assert read_status(tmp_path / "disk").ended == 3
-
-
-def test_an_old_run_with_a_link_is_not_upgraded(tmp_path: Path) -> None:
-    go(tmp_path / "run", direct, Watched(), ask_about(3))
-    (tmp_path / "run" / "run.toml").write_text("[questions]\ncount = 3\n")
-    (tmp_path / "run" / "traces.jsonl.zst").unlink(missing_ok=True)
-    (tmp_path / "run" / "traces.jsonl.zst").symlink_to(tmp_path / "other")
-    with pytest.raises(InputError, match="a symbolic link"):
-        upgrade_run(tmp_path / "run")
-    assert not (tmp_path / "other").exists()

@@ -128,7 +128,7 @@ def test_before_anything_was_asked_all_may_change(
     RunFolder(tmp_path, begun_with(small)).close()
 
 
-BROKEN: dict[str, str | bytes] = {"empty": "", "half": "[questions]\ncou", "no tables": "a = 1"}
+BROKEN: dict[str, str | bytes] = {"empty": "format_version = 1", "half": "[questions]\ncou", "no tables": "a = 1"}
 BROKEN |= {"Latin-1": b"a = '\xe9'", "deep": "a=" + "[" * 9999}
 
 

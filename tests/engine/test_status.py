@@ -139,7 +139,8 @@ BAD = {
     "a journal that is none": ["run.toml", "journal.sqlite broken"],
     "a journal without tables": ["run.toml", "journal.sqlite"],
 }
-CONTENTS = {"run.toml": "[questions]\ncount = 3\n", "run.toml broken": "[", "run.toml foreign": "[tool]\na = 1\n"}
+CONTENTS = {"run.toml": "format_version = 1\n[questions]\ncount = 3\n"}
+CONTENTS |= {"run.toml broken": "[", "run.toml foreign": "format_version = 1\n[tool]\na = 1\n"}
 
 
 @pytest.mark.parametrize("files", BAD.values(), ids=BAD)

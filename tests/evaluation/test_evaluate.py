@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from scipy.stats import bootstrap
 
 import pyfast
 from pyfast.engine import Record
+from pyfast.engine.traces import TRACES, TraceWriter
 from pyfast.errors import InputError
 from pyfast.evaluation import Gold, Row, bootstrap_interval, evaluate, of_each
 from pyfast.evaluation.bootstrap import ratio_intervals
@@ -36,6 +38,9 @@ def answered(id_: str, answer: str | None, *uris: str, state: str = "answered", 
 
 def run(path: Path, *records: dict[str, Any]) -> Path:
     lines(path / "answers.jsonl", *records)
+    (path / TRACES).unlink(missing_ok=True)
+    with contextlib.closing(TraceWriter(path / TRACES)) as traces:
+        traces.write([json.dumps(record).encode() + b"\n" for record in records])
     return path
 
 

@@ -13,7 +13,7 @@ import pyfast
 from pyfast.cli import app
 from pyfast.corpus import TextDocument, decode, encode
 from pyfast.errors import InputError
-from pyfast.retrieval.passage_size import PassageSize, repeated
+from pyfast.retrieval.passage_size import repeated
 
 SENTENCES = [f"Moon number {i} is called Name{i} and it orbits Planet{i % 7}." for i in range(60)]
 LONG = " ".join(SENTENCES)
@@ -115,10 +115,6 @@ def test_sizes_that_cannot_be_are_refused(tmp_path: Path, length: int, overlap: 
             [TextDocument("a", "", "x")], tmp_path / "I", passage_length=length, passage_overlap=overlap
         )
     assert not (tmp_path / "I").exists()
-
-
-def test_an_index_from_before_has_the_default() -> None:
-    assert PassageSize.of({}) == PassageSize(4000, 0)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def test_the_table_names_settings_that_there_are(name: str) -> None:
         ("decompose", {"expand": "on"}, "expand has no effect with graph=off: leave it out"),
         (
             "n2n",
-            {"graph": "off", "hop_least": "2"},
+            {"graph": "off", "hop_min": "2"},
             "hop_min has no effect with graph=off: leave it out, or give graph=on",
         ),
         (

@@ -124,59 +124,11 @@ def test_unknown_systems_are_told_the_known() -> None:
     assert [load_system(name).name for name in names()] == names()
 
 
-RENAMED = [
-    ("n2n", "rank", "ranking", "graph_rank"),
-    ("n2n", "hop_least", "hop_min", "2"),
-    ("n2n", "hop_most", "hop_max", "7"),
-    ("n2n", "final_least", "final_min", "2"),
-    ("n2n", "final_most", "final_max", "7"),
-    ("decompose", "hop_most", "hop_max", "7"),
-    ("hseq", "least_steps", "min_steps", "2"),
-]
-
-
-@pytest.mark.parametrize(("system", "old", "new", "value"), RENAMED)
-def test_an_old_name_is_taken_with_a_warning(
-    system: str, old: str, new: str, value: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    chosen = load_system(system)
-    assert chosen.configure({old: value}) == chosen.configure({new: value})
-    told = [record.getMessage() for record in caplog.records if record.name == "pyfast"]
-    assert told == [f"{system}: the setting {old} is now called {new}; the next release will refuse the old name"]
-    assert caplog.records[0].levelname == "WARNING"
-
-
-def test_an_old_name_of_graph_convqa() -> None:
-    given = {"graph": "off", "memory": "off", "units": "9"}
-    assert load_system("graph_convqa").configure(given).model_dump()["passages"] == 9
-
-
-def test_an_old_name_beside_the_new_one_is_refused() -> None:
-    for given in ({"hop_least": "1", "hop_min": "1"}, {"hop_min": "1", "hop_least": "1"}):
-        with pytest.raises(InputError, match=r"^n2n: hop_least is the old name of hop_min: give hop_min alone$"):
-            load_system("n2n").configure(given)
-
-
-def test_what_does_not_fit_is_told_by_the_new_name() -> None:
-    with pytest.raises(InputError, match=r"^n2n: setting hop_min: Input should be greater than or equal to 1$"):
-        load_system("n2n").configure({"hop_least": "0"})
-    with pytest.raises(InputError, match=r"has no setting 'units'; it has: abstain, long_answer, k$"):
-        load_system("rag").configure({"units": "3"})
-
-
-def test_every_old_name_leads_to_a_setting() -> None:
-    for name in names():
-        settings = load_system(name).settings
-        assert set(settings.renamed.values()) <= settings.model_fields.keys()
-        assert not settings.renamed.keys() & settings.model_fields.keys()
-
-
 VALUES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("rag", {"k": 5}, {"k": "5"}),
     ("rag", {"k": 5.0}, {"k": "5"}),
     ("n2n", {"graph": False, "decompose": True}, {"graph": "off", "decompose": "on"}),
     ("n2n", {"ranking": "graph_rank", "alpha": 1}, {"ranking": "graph_rank", "alpha": "1"}),
-    ("n2n", {"rank": "graph_rank", "alpha": 0.5}, {"ranking": "graph_rank", "alpha": "0.5"}),
     ("decompose", {"graph": False}, {}),
     ("hseq", {"order": ["table_row", "paragraph"]}, {"order": "table_row,paragraph"}),
     ("hseq", {"order": (Level.TABLE_ROW, Level.PARAGRAPH)}, {"order": "table_row,paragraph"}),
@@ -191,10 +143,7 @@ def test_values_are_taken_as_python_has_them(system: str, values: dict[str, Any]
     settings = chosen.configure(values)
     assert settings == chosen.configure(texts)
     assert settings.model_dump(mode="json") == chosen.configure(texts).model_dump(mode="json")  # of run.toml
-    assert (
-        chosen.configure(settings.model_dump(include={chosen.settings.renamed.get(n, n) for n in values}))
-        == settings
-    )
+    assert chosen.configure(settings.model_dump(include=set(values))) == settings
 
 
 @pytest.mark.parametrize(

@@ -405,7 +405,7 @@ def test_what_was_learned_is_merged_when_that_is_wanted(
 
 
 def test_a_run_that_a_process_works_on_is_not_merged(session: Session, tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run", {"format": {"version": 1}})
+    folder = RunFolder(tmp_path / "run", {"questions": {"count": 1}})
     with pytest.raises(InputError, match="another process is working on it"):
         merge_knowledge(session.index, tmp_path / "run")
     folder.close()

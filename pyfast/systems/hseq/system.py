@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -42,7 +41,6 @@ class Settings(system.Abstaining):
     """The parameters of HSEQ's paper (table 7, A.3.5). Some settings switch off parts of the method, for the
     ablations of the paper."""
 
-    renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps"}
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("guidance", "k", "steps", "min_steps", "threshold", "characters", "refine"), "iterator", ("off",)),
         Inert(("guidance", "characters"), "iterator", ("lexical",)),
