@@ -90,14 +90,11 @@ class _Watched(sqlite3.Connection):
         self.turn = threading.RLock()
         self.set_progress_handler(self._must_stop, _STEPS)
 
-    def cursor(self, factory: Any = None) -> sqlite3.Cursor:
-        return super().cursor(factory or _Cursor)  # `execute` of the base class would make a plain one
-
     def execute(self, *statement: Any) -> sqlite3.Cursor:
         try:
             with self.turn:
                 self._steps = 0
-                return self.cursor().execute(*statement)
+                return super().cursor(_Cursor).execute(*statement)
         except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
             error = sqlite3.DatabaseError("damaged: what it defines is no text")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
@@ -105,7 +102,7 @@ class _Watched(sqlite3.Connection):
 
     def executemany(self, *statement: Any) -> sqlite3.Cursor:
         with self.turn:
-            return self.cursor().executemany(*statement)
+            return super().cursor(_Cursor).executemany(*statement)
 
     def executescript(self, statements: str) -> sqlite3.Cursor:
         with self.turn:
