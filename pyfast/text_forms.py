@@ -80,22 +80,25 @@ def shown_name(name: str) -> str:
 
 _MAYBE_MARKS = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\u33ff\ua000-\uabff\uf900-\U000e01ef]")
 # The same as `_words` for texts without marks, and much faster. The first is for texts in ASCII.
-_ALONE = r"(?<![0-9][.,][0-9])(?!(?<=[0-9])[.,][0-9])"
-_ASCII_WORDS = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9]+|(?<![A-Za-z0-9]'.){_ALONE})")
-_ASCII_RUNS = re.compile("[A-Za-z0-9]+")
-_PLAIN_WORDS = re.compile(rf"[^\W_](?:[^\W_]+|(?<![^\W_]['\u2019].){_ALONE})")
+_ALONE = r"(?<![{0}][0-9][.,][0-9])(?!(?<=[0-9])[.,][0-9][{0}])"
+_OF_ASCII, _OF_PLAIN = "A-Za-z0-9", r"^\W_"
+_ASCII_WORDS = re.compile(rf"[{_OF_ASCII}](?:[{_OF_ASCII}]+|(?<![{_OF_ASCII}]'.){_ALONE.format(_OF_ASCII)})")
+_ASCII_RUNS = re.compile(f"[{_OF_ASCII}]+")
+_PLAIN_WORDS = re.compile(
+    rf"[{_OF_PLAIN}](?:[{_OF_PLAIN}]+|(?<![{_OF_PLAIN}]['\u2019].){_ALONE.format(_OF_PLAIN)})"
+)
 
 
 def words(text: str) -> list[str]:
     """Divide a text into words: runs of letters, digits and their combining characters.
 
-    A word of one character must stand alone: it is no digit of a number such as `1.5`, and no end of a word such
-    as `it's`.
+    A word of one character must stand alone: it is no end of a word such as `it's`, and no part of a number that
+    has a longer part beside it, such as the 1 of `1.50`. The parts of `7.4` and `1.2.3` are words.
 
     Example:
         >>> from pyfast.text_forms import words
-        >>> words("It's AT&T's Apollo_7: 3.5 C++")
-        ['It', 'AT', 'T', 'Apollo', '7', 'C']
+        >>> words("It's AT&T's Apollo_7: 3.5, 1.50 C++")
+        ['It', 'AT', 'T', 'Apollo', '7', '3', '5', '50', 'C']
     """
     if text.isascii():
         # Most questions have nothing that a character could belong to.
@@ -107,7 +110,8 @@ def words(text: str) -> list[str]:
 def _words(marks: str) -> re.Pattern[str]:
     of_word = rf"[^\W_]|[{marks}]"
     end = rf"(?<![^\W_]['\u2019])(?<![{marks}]['\u2019])"
-    return re.compile(rf"[^\W_](?:{of_word})+|{end}(?:(?<![0-9][.,])[0-9](?![.,][0-9])|[^\W_0-9])")
+    longer = rf"(?<![^\W_][0-9][.,])(?<![{marks}][0-9][.,])[0-9](?![.,][0-9](?:{of_word}))"
+    return re.compile(rf"[^\W_](?:{of_word})+|{end}(?:{longer}|[^\W_0-9])")
 
 
 @cache

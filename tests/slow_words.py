@@ -22,8 +22,10 @@ def slow_words(text: str) -> Iterator[str]:
             before, after = text[max(at - 2, 0) : at], text[stop : stop + 2]
             cut = len(before) == 2 and before[1] in "'\u2019" and bool(kind[at - 2])
             if text[at] in "0123456789":
-                cut |= len(before) == 2 and before[1] in ".," and before[0] in "0123456789"
-                cut |= len(after) == 2 and after[0] in ".," and after[1] in "0123456789"
+                longer = at > 2 and bool(kind[at - 3])
+                cut |= longer and before[1] in ".," and before[0] in "0123456789"
+                longer = stop + 2 < len(text) and bool(kind[stop + 2])
+                cut |= longer and after[0] in ".," and after[1] in "0123456789"
             if stop - at > 1 or not cut:
                 yield text[at:stop]
         at = stop

@@ -116,13 +116,18 @@ void for_each_word(std::span<const std::uint8_t> text, std::span<const std::uint
                    std::int64_t shortest, const Body& body) {
     std::size_t first = 0;
     std::int64_t characters = 0;       // of the word that begins at `first`
-    bool of_number = false;            // whether it follows a digit and a point
+    bool of_number = false;            // whether it follows a point and several digits
     bool of_word = false;              // whether it follows a word and an apostrophe
     std::uint32_t before[2] = {0, 0};  // the two characters before, the last one first
     bool word_before = false;          // whether before[1] is in a word
+    bool word_earlier = false;         // whether the character before before[1] is in a word
     std::uint8_t last = 0;             // the kind of before[0]
+    const auto kind_of = [&](std::uint32_t code) {
+        return code < in_words.size() ? in_words[code] : std::uint8_t{0};
+    };
     const auto stands_alone = [&](std::size_t end) {
-        const bool goes_on = text.size() - end > 1 && is_point(text[end]) && is_digit(text[end + 1]);
+        const bool goes_on = text.size() - end > 2 && is_point(text[end]) && is_digit(text[end + 1]) &&
+                             kind_of(character_at(text, end + 2).code) != 0;
         return is_digit(text[first]) ? !of_number && !goes_on && !of_word : !of_word;
     };
     const auto end_word = [&](std::size_t end) {
@@ -133,7 +138,7 @@ void for_each_word(std::span<const std::uint8_t> text, std::span<const std::uint
     };
     for (std::size_t at = 0; at < text.size();) {
         const auto [code, bytes] = character_at(text, at);
-        const std::uint8_t kind = code < in_words.size() ? in_words[code] : 0;
+        const std::uint8_t kind = kind_of(code);
         if (kind == 0) {
             end_word(at);
         } else if (characters > 0) {
@@ -141,9 +146,10 @@ void for_each_word(std::span<const std::uint8_t> text, std::span<const std::uint
         } else if (kind == 1) {  // A mark begins no word.
             first = at;
             characters = 1;
-            of_number = is_point(before[0]) && is_digit(before[1]);
+            of_number = is_point(before[0]) && is_digit(before[1]) && word_earlier;
             of_word = (before[0] == '\'' || before[0] == 0x2019) && word_before;
         }
+        word_earlier = word_before;
         word_before = last != 0;
         last = kind;
         before[1] = before[0];

@@ -17,8 +17,8 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
     """Count the words of texts.
 
     A word is a run of letters and digits (`str.isalnum`), and of the combining characters that follow them. A word
-    of one character must stand alone: it is no digit of a number such as `1.5`, and no end of a word such as
-    `it's`. Words keep their case.
+    of one character must stand alone: it is no end of a word such as `it's`, and no part of a number that has a
+    longer part beside it, such as the 1 of `1.50`. Words keep their case.
 
     Args:
         texts: (offsets int64[T + 1], uint8): texts in UTF-8.

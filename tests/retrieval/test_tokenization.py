@@ -59,8 +59,29 @@ def test_signs_of_other_scripts_are_letters(word: str) -> None:
 
 
 def test_characters_that_stand_alone() -> None:
-    assert tokenize("Apollo 7, Vitamin C, AT&T, H&M, C++, U.S., it's 3.5 or 1,000") == (
-        ["apollo", "7", "vitamin", "c", "at", "t", "h", "m", "c", "u", "s", "it", "or", "000"]
+    assert tokenize("Apollo 7, Vitamin C, AT&T, H&M, C++, U.S., it's pH 7.4 or 1,000 or 1.50, 12.5") == (
+        [
+            "apollo",
+            "7",
+            "vitamin",
+            "c",
+            "at",
+            "t",
+            "h",
+            "m",
+            "c",
+            "u",
+            "s",
+            "it",
+            "ph",
+            "7",
+            "4",
+            "or",
+            "000",
+            "or",
+            "50",
+            "12",
+        ]
     )
     assert name_form(" Barack__Obama") == "barack obama" and tokenize("Barack_Obama") == ["barack", "obama"]
 
