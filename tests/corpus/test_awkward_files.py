@@ -56,6 +56,48 @@ def test_a_page_without_a_named_encoding(tmp_path: Path) -> None:
     assert text_of(tmp_path / "a.html") == "Z\u00fcrich caf\u00e9 na\u00efve"
 
 
+PHOTO = "<tr><td colspan=2><img src=x.jpg><div>A photo</div></td></tr>"
+
+
+@pytest.mark.parametrize(
+    ("above", "caption"),
+    [
+        ("<tr><th colspan=2>Apollo 8</th></tr>", "Apollo 8"),
+        (f"<tr><th colspan=2>Apollo 8</th></tr>{PHOTO}", "Apollo 8 A photo"),
+        (PHOTO, "A photo"),
+        (f"<tr><th colspan=2>Apollo 8</th></tr>{PHOTO}<tr><th colspan=2>Crew</th></tr>", "Apollo 8 A photo Crew"),
+    ],
+)
+def test_an_infobox_has_pairs(tmp_path: Path, above: str, caption: str) -> None:
+    pairs = "<tr><th>Men</th><td>3</td></tr><tr><th colspan=2>Start</th></tr><tr><th>Year</th><td>1968</td></tr>"
+    edit = '<span class="mw-editsection">[<a href="e">edit</a>]</span>'
+    (tmp_path / "a.html").write_text(f"<h2>Flights{edit}</h2><table>{above}{pairs}</table>")
+    (_, table), _ = found(tmp_path / "a.html")
+    assert isinstance(table, Table) and (table.section, table.header) == (f"Flights > {caption}", ())
+    assert list(table.rows) == [("Men", "3"), ("Start",), ("Year", "1968")]
+
+
+def test_a_name_of_a_group_of_rows_in_a_sheet(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    rows = [
+        ("Port", "Depth"),
+        ("North", None),
+        ("Odda", 5),
+        ("Both", "Both"),
+        *[("Moss", 7)] * 20,
+        ("South", None),
+    ]
+    for row in rows:
+        book.active.append(row)
+    for merged in ("A2:B2", f"A{len(rows)}:B{len(rows)}"):
+        book.active.merge_cells(merged)
+    book.save(tmp_path / "a.xlsx")
+    (table,), _ = found(tmp_path / "a.xlsx")
+    assert isinstance(table, Table) and table.header == ("Port", "Depth")
+    assert list(table.rows) == [("North",), ("Odda", "5"), ("Both", "Both"), *[("Moss", "7")] * 20, ("South",)]
+
+
 @pytest.mark.parametrize(
     ("math", "said"),
     [

@@ -471,7 +471,8 @@ def _filled(sheet: _Sheet, place: dict[int, int], path: Path) -> Iterator[list[s
         while pending < len(sheet.merged) and sheet.merged[pending][1] <= number:
             left, first, right, last = sheet.merged[pending]
             pending += 1
-            if first == number and left in place and row[place[left]]:
+            fills = first == last and left == used[0] and right >= used[-1]  # as a name of a group of rows does
+            if first == number and left in place and row[place[left]] and not fills:
                 active.append((left, right, last, row[place[left]]))
         if active:
             active = [it for it in active if it[2] >= number]
