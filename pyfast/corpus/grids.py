@@ -130,6 +130,10 @@ def table_of_grid(
     rows = iter(cells)
     above = list(islice(rows, max(MOST_ABOVE, (header_rows or 0) + 1)))
     width = max(map(len, above), default=0)
+    # A cell that fills a row is a title, or the name of a group of rows, and is no value of each column.
+    full = {span.row for span in spans if span.rows == 1 and 1 < span.columns == width}
+    above = [row[:1] if number in full else row for number, row in enumerate(above)]
+    rows = (row[:1] if number in full else row for number, row in enumerate(rows, len(above)))
     above = [[*row, *[""] * (width - len(row))] for row in above]
     caption, header, below = table_parts(Grid(above, spans, header_rows))
     header = _without_gaps(header)

@@ -1,6 +1,7 @@
 """Files as people and programs make them, with what stands in them."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -8,6 +9,7 @@ from pyarrow import parquet
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
+from pyfast.corpus.formats.docx_numbers import written
 
 
 def found(path: Path) -> tuple[list[object], list[Unread]]:
@@ -54,6 +56,48 @@ def test_a_caption_that_is_a_sentence(tmp_path: Path, caption: str) -> None:
 def test_a_page_without_a_named_encoding(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_bytes("<p>Z\u00fcrich caf\u00e9 na\u00efve</p>".encode("cp1252"))
     assert text_of(tmp_path / "a.html") == "Z\u00fcrich caf\u00e9 na\u00efve"
+
+
+PHOTO = "<tr><td colspan=2><img src=x.jpg><div>A photo</div></td></tr>"
+
+
+@pytest.mark.parametrize(
+    ("above", "caption"),
+    [
+        ("<tr><th colspan=2>Apollo 8</th></tr>", "Apollo 8"),
+        (f"<tr><th colspan=2>Apollo 8</th></tr>{PHOTO}", "Apollo 8 A photo"),
+        (PHOTO, "A photo"),
+        (f"<tr><th colspan=2>Apollo 8</th></tr>{PHOTO}<tr><th colspan=2>Crew</th></tr>", "Apollo 8 A photo Crew"),
+    ],
+)
+def test_an_infobox_has_pairs(tmp_path: Path, above: str, caption: str) -> None:
+    pairs = "<tr><th>Men</th><td>3</td></tr><tr><th colspan=2>Start</th></tr><tr><th>Year</th><td>1968</td></tr>"
+    edit = '<span class="mw-editsection">[<a href="e">edit</a>]</span>'
+    (tmp_path / "a.html").write_text(f"<h2>Flights{edit}</h2><table>{above}{pairs}</table>")
+    (_, table), _ = found(tmp_path / "a.html")
+    assert isinstance(table, Table) and (table.section, table.header) == (f"Flights > {caption}", ())
+    assert list(table.rows) == [("Men", "3"), ("Start",), ("Year", "1968")]
+
+
+def test_a_name_of_a_group_of_rows_in_a_sheet(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    rows = [
+        ("Port", "Depth"),
+        ("North", None),
+        ("Odda", 5),
+        ("Both", "Both"),
+        *[("Moss", 7)] * 20,
+        ("South", None),
+    ]
+    for row in rows:
+        book.active.append(row)
+    for merged in ("A2:B2", f"A{len(rows)}:B{len(rows)}"):
+        book.active.merge_cells(merged)
+    book.save(tmp_path / "a.xlsx")
+    (table,), _ = found(tmp_path / "a.xlsx")
+    assert isinstance(table, Table) and table.header == ("Port", "Depth")
+    assert list(table.rows) == [("North",), ("Odda", "5"), ("Both", "Both"), *[("Moss", "7")] * 20, ("South",)]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +193,127 @@ def test_symbols_of_word(tmp_path: Path, font: str, code: str, sign: str) -> Non
     paragraph.add_run(" end")
     file.save(tmp_path / "a.docx")
     assert text_of(tmp_path / "a.docx") == f"Sign: {sign} end"
+
+
+def numbered(file: Any, shapes: list[tuple[str, str]], rest: str = "") -> Any:
+    """Add a list to a document: for each level, the format of its number and the text around it."""
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    numbering = file.part.numbering_part.element
+    levels = "".join(
+        f'<w:lvl w:ilvl="{level}"><w:start w:val="1"/><w:numFmt w:val="{form}"/>'
+        f'<w:lvlText w:val="{shape}"/></w:lvl>'
+        for level, (form, shape) in enumerate(shapes)
+    )
+    numbering.insert(0, parse_xml(f'<w:abstractNum {nsdecls("w")} w:abstractNumId="90">{levels}</w:abstractNum>'))
+    for name, own in [("91", ""), ("92", rest)]:
+        given = f'<w:num {nsdecls("w")} w:numId="{name}"><w:abstractNumId w:val="90"/>{own}</w:num>'
+        numbering.append(parse_xml(given))
+
+    def put(paragraph: Any, level: int, num: str = "91") -> None:
+        properties = f'<w:numPr {nsdecls("w")}><w:ilvl w:val="{level}"/><w:numId w:val="{num}"/></w:numPr>'
+        paragraph._p.get_or_add_pPr().append(parse_xml(properties))
+
+    return put
+
+
+def test_numbers_that_word_counts(tmp_path: Path) -> None:
+    docx = pytest.importorskip("docx")
+    file = docx.Document()
+    again = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="5"/></w:lvlOverride>'
+    put = numbered(file, [("upperRoman", "\u00a7 %1"), ("decimal", "%1.%2"), ("lowerLetter", "%3)")], again)
+    for said, level in [("Scope", 0), ("parties", 1), ("goods", 2), ("price", 2), ("days", 1), ("ships", 2)]:
+        put(file.add_paragraph(said), level)
+    file.add_paragraph("Between.")
+    put(file.add_heading("End", 2), 0)
+    put(file.add_paragraph("leave"), 1)
+    for said, num in [("fifth", "92"), ("sixth", "92"), ("seventh", "91")]:
+        put(file.add_paragraph(said), 0, num)
+    for said, style in [
+        ("Close", "List Number"),
+        ("", "List Number"),
+        ("Open", "List Number"),
+        ("Lamp", "List Bullet"),
+    ]:
+        file.add_paragraph(said, style=style)
+    table = file.add_table(2, 2)
+    for cell, said in zip(table._cells, ["No.", "Port", "", "Odda"], strict=True):
+        cell.text = said
+    put(table.cell(1, 0).paragraphs[0], 0)
+    file.save(tmp_path / "a.docx")
+    (text, made), unread = found(tmp_path / "a.docx")
+    assert isinstance(text, TextDocument) and isinstance(made, Table) and not unread
+    assert text.text.split("\n\n")[:-1] == [
+        "\u00a7 I Scope", "I.1 parties", "a) goods", "b) price", "I.2 days", "a) ships", "Between.",
+        "\u00a7 II End", "II.1 leave", "\u00a7 V fifth", "\u00a7 VI sixth", "\u00a7 VII seventh", "1. Close", "3. Open", "Lamp",
+    ]  # fmt: skip
+    assert [it.text for it in text.outline.headings or ()] == ["\u00a7 II End"]
+    assert list(made.rows)[-1] == ("\u00a7 VIII", "Odda")
+
+
+def test_numbers_of_word_in_an_unknown_form(tmp_path: Path) -> None:
+    docx = pytest.importorskip("docx")
+    file = docx.Document()
+    put = numbered(file, [("hebrew1", "%1.")])
+    for said in ("One", "Two"):
+        put(file.add_paragraph(said), 0)
+    file.save(tmp_path / "a.docx")
+    (text,), (unread,) = found(tmp_path / "a.docx")
+    assert isinstance(text, TextDocument) and text.text == "One\n\nTwo\n\n"
+    assert not unread.missing and "hebrew1" in unread.reason
+
+
+@pytest.mark.parametrize(
+    ("number", "form", "said"),
+    [
+        (4, "upperRoman", "IV"),
+        (1949, "lowerRoman", "mcmxlix"),
+        (26, "lowerLetter", "z"),
+        (28, "upperLetter", "BB"),
+        (0, "lowerLetter", "0"),
+        (7, "decimalZero", "07"),
+        (7, "chosung", ""),
+    ],
+)
+def test_forms_of_numbers(number: int, form: str, said: str) -> None:
+    assert written(number, form) == said
+
+
+def test_slides_without_a_title(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx")
+    file = pptx.Presentation()
+    for title, said in [("Results", "Grew."), ("", "Osprey."), ("", ""), ("Hidden", "Wren."), (" ", "Heron.")]:
+        slide = file.slides.add_slide(file.slide_layouts[5])
+        slide.shapes.title.text = title
+        if not title:
+            slide.shapes.title._element.getparent().remove(slide.shapes.title._element)
+        if said:
+            slide.shapes.add_textbox(0, 0, 9, 9).text_frame.text = said
+        if title == "Hidden":
+            slide._element.set("show", "0")
+    sheet = file.slides.add_slide(file.slide_layouts[6]).shapes.add_table(2, 2, 0, 0, 9, 9).table
+    for cell, text in zip(sheet.iter_cells(), ["Region", "Sold", "North", "5"], strict=True):
+        cell.text = text
+    file.save(tmp_path / "a.pptx")
+    (text, table), (unread,) = found(tmp_path / "a.pptx")
+    assert isinstance(text, TextDocument) and isinstance(table, Table) and not unread.missing
+    headings = ["Results", "Slide 2", "Hidden", "Slide 5", "Slide 6"]
+    assert [it.text for it in text.outline.headings or ()] == headings and table.section == "Slide 6"
+    assert text.text.split() == [
+        "Results",
+        "Grew.",
+        "Slide",
+        "2",
+        "Osprey.",
+        "Hidden",
+        "Wren.",
+        "Slide",
+        "5",
+        "Heron.",
+        "Slide",
+        "6",
+    ]
 
 
 def test_charts_of_slides(tmp_path: Path) -> None:

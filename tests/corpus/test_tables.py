@@ -192,7 +192,7 @@ def test_a_sheet_as_far_as_it_goes(tmp_path: Path) -> None:
     book.save(tmp_path / "x.xlsx")
     (table,) = tables(tmp_path / "x.xlsx")
     assert table.rows[0] == ("Ada", "TRUE", "12345678901234570000", "#DIV/0!")  # openpyxl writes 16 digits
-    assert table.rows[1] == ("all columns",) * 4
+    assert table.rows[1] == ("all columns",)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_bars_breaks_and_stars_in_the_cells_of_a_page(tmp_path: Path) -> None:
          ("a", "b"), (("1", "2"),)),
         ("<tr><th>a</th><th>b</th></tr>", (), (("a", "b"),)),
         ("<tr><th>a</th><th>b</th></tr><tr><th colspan=2>North</th></tr><tr><td>x</td><td>5</td></tr>",
-         ("a", "b"), (("North", "North"), ("x", "5"))),
+         ("a", "b"), (("North",), ("x", "5"))),
     ],
 )  # fmt: skip
 def test_tables_of_pages(tmp_path: Path, inner: str, header: Any, rows: Any) -> None:

@@ -197,6 +197,7 @@ def _hidden(element: Any) -> bool:
     return (
         (name in _LEFT_OUT and not (name == "footer" and element.find_parent("blockquote")))
         or str(element.get("role", "")).strip().lower() in _ROLES
+        or "mw-editsection" in element.get("class", ())
         or (element.has_attr("hidden") and element["hidden"] != "until-found")
         or str(element.get("aria-hidden", "")).strip().lower() == "true"
         or bool(_NOT_SHOWN.search(str(element.get("style", ""))))
@@ -406,7 +407,10 @@ def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:
     """How many rows are the header: those of the head, or the first rows that have header cells only. 0 if the
     first header cells are the names of rows. None if the table does not say it."""
     rows = [row for group in groups for row in group]
-    heading = len(list(takewhile(_is_header, rows)))
+    # Titles, and a photo with its caption, stand above the rest. Neither is a header.
+    above = len(list(takewhile(lambda row: len(row) < 2, rows)))
+    above = above if above < len(rows) else 0
+    heading = above + len(list(takewhile(_is_header, rows[above:])))
     head = table.find("thead", recursive=False)
     if head is not None and groups and any(groups[0]):
         heading = max(heading, len(groups[0]))
@@ -417,7 +421,7 @@ def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:
         return None
     if heading and max(map(len, rows[:heading])) > 1:
         return heading
-    # A title above: what follows says whether there is a header.
+    # What follows says whether there is a header.
     below = rows[heading]
     return heading if any(cell.name == "th" for cell in below) else None
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.building import Text
+from pyfast.corpus.formats.docx_numbers import Numbers, write_numbers
 from pyfast.corpus.formats.limits import check_cells, check_growth
 from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.formats.numbers import plain, shown
@@ -32,9 +33,10 @@ _MOST_NAMED = 5
 _MOST_CUT = 20_000
 
 
-def read_docx(uri: str, path: Path) -> Iterator[Document]:
+def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the paragraphs, headings and tables of a document. Headings become sections. What is inserted is read,
-    what is deleted is not. Text boxes and notes come after the paragraph in which they are.
+    what is deleted is not. The numbers that Word counts stand before their paragraphs. Text boxes and notes come
+    after the paragraph in which they are.
     """
     _check_archive(path)
     import docx
@@ -42,6 +44,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document]:
 
     file = docx.Document(str(path))
     _unwrap(file.element.body, _notes(file.part))
+    unknown = _number(file)
     text = Text()
     title = caption = ""
     for block in file.iter_inner_content():
@@ -63,6 +66,18 @@ def read_docx(uri: str, path: Path) -> Iterator[Document]:
             text.add(said)
         caption = (said if style == "Caption" else "") or ("" if said else caption)
     yield from text.documents(uri, (file.core_properties.title or "").strip() or title or title_of(path))
+    if unknown:
+        yield Unread(path, f"numbers of lists were left out: their format is {', '.join(unknown)}", missing=False)
+
+
+def _number(file: Any) -> list[str]:
+    """Write the numbers of paragraphs. Returns the formats of those that are left out."""
+    parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
+    if not parts:
+        return []
+    numbers = Numbers(parts[0].target_part.element, file.styles.element)
+    write_numbers(list(file.element.body.iter(f"{_W}p")), numbers)
+    return sorted(numbers.unknown)
 
 
 def _docx_cells(rows: Iterable[Any]) -> list[list[tuple[str, int, int]]]:
@@ -230,7 +245,8 @@ def _equation(element: Any) -> str:
 
 
 def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read the text of slides, with notes and tables. Each slide is a page, and its title is a heading."""
+    """Read the text of slides, with notes and tables. Each slide is a page, and its title is a heading. A slide
+    without a title has its number as heading."""
     _check_archive(path)
     import pptx
 
@@ -243,8 +259,14 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
         heading = slide.shapes.title
-        text.heading(heading.text_frame.text if heading is not None else "", 2)
-        for shape in _shapes(slide.shapes):
+        title = heading.text_frame.text if heading is not None else ""
+        shapes = list(_shapes(slide.shapes))
+        notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
+        said = "" if notes is None else notes.text
+        # Below the title of the slide before it, a slide without a title would seem to be about that.
+        if title.strip() or said.strip() or any(map(_says, shapes)):
+            text.heading(title if title.strip() else f"Slide {number}", 2)
+        for shape in shapes:
             if shape.has_text_frame and (heading is None or shape.shape_id != heading.shape_id):
                 text.add(shape.text_frame.text)
             if getattr(shape, "has_table", False):
@@ -257,8 +279,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
                     unread.append(Unread(path, reason))
             elif any("/diagram" in str(it) for it in shape._element.xpath(".//a:graphicData/@uri")):
                 unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) is not read"))
-        if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
-            text.add(slide.notes_slide.notes_text_frame.text)
+        text.add(said)
     yield from text.documents(uri, (file.core_properties.title or "").strip() or title_of(path))
     yield from unread
     if hidden:
@@ -289,6 +310,12 @@ def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:
         for cell in row.cells
         if not cell.is_spanned
     ]
+
+
+def _says(shape: Any) -> bool:
+    """Whether a shape has text, a table or a chart."""
+    written = shape.has_text_frame and shape.text_frame.text.strip()
+    return bool(written or getattr(shape, "has_table", False) or getattr(shape, "has_chart", False))
 
 
 def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
@@ -471,7 +498,8 @@ def _filled(sheet: _Sheet, place: dict[int, int], path: Path) -> Iterator[list[s
         while pending < len(sheet.merged) and sheet.merged[pending][1] <= number:
             left, first, right, last = sheet.merged[pending]
             pending += 1
-            if first == number and left in place and row[place[left]]:
+            fills = first == last and left == used[0] and right >= used[-1]  # as a name of a group of rows does
+            if first == number and left in place and row[place[left]] and not fills:
                 active.append((left, right, last, row[place[left]]))
         if active:
             active = [it for it in active if it[2] >= number]
