@@ -17,13 +17,10 @@ Fact = tuple[str, str, str, str | None]
 
 _LAST = "".join(chr(plane + last) for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
 # NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. The
-# others separate words. A sequence that controls a terminal, such as a colour in a log, is no text either.
+# others separate words.
 # Every character of `_NO_TEXT` is in it, and it is found much faster.
 _MAYBE_NO_TEXT = re.compile(r"[\x00-\x08\v\f\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe-\U0010ffff]")
-_NO_TEXT = re.compile(
-    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\))"
-    f"|[\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]"
-)
+_NO_TEXT = re.compile(f"([\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]")
 
 
 def paragraph_line(title: str, text: str) -> str:

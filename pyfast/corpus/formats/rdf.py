@@ -16,7 +16,7 @@ from pyfast.errors import InputError
 
 _LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel")
 _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
-_MADE_UP = re.compile(r"[a-f][0-9a-f]{31}")
+_MADE_UP = re.compile(r"[a-f][0-9a-f]{23,31}")
 """The name that pyoxigraph gives to a node without a name. It is another one at each reading"""
 _AT_ONCE = 1 << 20
 
