@@ -1,5 +1,5 @@
-"""Read documents from JSON and JSON Lines. docs/formats.md lists the keys of a record. Other keys of a text are its
-metadata."""
+"""Read documents from JSON and JSON Lines. docs/formats.md lists the keys of a record. Other keys of a text are
+its metadata."""
 
 import math
 import re

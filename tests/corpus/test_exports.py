@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 import pyfast
-from pyfast.corpus import KnowledgeGraph, TextDocument, Unread, read
+from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
 
 
 def found(path: Path) -> tuple[list[object], list[str]]:
@@ -91,3 +93,56 @@ def test_colours_of_a_log_are_left_out(tmp_path: Path) -> None:
     lines = [index.corpus.render(int(place)) for place in index.passages]
     assert lines == ["ci. error: linker failed", "ci. warning, see page"]
     assert len(index.search(["error"], 5)[0].passages) == 1
+
+
+BANK = """\
+"Kontonummer:";"DE12 / Girokonto";
+
+"Bis:";"30.04.2024";
+"Kontostand vom 30.04.2024:";"1.234,56 EUR";
+
+"Tag";"Empfänger";"Zweck";"Betrag (EUR)"
+"29.04.2024";"Stadtwerke München";"Abschlag; Vertrag 77";"-85,00"
+"15.04.2024";"Müller GmbH";"Gehalt";"2.500,00"
+"""
+ABOVE = "Kontonummer: DE12 / Girokonto; Bis: 30.04.2024; Kontostand vom 30.04.2024: 1.234,56 EUR"
+DAY = ("29.04.2024", "Stadtwerke München", "Abschlag; Vertrag 77", "-85,00")
+
+
+@pytest.mark.parametrize(
+    ("text", "above", "header", "row"),
+    [
+        (BANK, ABOVE, ("Tag", "Empfänger", "Zweck", "Betrag (EUR)"), DAY),
+        (BANK.replace('";\n', '"\n'), ABOVE, ("Tag", "Empfänger", "Zweck", "Betrag (EUR)"), DAY),
+        (
+            BANK.replace("; Vertrag", " Vertrag").replace('"', ""),
+            ABOVE,
+            ("Tag", "Empfänger", "Zweck", "Betrag (EUR)"),
+            (*DAY[:2], "Abschlag Vertrag 77", DAY[3]),
+        ),
+        (
+            "Report,Sessions by page\nDates,2024-05\n\nPage,Sessions,Bounce\n/home,120,0.3\n/about,40,0.5\n",
+            "Report Sessions by page; Dates 2024-05",
+            ("Page", "Sessions", "Bounce"),
+            ("/home", "120", "0.3"),
+        ),
+        ("Account:;DE12\nDay;Payee;Sum\n29.04.;Works;-85,00\n", "Account: DE12", ("Day", "Payee", "Sum"), None),
+        (
+            '"Source","Indicators",\n\n"Updated","2024-05-30",\n\n"Land","Code","1960",\n"Aruba","ABW","54608",\n',
+            "Source Indicators; Updated 2024-05-30",
+            ("Land", "Code", "1960", ""),
+            ("Aruba", "ABW", "54608", ""),
+        ),
+        # Not certain: the first line is the header.
+        ("name,city\nBob,Odda,x\nAnn,Bonn,y\nJoe,Mell,z\n", "", ("name", "city"), ("Bob", "Odda", "x")),
+        ('"a\nb",c\nBob,Odda,x\nAnn,Bonn,y\n', "", ("a\nb", "c"), ("Bob", "Odda", "x")),
+    ],
+)
+def test_pairs_above_the_header(
+    tmp_path: Path, text: str, above: str, header: tuple[str, ...], row: tuple[str, ...] | None
+) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
+    (table,), said = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and (table.section, table.header) == (above, header)
+    assert table.rows[0] == row or row is None
+    assert not [one for one in said if not one.startswith("remark: ")]
