@@ -57,7 +57,7 @@ def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]
     """
     above = list(islice(records, _MOST_PAIRS + _MOST_COMPARED))
     if start := _pairs(above):
-        lines = [row for _, row in above[:start] if any(row)]  # type: ignore[arg-type]
+        lines = [row for _, row in above[:start] if not isinstance(row, Unread) and any(row)]
         texts = [",".join(row) if _is_sentence(row) else " ".join(filter(None, row)) for row in lines]
         return ["; ".join(text.strip("# ") for text in texts)], chain(above[start:], records)
     first = next((k for k, (_, row) in enumerate(above) if isinstance(row, Unread) or not _is_sentence(row)), 0)
@@ -89,7 +89,7 @@ def _pairs(above: Sequence[_Record]) -> int:
         if isinstance(row, Unread) or filled[start] <= max(filled[:start]):
             continue
         gap = not filled[start - 1] or line > before + 1 + sum(cell.count("\n") for cell in last)
-        named = all(it[0].rstrip().endswith(":") for _, it in above[:start])  # type: ignore[index]
+        named = all(not isinstance(it, Unread) and it[0].rstrip().endswith(":") for _, it in above[:start])
         below = [not isinstance(it, Unread) and len(it) == len(row) for _, it in above[start + 1 :]]
         is_header = all(row[: filled[start]]) and not is_number(row[0])
         if (gap or named) and is_header and sum(below) >= _MOST_SHARE * len(below):
