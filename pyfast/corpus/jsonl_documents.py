@@ -225,10 +225,12 @@ def _text(uri: str, record: JsonObject) -> TextDocument:
 
 def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
     """Return the metadata of a text, and the keys of all else that its record has. The metadata is what filters
-    read: short values, and lists of them."""
+    read: short values, and lists of them. A record with a `kind` is in the layout of pyfast, whose other keys, such
+    as a `role` of gold, must stay out of an index."""
     if _USUAL.issuperset(record):
         return {}, []
-    given = {key: value for key, value in record.items() if key not in _USUAL}
+    keys = _METADATA if record.get("kind") else record.keys() - _USUAL
+    given = {key: value for key, value in record.items() if key in keys}
     given.pop(_key_of_text(record), None)
     for key in _METADATA:
         if isinstance(given.get(key), dict):

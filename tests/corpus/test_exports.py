@@ -26,6 +26,7 @@ CHAT = [
     {"id": "x", "title": "T", "text": "Snow fell.", "metadata": {"user": "U2", "tags": ["a", "b"]}, "score": 3},
     {"user": "U1", "text": "", "files": [{"title": "Budget plan.xlsx"}]},
     {"text": ""},
+    {"kind": "text", "id": "k", "text": "Rain.", "role": "gold", "meta": {"user": "U3"}},
 ]
 
 
@@ -37,6 +38,7 @@ def test_other_keys_of_texts_are_metadata(tmp_path: Path) -> None:
         {"user": "U2", "tags": ["a", "b"], "score": 3},
         {"user": "U1"},
         {},
+        {"user": "U3"},
     ]
     assert said == [
         'record 3: the text is empty, so no search finds the record, which has also "user", "files"',

@@ -96,7 +96,7 @@ def test_records(tmp_path: Path) -> None:
 {"size": null, "ok": true, "name": ""}
 """
     assert one(tmp_path / "some-data.jsonl", data) == [
-        TextDocument("t", "T", "x", outline=Outline(about='{"more":1}')),
+        TextDocument("t", "T", "x"),
         TextDocument("some-data.jsonl#3", "", "no id"),
         Table("tb", "", "", ("a",), (("1", "2"), ()), ((0, 1, "t"), (0, 1, "u"))),
         KnowledgeGraph("g", "", (Triple("h", "r", "t"), Triple("h", "r", "t", "1"), Triple("h", "r", "t"))),
