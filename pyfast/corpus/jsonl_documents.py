@@ -1,5 +1,5 @@
-"""Read documents from JSON and JSON Lines. docs/formats.md lists the keys of a record. All other keys are
-ignored."""
+"""Read documents from JSON and JSON Lines. docs/formats.md lists the keys of a record. Other keys of a text are
+its metadata."""
 
 import math
 import re
@@ -9,8 +9,17 @@ from typing import Any
 
 import orjson
 
-from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
-from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.documents import (
+    NO_OUTLINE,
+    Document,
+    KnowledgeGraph,
+    Outline,
+    Table,
+    TextDocument,
+    Triple,
+    Unread,
+)
+from pyfast.corpus.formats.encodings import read_text, without_colours
 from pyfast.corpus.packed import Packed, pack
 from pyfast.errors import GoldError, InputError
 from pyfast.jsonl import parse_as_written, parse_json, read_each_line
@@ -19,6 +28,11 @@ JsonObject = Mapping[str, Any]
 _TEXTS = ("contents", "content", "body", "passage")
 """The keys that hold the text of a record in other collections"""
 _BESIDE_TEXT = frozenset({"id", "_id", "docid", "title", "url", "uri", "metadata"})
+_METADATA = ("metadata", "meta")
+"""The keys whose object has more metadata of a text"""
+_USUAL = frozenset({"kind", "id", "_id", "title", "text"})
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+_LONGEST = 300
 _QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
 
 
@@ -108,6 +122,7 @@ def documents_of_records(
     used is left out alone, as an `Unread`. A question or gold raises `GoldError`.
     """
     flat: Packed[dict[str, str]] = Packed()
+    nowhere: dict[str, None] = {}  # the keys of texts that are in no document
     key_of_text = ""
     for place, record, line in placed:
         try:
@@ -118,7 +133,14 @@ def documents_of_records(
                     key_of_text = _key_of_text(record)
                     what = f'"{key_of_text}" is read as the text, from {place.rpartition(", ")[2]} on'
                     yield Unread(path, what, missing=False)
-                yield document_of(record, place, f"{uri}#{place.rpartition(' ')[2]}")
+                document = document_of(record, place, f"{uri}#{place.rpartition(' ')[2]}")
+                yield document
+                if isinstance(document, TextDocument):
+                    about, other = _beside(record)
+                    nowhere |= dict.fromkeys(other)
+                    if (about or other) and not document.text.strip():
+                        keys = ", ".join(map(_shown, [*about, *other]))[:200]
+                        raise _Fault(f"the text is empty, so no search finds the record, which has also {keys}")
                 continue
             if _is_question(record):
                 raise GoldError(
@@ -133,6 +155,9 @@ def documents_of_records(
         except (InputError, _Fault) as error:
             where = place.rpartition(", ")[2]
             yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
+    if nowhere:
+        keys = ", ".join(map(_shown, sorted(nowhere)))[:200]
+        yield Unread(path, f"objects and long values beside a text are in no document: {keys}", missing=False)
     if flat:
         header = tuple(dict.fromkeys(key for record in flat for key in record))
         if len(header) * len(flat) > 1_000_000 + 100 * sum(map(len, flat)):
@@ -189,11 +214,38 @@ def _text(uri: str, record: JsonObject) -> TextDocument:
     key = _key_of_text(record) or "text"
     value = record.get(key)
     text = "\n\n".join(_strings(value, f'"{key}"')) if isinstance(value, list) else _string(record, key)
-    title = _string(record, "title", "")
+    text, title = without_colours(text), _string(record, "title", "")
+    about, _ = _beside(record)
+    outline = Outline(about=_json(about)) if about else NO_OUTLINE
     # The layout of FlashRAG and of Pyserini: the first line is the title in quotes.
     if key != "text" and not title and (first := _QUOTED_LINE.match(text)):
-        return TextDocument(uri, first[1], text[first.end() :])
-    return TextDocument(uri, title, text)
+        return TextDocument(uri, first[1], text[first.end() :], outline=outline)
+    return TextDocument(uri, title, text, outline=outline)
+
+
+def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
+    """Return the metadata of a text, and the keys of all else that its record has. The metadata is what filters
+    read: short values, and lists of them. A record with a `kind` is in the layout of pyfast, whose other keys, such
+    as a `role` of gold, must stay out of an index."""
+    if _USUAL.issuperset(record):
+        return {}, []
+    keys = _METADATA if record.get("kind") else record.keys() - _USUAL
+    given = {key: value for key, value in record.items() if key in keys}
+    given.pop(_key_of_text(record), None)
+    for key in _METADATA:
+        if isinstance(given.get(key), dict):
+            given = given.pop(key) | given
+    about = {key: value for key, value in given.items() if value not in _NOTHING}
+    other = [
+        key
+        for key, value in about.items()
+        if not (all(map(_is_short, value)) if isinstance(value, list) else _is_short(value))
+    ]
+    return {key: value for key, value in about.items() if key not in other} if other else about, other
+
+
+def _is_short(value: object) -> bool:
+    return not isinstance(value, dict | list | tuple) and (not isinstance(value, str) or len(value) <= _LONGEST)
 
 
 def _table(uri: str, record: JsonObject) -> Table:

@@ -20,7 +20,7 @@ from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.columnar import read_columnar
 from pyfast.corpus.formats.compressed import inner, unpacked
 from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
-from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.encodings import read_text, without_colours
 from pyfast.corpus.formats.html import read_html
 from pyfast.corpus.formats.markdown import read_markdown
 from pyfast.corpus.formats.names import title_of
@@ -412,7 +412,7 @@ def _leads_round(real: str, source: Path) -> bool:
 
 
 def _read_text(uri: str, path: Path) -> Iterator[Document]:
-    yield TextDocument(uri, path.stem, read_text(path))
+    yield TextDocument(uri, path.stem, without_colours(read_text(path)))
 
 
 def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:

@@ -24,7 +24,9 @@ _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13
 _AT_ONCE = 1 << 20
 _MOST_CAPTIONS = 5
+_MOST_PAIRS = 10
 _MOST_COMPARED = 50
+_MOST_SHARE = 0.8
 _NAMED = re.compile(r'"?sep=([,;\t|])"?[ \t]*\r?\n', re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\s*-?\d{1,3}(?:\.?\d{3})*,\d+\s*")
 _Record = tuple[int, tuple[str, ...] | Unread]
@@ -32,7 +34,8 @@ _Record = tuple[int, tuple[str, ...] | Unread]
 
 
 def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read the table in a file. The first line of the file is the header, unless a caption stands above it."""
+    """Read the table in a file. The first line of the file is the header, unless a caption or pairs stand above
+    it."""
     text = read_text(path)
     dialect = dialect_of(path, text)
     if named := _NAMED.match(text):  # The empty line in its place keeps the numbers of the lines.
@@ -45,13 +48,18 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 
 def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]:
-    """Take the lines above the header that are not divided. Returns (their texts, the records below them).
+    """Take the lines above the header: pairs, see `_pairs`, or lines that are not divided. Returns (their texts,
+    the records below them).
 
     A line is not divided if it has no delimiter, or, as a sentence, fewer than the header and a space after each.
     Such a line is a caption if an empty line follows, if it is a comment (`#`), or if it has several words and
     what follows can be a header. `text` above `Hello, you` is the name of a column whose cells have commas.
     """
-    above = list(islice(records, _MOST_CAPTIONS + 2))
+    above = list(islice(records, _MOST_PAIRS + _MOST_COMPARED))
+    if start := _pairs(above):
+        lines = [row for _, row in above[:start] if not isinstance(row, Unread) and any(row)]
+        texts = [",".join(row) if _is_sentence(row) else " ".join(filter(None, row)) for row in lines]
+        return ["; ".join(text.strip("# ") for text in texts)], chain(above[start:], records)
     first = next((k for k, (_, row) in enumerate(above) if isinstance(row, Unread) or not _is_sentence(row)), 0)
     plain = [row for _, row in above[:first] if not isinstance(row, Unread)]
     line, header = above[first] if above else (0, ())
@@ -64,6 +72,34 @@ def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]
     if line - above[first - 1][0] > 1 or texts[-1].startswith("#") or (" " in texts[-1] and is_header):
         return [text.lstrip("# ") for text in texts], chain(above[first:], records)
     return [], chain(above, records)
+
+
+def _pairs(above: Sequence[_Record]) -> int:
+    """Return how many of the first records are above the header, such as the account and the dates of a bank
+    statement. Returns 0 if it is not certain.
+
+    The header is wider than each of them, and as wide as most rows below it. An empty line is above it, or each of
+    them begins with a name and a colon: else the first of them can be a header that lacks names.
+    """
+    filled = [0 if isinstance(row, Unread) else _filled(row) for _, row in above]
+    for start in range(1, min(len(above) - 1, _MOST_PAIRS + 1)):
+        (before, last), (line, row) = above[start - 1], above[start]
+        if isinstance(last, Unread):
+            return 0
+        if isinstance(row, Unread) or filled[start] <= max(filled[:start]):
+            continue
+        gap = not filled[start - 1] or line > before + 1 + sum(cell.count("\n") for cell in last)
+        named = all(not isinstance(it, Unread) and it[0].rstrip().endswith(":") for _, it in above[:start])
+        below = [not isinstance(it, Unread) and len(it) == len(row) for _, it in above[start + 1 :]]
+        is_header = all(row[: filled[start]]) and not is_number(row[0])
+        if (gap or named) and is_header and sum(below) >= _MOST_SHARE * len(below):
+            return start
+    return 0
+
+
+def _filled(row: Sequence[str]) -> int:
+    """The number of cells up to the last that is not empty."""
+    return max((k for k, cell in enumerate(row, start=1) if cell), default=0)
 
 
 def _is_sentence(row: Sequence[str]) -> bool:
@@ -148,7 +184,7 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     The suffix of the name suggests a delimiter: a tab or a comma. A delimiter fits if it divides each of the first
     records into the same number of cells, at least two. If the suggested one fits, it is used, unless another one
     that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the same is tried
-    without the lines at the beginning that have no delimiter, which may be a caption. If none fits then, the one
+    without the lines at the beginning that may be a caption: see `_captions`. If none fits then, the one
     that clevercsv guesses is used, but only if it divides the records more evenly than the suggested one.
 
     If two fit and give as many cells, the one is used whose cells have no decimal commas and no space in front.

@@ -22,6 +22,7 @@ _SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8",
 _LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝ€°§«»¿¡–—’‘“”…")
 _THREE_LETTERS = re.compile(r"[^\W\d_\x00-\x7f]{3}")
 _FEW = 20
+_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\))")
 _LOG = logging.getLogger("pyfast")
 
 
@@ -48,6 +49,12 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path}: {why}")
     _LOG.info("%s: read as %s", path, guessed)
     return _decoded(data, guessed, path, 0, data)
+
+
+def without_colours(text: str) -> str:
+    """Remove what tells a terminal how to show a text, such as the colours and links in a log. Searches would take
+    `[31merror` for a word."""
+    return _TERMINAL.sub("", text) if "\x1b" in text else text
 
 
 def guessed_encoding(data: bytes) -> str | None:

@@ -16,24 +16,28 @@ from pyfast.errors import InputError
 
 _LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel")
 _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
+_MADE_UP = re.compile(r"[a-f][0-9a-f]{23,31}")
+"""The name that pyoxigraph gives to a node without a name. It is another one at each reading"""
+_AT_ONCE = 1 << 20
 
 
 def read_rdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the graph of a file. A triple that gives an IRI its name is left out, if another triple has the IRI.
 
     Other labels of an IRI are facts about it if they are in the language of its name, or in none. An `Unread`
-    has the numbers of those that are left out.
+    has the numbers of those that are left out. A bad line of N-Triples is left out alone.
     """
     import pyoxigraph
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")
-    format_ = pyoxigraph.RdfFormat.TURTLE if turtle else pyoxigraph.RdfFormat.N_TRIPLES
+    faults: dict[int, str] = {}
 
     def parsed() -> Iterator[tuple[Any, Any, Any]]:
-        for it in pyoxigraph.parse(path=str(path), format=format_):
+        whole = pyoxigraph.RdfFormat.TURTLE
+        for it in pyoxigraph.parse(path=str(path), format=whole) if turtle else _in_lines(path, faults):
             yield it.subject, it.predicate, it.object
 
-    names = _Names()
+    names = _Names(uri)
     try:
         # N-Triples are read twice, which takes less memory than to keep them. In Turtle, each reading gives other
         # names to nodes without a name.
@@ -51,11 +55,32 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document | Unread]:
         raise InputError(f"{path}: {' '.join(str(error).split())}; correct the file") from error
     del kept
     facts += [Triple(name, "label", name) for name in alone]
-    yield KnowledgeGraph(uri, title_of(path), tuple(facts))
+    if facts or not faults:
+        yield KnowledgeGraph(uri, title_of(path), tuple(facts))
+    for line, why in faults.items():
+        yield Unread(path, f"line {line}: {why}; this line is left out")
     if names.left_out:
         yield Unread(
             path, f"labels in other languages than the names are left out: {names.left_out}", missing=False
         )
+
+
+def _in_lines(path: Path, faults: dict[int, str]) -> Iterator[Any]:
+    """Yield the triples of N-Triples. `faults` gets the numbers of the bad lines, and what is wrong with them."""
+    from pyoxigraph import RdfFormat, parse
+
+    before = 0
+    with path.open("rb") as file:
+        while lines := file.readlines(_AT_ONCE):
+            try:
+                yield from list(parse(b"".join(lines), format=RdfFormat.N_TRIPLES))
+            except SyntaxError:  # After some faults, such as an open quote, the parser would miss the lines below.
+                for number, line in enumerate(lines, start=before + 1):
+                    try:
+                        yield from list(parse(line, format=RdfFormat.N_TRIPLES))
+                    except SyntaxError as error:
+                        faults[number] = str(error.msg).partition(": ")[2].strip()
+            before += len(lines)
 
 
 def _language(value: Any) -> str:
@@ -65,14 +90,16 @@ def _language(value: Any) -> str:
 
 
 class _Names:
-    """A distinct name for each node."""
+    """A distinct name for each node. The name of a blank node holds only in its file: `_:a.ttl#1`."""
 
-    def __init__(self) -> None:
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
         self._labels: dict[str, str] = {}
         self._languages: dict[str, str] = {}
         self.left_out = 0
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._nameless = 0
 
     def label(self, node: Any, value: Any) -> None:
         """Use a label as the node's name. English labels take precedence over other languages."""
@@ -110,10 +137,17 @@ class _Names:
         key = str(node)
         name = self._names.get(key)
         if name is None:
-            last = _LAST_PART.search(getattr(node, "value", key))
-            name = self._labels.get(key) or (unquote(last[0]).replace("_", " ") if last else key)
+            shown, last = key, None
+            if not isinstance(node, pyoxigraph.BlankNode):
+                last = _LAST_PART.search(getattr(node, "value", key))
+            elif _MADE_UP.fullmatch(node.value):
+                self._nameless += 1
+                shown = f"_:{self._uri}#{self._nameless}"
+            else:
+                shown = f"_:{self._uri}#{node.value}"
+            name = self._labels.get(key) or (unquote(last[0]).replace("_", " ") if last else shown)
             if name in self._taken:
-                name = f"{name} {key}"
+                name = f"{name} {shown}"
             self._taken.add(name)
             self._names[key] = name
         return name

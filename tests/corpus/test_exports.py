@@ -1,0 +1,150 @@
+"""Files that other programs export: chats, graphs, logs, and tables below pairs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pyfast
+from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
+
+
+def found(path: Path) -> tuple[list[object], list[str]]:
+    unread: list[Unread] = []
+    documents = list(read([path], unread))
+    return documents, [("" if one.missing else "remark: ") + one.reason for one in unread]
+
+
+CHAT = [
+    {
+        "type": "message",
+        "user": "U1",
+        "ts": "1714741800.000100",
+        "text": "The launch moves to Tuesday.",
+        "files": [],
+    },
+    {"id": "x", "title": "T", "text": "Snow fell.", "metadata": {"user": "U2", "tags": ["a", "b"]}, "score": 3},
+    {"user": "U1", "text": "", "files": [{"title": "Budget plan.xlsx"}]},
+    {"text": ""},
+    {"kind": "text", "id": "k", "text": "Rain.", "role": "gold", "meta": {"user": "U3"}},
+]
+
+
+def test_other_keys_of_texts_are_metadata(tmp_path: Path) -> None:
+    (tmp_path / "chat.json").write_text(json.dumps(CHAT))
+    documents, said = found(tmp_path / "chat.json")
+    assert [json.loads(one.outline.about or "{}") for one in documents if isinstance(one, TextDocument)] == [
+        {"type": "message", "user": "U1", "ts": "1714741800.000100"},
+        {"user": "U2", "tags": ["a", "b"], "score": 3},
+        {"user": "U1"},
+        {},
+        {"user": "U3"},
+    ]
+    assert said == [
+        'record 3: the text is empty, so no search finds the record, which has also "user", "files"',
+        'remark: objects and long values beside a text are in no document: "files"',
+    ]
+
+
+def test_filters_read_other_keys_of_texts(tmp_path: Path) -> None:
+    lines = [json.dumps(one) for one in CHAT[:2]]
+    (tmp_path / "chat.jsonl").write_text("\n".join(lines))
+    pyfast.build_index(tmp_path / "chat.jsonl", tmp_path / "IDX")
+    for condition, uri in (("meta.user=U2", "x"), ("meta.tags=b", "x"), ("meta.ts>=1714741800", "chat.jsonl#1")):
+        part = pyfast.open_index(tmp_path / "IDX", filter=condition)
+        hits = part.search(["snow launch"], 5)[0]
+        assert [part.corpus.segment(int(part.passages[it]))["uri"] for it in hits.passages] == [uri]
+
+
+def test_a_bad_line_of_triples_falls_alone(tmp_path: Path) -> None:
+    good = "<http://x/a> <http://x/knows> <http://x/{}> .\n"
+    bad = ["<http://x/b> <http://x/knows> <http://x/c d> .\n", '<http://x/a> <http://x/says> "open .\n', "no\n"]
+    (tmp_path / "a.nt").write_text("".join(line + good.format(k) for k, line in enumerate(bad)))
+    (graph,), said = found(tmp_path / "a.nt")
+    assert isinstance(graph, KnowledgeGraph) and [it.tail for it in graph.triples] == ["0", "1", "2"]
+    assert [one[:7] for one in said] == ["line 1:", "line 3:", "line 5:"]
+    (tmp_path / "a.nt").write_text("no\n")
+    assert found(tmp_path / "a.nt")[0] == []
+
+
+def test_names_of_blank_nodes_follow_from_the_file(tmp_path: Path) -> None:
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    (tmp_path / "a.ttl").write_text(
+        f'<http://x/a> <http://x/at> [ <http://x/in> "Odda" ], [ <http://x/in> "Bonn" ], _:b .\n'
+        f'<http://x/c> <http://x/at> [ {label} "Here" ], [ {label} "Here" ] .\n'
+    )
+    (graph,), said = found(tmp_path / "a.ttl")
+    assert isinstance(graph, KnowledgeGraph) and not said and [graph] == found(tmp_path / "a.ttl")[0]
+    assert {(it.head, it.tail) for it in graph.triples} == {
+        ("a", "_:a.ttl#1"),
+        ("_:a.ttl#1", "Odda"),
+        ("a", "_:a.ttl#2"),
+        ("_:a.ttl#2", "Bonn"),
+        ("a", "_:a.ttl#b"),
+        ("c", "Here"),
+        ("c", "Here _:a.ttl#4"),
+    }
+
+
+def test_colours_of_a_log_are_left_out(tmp_path: Path) -> None:
+    log = "\x1b[31merror\x1b[0m: linker failed\n\n\x1b[1;33mwarn\x1b[0ming, see \x1b]8;;http://x\x1b\\page\x1b]8;;\x07"
+    (tmp_path / "ci.txt").write_text(log)
+    (tmp_path / "ci.jsonl").write_text(json.dumps({"text": log}))
+    assert found(tmp_path / "ci.jsonl")[0][0].text == "error: linker failed\n\nwarning, see page"  # type: ignore[attr-defined]
+    index = pyfast.build_index(tmp_path / "ci.txt", tmp_path / "IDX")
+    lines = [index.corpus.render(int(place)) for place in index.passages]
+    assert lines == ["ci. error: linker failed", "ci. warning, see page"]
+    assert len(index.search(["error"], 5)[0].passages) == 1
+
+
+BANK = """\
+"Kontonummer:";"DE12 / Girokonto";
+
+"Bis:";"30.04.2024";
+"Kontostand vom 30.04.2024:";"1.234,56 EUR";
+
+"Tag";"Empfänger";"Zweck";"Betrag (EUR)"
+"29.04.2024";"Stadtwerke München";"Abschlag; Vertrag 77";"-85,00"
+"15.04.2024";"Müller GmbH";"Gehalt";"2.500,00"
+"""
+ABOVE = "Kontonummer: DE12 / Girokonto; Bis: 30.04.2024; Kontostand vom 30.04.2024: 1.234,56 EUR"
+DAY = ("29.04.2024", "Stadtwerke München", "Abschlag; Vertrag 77", "-85,00")
+
+
+@pytest.mark.parametrize(
+    ("text", "above", "header", "row"),
+    [
+        (BANK, ABOVE, ("Tag", "Empfänger", "Zweck", "Betrag (EUR)"), DAY),
+        (BANK.replace('";\n', '"\n'), ABOVE, ("Tag", "Empfänger", "Zweck", "Betrag (EUR)"), DAY),
+        (
+            BANK.replace("; Vertrag", " Vertrag").replace('"', ""),
+            ABOVE,
+            ("Tag", "Empfänger", "Zweck", "Betrag (EUR)"),
+            (*DAY[:2], "Abschlag Vertrag 77", DAY[3]),
+        ),
+        (
+            "Report,Sessions by page\nDates,2024-05\n\nPage,Sessions,Bounce\n/home,120,0.3\n/about,40,0.5\n",
+            "Report Sessions by page; Dates 2024-05",
+            ("Page", "Sessions", "Bounce"),
+            ("/home", "120", "0.3"),
+        ),
+        ("Account:;DE12\nDay;Payee;Sum\n29.04.;Works;-85,00\n", "Account: DE12", ("Day", "Payee", "Sum"), None),
+        (
+            '"Source","Indicators",\n\n"Updated","2024-05-30",\n\n"Land","Code","1960",\n"Aruba","ABW","54608",\n',
+            "Source Indicators; Updated 2024-05-30",
+            ("Land", "Code", "1960", ""),
+            ("Aruba", "ABW", "54608", ""),
+        ),
+        # Not certain: the first line is the header.
+        ("name,city\nBob,Odda,x\nAnn,Bonn,y\nJoe,Mell,z\n", "", ("name", "city"), ("Bob", "Odda", "x")),
+        ('"a\nb",c\nBob,Odda,x\nAnn,Bonn,y\n', "", ("a\nb", "c"), ("Bob", "Odda", "x")),
+    ],
+)
+def test_pairs_above_the_header(
+    tmp_path: Path, text: str, above: str, header: tuple[str, ...], row: tuple[str, ...] | None
+) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
+    (table,), said = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and (table.section, table.header) == (above, header)
+    assert table.rows[0] == row or row is None
+    assert not [one for one in said if not one.startswith("remark: ")]
