@@ -225,7 +225,7 @@ def _text(uri: str, record: JsonObject) -> TextDocument:
 
 def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
     """Return the metadata of a text, and the keys of all else that its record has. The metadata is what filters
-    read: short values, and lists of them. A record with a `kind` is in the layout of pyfast, whose other keys, such
+    read: short values, and lists of them. A record with a `kind` is in the layout of pyfast. Its other keys, such
     as a `role` of gold, must stay out of an index."""
     if _USUAL.issuperset(record):
         return {}, []
