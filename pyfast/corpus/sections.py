@@ -1,14 +1,16 @@
 """Find the headings and tables of a Markdown text."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from markdown_it import MarkdownIt
-from markdown_it.rules_block.table import escapedSplit
-from markdown_it.token import Token
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 _LINE_END = re.compile(r"\r\n?|\n")
 # A heading is a line that begins with #, or a line of = or - only. Texts without such a line are not parsed.
@@ -40,6 +42,8 @@ class MarkdownTable(NamedTuple):
 
 @cache
 def _inlines() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
     return MarkdownIt("commonmark").enable("strikethrough")
 
 
@@ -68,6 +72,8 @@ def _shown(tokens: list[Token]) -> str:
 @cache
 def _parser(tables: bool = False) -> MarkdownIt:
     # Only blocks are needed, and parsing inlines takes most of the time.
+    from markdown_it import MarkdownIt
+
     parser = MarkdownIt("commonmark").disable("inline")
     return parser.enable("table") if tables else parser
 
@@ -130,6 +136,8 @@ def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> lis
 def _surplus(line: str, width: int) -> list[str]:
     """The cells of a row that has more cells than its table has columns, which markdown-it leaves out. If bars in
     code make too many cells, they do not divide it. For any other row, an empty list."""
+    from markdown_it.rules_block.table import escapedSplit
+
     cells = escapedSplit(line.strip())
     cells = cells[not cells[0].strip() : len(cells) - (not cells[-1].strip())]
     if len(cells) <= width:
