@@ -246,8 +246,8 @@ def test_numbers_that_word_counts(tmp_path: Path) -> None:
     assert isinstance(text, TextDocument) and isinstance(made, Table) and not unread
     assert text.text.split("\n\n")[:-1] == [
         "\u00a7 I Scope", "I.1 parties", "a) goods", "b) price", "I.2 days", "a) ships", "Between.",
-        "\u00a7 II End", "II.1 leave", "\u00a7 V fifth", "\u00a7 VI sixth", "\u00a7 VII seventh",
-        "1. Close", "3. Open", "Lamp",
+        "\u00a7 II End", "II.1 leave", "\u00a7 V fifth", "\u00a7 VI sixth", "\u00a7 VII seventh", "1. Close",
+        "3. Open", "Lamp",
     ]  # fmt: skip
     assert [it.text for it in text.outline.headings or ()] == ["\u00a7 II End"]
     assert list(made.rows)[-1] == ("\u00a7 VIII", "Odda")
@@ -359,6 +359,43 @@ def test_cells_and_hyphens_of_pdf(tmp_path: Path) -> None:
     said = " ".join(text_of(tmp_path / "a.pdf").split())
     assert said.startswith("Item Qty Price Bolt M8 5 1.10 state-of-the-art, AB-CD-12, ")
     assert said.endswith(" https://example.com/long-path/file, government")
+
+
+@pytest.mark.parametrize("footer", ["Page {} of 3", "page {}", "{}"])
+@pytest.mark.parametrize(("size", "down"), [(11, -15), (7, 250)])
+def test_a_word_divided_at_the_end_of_a_page(tmp_path: Path, footer: str, size: int, down: int) -> None:
+    fpdf = pytest.importorskip("fpdf")
+    file = fpdf.FPDF()
+    file.set_auto_page_break(False)
+    bodies = [["a new light-"], ["house, they say, for the pre-"], ["and post-war years and Jean-"], ["Luc."]]
+    for number, lines in enumerate(bodies, start=1):
+        file.add_page()
+        file.set_font("helvetica", size=8)
+        file.cell(0, 6, "Annual report", new_x="LMARGIN", new_y="NEXT")
+        file.set_y(244 if down > 0 else 30)
+        file.set_font("helvetica", size=11)
+        for line in lines:
+            file.cell(0, 6, line, new_x="LMARGIN", new_y="NEXT")
+        file.set_y(down)
+        file.set_font("helvetica", size=size)
+        file.cell(0, 6, footer.format(number), align="C")
+    file.output(str(tmp_path / "a.pdf"))
+    said = [line for line in text_of(tmp_path / "a.pdf").split("\n") if line]
+    assert [line for line in said if line == "Annual report"] == ["Annual report"] * 4
+    assert [footer.format(number) for number in (1, 2, 3, 4)] == [it for it in said if any(map(str.isdigit, it))]
+    body = [line for line in said if line != "Annual report" and not any(map(str.isdigit, line))]
+    assert body == ["a new lighthouse,", "they say, for the pre- and", "post-war years and Jean-", "Luc."]
+
+
+def test_a_word_divided_above_a_footnote(tmp_path: Path) -> None:
+    fpdf = pytest.importorskip("fpdf")
+    file = fpdf.FPDF()
+    file.add_page()
+    for size, line in [(11, "a new light-"), (7, "see the note of the board")]:
+        file.set_font("helvetica", size=size)
+        file.cell(0, 6, line, new_x="LMARGIN", new_y="NEXT")
+    file.output(str(tmp_path / "a.pdf"))
+    assert text_of(tmp_path / "a.pdf").split("\n\n") == ["a new light-", "see the note of the board"]
 
 
 def test_an_updated_file_loses_what_it_no_longer_has(tmp_path: Path) -> None:

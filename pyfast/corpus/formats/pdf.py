@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from pyfast.corpus.documents import Document, Outline, TextDocument, Unread
 from pyfast.corpus.formats.names import title_of
-from pyfast.corpus.formats.pdf_layout import Line, headings_of, lines_of
+from pyfast.corpus.formats.pdf_layout import Line, headings_of, lines_of, text_of, without_numbers
 from pyfast.corpus.rendering import without_controls
 from pyfast.corpus.sections import Heading
 from pyfast.errors import InputError
@@ -17,6 +19,9 @@ _BETWEEN = "\n\n"
 _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 # PDFium writes U+0002, or U+FFFE, for a hyphen at the end of a line, and leaves out the end of the line.
 _BROKEN = re.compile(r"([^\W_]+)(?:[\x02\ufffe]\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W\d_A-Z]))(?=([^\W_]+))")
+# The beginning and the rest of a word that is broken at the end of a page.
+_CUT = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\s*$")
+_REST = re.compile(r"\s*([^\W\d_A-Z]\S*)[ \t]*")
 _WORD = re.compile(r"[^\W_]+(?:[-\u2010][^\W_]+)*")
 _NUMBER = re.compile(
     r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty-"
@@ -33,7 +38,7 @@ _SHARED = frozenset(("and", "or", "to", "und", "oder", "bis", "et", "ou"))
 def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text of a PDF file. In the outline of the resulting document, `pages` has the beginning of
     each page. `headings` has the bookmarks of the file. Without bookmarks, it has the short lines whose font
-    is larger or bolder than that of the text. Words that are broken at the end of a line are joined.
+    is larger or bolder than that of the text. Words that are broken at the end of a line or of a page are joined.
 
     Yields an `Unread` for pages without text. Raises InputError if no page has text.
     """
@@ -48,7 +53,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
         for number in range(len(pdf)):
             page = pdf[number]
             text = page.get_textpage()
-            raw.append(_LINE_END.sub("\n", text.get_text_range()))
+            raw.append(_LINE_END.sub("\n", text_of(text)))
             lines.append([] if marks else lines_of(text))
             text.close()
             page.close()
@@ -56,7 +61,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     finally:
         pdf.close()
     known = frozenset(word.lower().replace("\u2010", "-") for page in raw for word in _WORD.findall(page))
-    pages = [_joined(page, known) for page in raw]
+    pages = [_joined(page, known) for page in _joined_pages(raw)]
     if not any(pages):
         raise InputError(f"{path}: {len(pages)} pages without text; perhaps scanned: recognise its text first")
     empty = [number for number, page in enumerate(pages, 1) if not page]
@@ -65,6 +70,27 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     if empty:
         yield Unread(path, _without_text(empty))
     yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=starts))
+
+
+def _joined_pages(pages: Sequence[str]) -> list[str]:
+    """Put the rest of a word that is broken at the end of a page behind its beginning. Headers and footers, which
+    are on several pages apart from their numbers, are no end and no beginning of a page."""
+    split = [page.split("\n") for page in pages]
+    times = Counter(line for lines in split for line in {without_numbers(it) for it in lines})
+
+    def own(lines: list[str]) -> list[int]:
+        return [at for at, line in enumerate(lines) if line.strip() and times[without_numbers(line)] < 2]
+
+    for lines, following in pairwise(split):
+        body, after = own(lines), own(following)
+        if not body or not after:
+            continue
+        left = _CUT.search(lines[body[-1]])
+        right = _REST.match(following[after[0]])
+        if left and right:
+            lines[body[-1]] = f"{lines[body[-1]][: left.start()]}\x02{right[1]}"
+            following[after[0]] = following[after[0]][right.end() :]
+    return ["\n".join(lines) for lines in split]
 
 
 def _joined(text: str, known: frozenset[str]) -> str:

@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 _LARGER = 1.15
 _LONGEST = 120
 _MOST_LINES = 3
+_FAR = 3  # how many times the size of the font, from one line to the next
+_UPRIGHT = 0.1
+# PDFium writes U+0002, or U+FFFE, for a hyphen at the end of a line, and leaves out the end of the line.
+_HYPHEN = re.compile(r"(?<=\w)(?:[\x02\ufffe]|[-\u2010\u00ad][ ]?[\r\n]+)(?=\w)")
 _NUMBERS = re.compile(r"\d+")
 _BOLD = re.compile(r"bold|black|heavy", re.IGNORECASE)
 
@@ -23,6 +27,32 @@ class Line(NamedTuple):
     text: str
     size: int
     bold: bool
+
+
+def text_of(page: Any) -> str:
+    """Return the text of a page (a `PdfTextPage`). Behind a hyphen at the end of a line, an empty line stands
+    before text of another block, such as a footer: it has another size of font, or is far below."""
+    import ctypes
+
+    import pypdfium2.raw as pdfium
+
+    def apart(before: int, after: int) -> bool:
+        at, to = (pdfium.FPDFText_GetCharIndexFromTextIndex(page, it) for it in (before, after))
+        x, y, lower = (ctypes.c_double() for _ in range(3))
+        if min(at, to) < 0 or not (
+            pdfium.FPDFText_GetCharOrigin(page, at, x, y) and pdfium.FPDFText_GetCharOrigin(page, to, x, lower)
+        ):
+            return False
+        sizes = sorted((_size(page, at), _size(page, to)))
+        # `_size` is in half points. On a page that is turned, lines are not below each other.
+        upright = abs(pdfium.FPDFText_GetCharAngle(page, at)) < _UPRIGHT
+        far = upright and 2 * (y.value - lower.value) > _FAR * sizes[1]
+        return far or sizes[1] >= sizes[0] * _LARGER
+
+    def hyphen(found: re.Match[str]) -> str:
+        return "-\n\n" if apart(found.start() - 1, found.end()) else found[0]
+
+    return _HYPHEN.sub(hyphen, page.get_text_range())
 
 
 def lines_of(page: Any) -> list[Line]:
@@ -49,6 +79,11 @@ def lines_of(page: Any) -> list[Line]:
     return lines
 
 
+def without_numbers(line: str) -> str:
+    """What a line has in common with the same header or footer on another page."""
+    return _NUMBERS.sub("", line).strip()
+
+
 def headings_of(pages: Sequence[Sequence[Line]]) -> list[tuple[int, str, int]]:
     """Return (depth from 0, text, number of the page from 0) for each heading.
 
@@ -59,7 +94,7 @@ def headings_of(pages: Sequence[Sequence[Line]]) -> list[tuple[int, str, int]]:
     fonts: Counter[tuple[int, bool]] = Counter()
     places: Counter[str] = Counter()
     for lines in pages:
-        places.update({_NUMBERS.sub("", line.text) for line in lines})
+        places.update({without_numbers(line.text) for line in lines})
         for line in lines:
             fonts[line.size, line.bold] += len(line.text)
     fonts = Counter({font: times for font, times in fonts.items() if font[0]})
@@ -70,7 +105,7 @@ def headings_of(pages: Sequence[Sequence[Line]]) -> list[tuple[int, str, int]]:
     def style(line: Line) -> tuple[int, bool] | None:
         larger = line.size >= body * _LARGER
         bolder = line.bold and not body_bold and line.size >= body
-        repeated = places[_NUMBERS.sub("", line.text)] > 1
+        repeated = places[without_numbers(line.text)] > 1
         return (line.size, line.bold) if (larger or bolder) and not repeated else None
 
     found: list[tuple[tuple[int, bool], str, int]] = []
