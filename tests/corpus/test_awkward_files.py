@@ -253,6 +253,32 @@ def test_numbers_that_word_counts(tmp_path: Path) -> None:
     assert list(made.rows)[-1] == ("\u00a7 VIII", "Odda")
 
 
+def test_numbers_of_headings_by_their_styles(tmp_path: Path) -> None:
+    docx = pytest.importorskip("docx")
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    file = docx.Document()
+    put = numbered(file, [("upperRoman", "%1"), ("decimal", "%1.%2"), ("decimal", "(%3)")])
+    second, third = file.part.numbering_part.element[0][1:]
+    second.insert(1, parse_xml(f"<w:isLgl {nsdecls('w')}/>"))
+    second.insert(1, parse_xml(f'<w:pStyle {nsdecls("w")} w:val="Heading2"/>'))
+    third.insert(1, parse_xml(f'<w:lvlRestart {nsdecls("w")} w:val="0"/>'))
+    for name in ("Heading 1", "Heading 2"):  # The level of the second one is that which names its style.
+        number = parse_xml(f'<w:numPr {nsdecls("w")}><w:numId w:val="91"/></w:numPr>')
+        file.styles[name].element.get_or_add_pPr().append(number)
+    for said, level in [("Pumps", 1), ("Oil", 2), ("Water", 2), ("Valves", 1), ("Steam", 2)]:
+        file.add_heading(said, level)
+        put(file.add_paragraph("A note."), 2)
+    put(file.add_heading("Index", 1), 0, "0")
+    file.save(tmp_path / "a.docx")
+    (text,), unread = found(tmp_path / "a.docx")
+    assert isinstance(text, TextDocument) and not unread
+    headings = ["I Pumps", "1.1 Oil", "1.2 Water", "II Valves", "2.1 Steam", "Index"]
+    assert [it.text for it in text.outline.headings or ()] == headings
+    assert [it[:3] for it in text.text.split("\n\n") if "note" in it] == ["(1)", "(2)", "(3)", "(4)", "(5)"]
+
+
 def test_numbers_of_word_in_an_unknown_form(tmp_path: Path) -> None:
     docx = pytest.importorskip("docx")
     file = docx.Document()
