@@ -253,6 +253,25 @@ def test_numbers_that_word_counts(tmp_path: Path) -> None:
     assert list(made.rows)[-1] == ("\u00a7 VIII", "Odda")
 
 
+def test_headings_by_their_level(tmp_path: Path) -> None:
+    docx = pytest.importorskip("docx")
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    file = docx.Document()
+    style = file.styles.add_style("Kapitel", 1)
+    style.base_style = file.styles["Heading 2"]
+    file.add_paragraph("Warranty", style="Kapitel")
+    level = parse_xml(f'<w:outlineLvl {nsdecls("w")} w:val="2"/>')
+    file.add_paragraph("Parts")._p.get_or_add_pPr().append(level)
+    none = parse_xml(f'<w:outlineLvl {nsdecls("w")} w:val="9"/>')
+    file.add_paragraph("Two years.", style="Kapitel")._p.get_or_add_pPr().append(none)
+    file.save(tmp_path / "a.docx")
+    (text,), _ = found(tmp_path / "a.docx")
+    assert isinstance(text, TextDocument)
+    assert [(it.depth, it.text) for it in text.outline.headings or ()] == [(2, "Warranty"), (3, "Parts")]
+
+
 def test_numbers_of_headings_by_their_styles(tmp_path: Path) -> None:
     docx = pytest.importorskip("docx")
     from docx.oxml import parse_xml

@@ -30,6 +30,7 @@ _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo
 _MOST_COLUMNS = 1 << 14
 _NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
 _MOST_NAMED = 5
+_MOST_STYLES = 20
 _MOST_CUT = 20_000
 
 
@@ -56,9 +57,8 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
             continue
         style = (block.style.name if block.style is not None else "") or ""
         said = block.text.strip()
-        if style.startswith("Heading") and said:
-            level = style.removeprefix("Heading").strip()
-            text.heading(said, int(level) if level.isdecimal() else 1)
+        if said and (depth := _depth(block)):
+            text.heading(said, depth)
         elif style == "Title" and said:
             title = title or said
             text.heading(said, 1)
@@ -68,6 +68,24 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from text.documents(uri, (file.core_properties.title or "").strip() or title or title_of(path))
     if unknown:
         yield Unread(path, f"numbers of lists were left out: their format is {', '.join(unknown)}", missing=False)
+
+
+def _depth(paragraph: Any) -> int:
+    """The depth of a heading, by the paragraph itself, its style, or the styles on which this one is based. 0 for
+    other paragraphs."""
+    of, style = paragraph._p, paragraph.style
+    for _ in range(_MOST_STYLES):
+        if (found := of.find(f"{_W}pPr/{_W}outlineLvl")) is not None:
+            level = found.get(f"{_W}val", "")
+            return int(level) + 1 if level in set("012345678") else 0
+        if style is None:
+            break
+        name = style.name or ""
+        if name.startswith("Heading"):
+            level = name.removeprefix("Heading").strip()
+            return int(level) if level.isdecimal() else 1
+        of, style = style.element, style.base_style
+    return 0
 
 
 def _number(file: Any) -> list[str]:
