@@ -124,13 +124,16 @@ def marks() -> str:
 @cache
 def _apart() -> dict[int, str | None]:
     """What NFKC would glue to the word beside it: the letters of symbols such as `™`, and the digits of
-    fractions. And what it leaves, although nobody sees it."""
+    fractions. What it leaves, although nobody sees it. And digits and apostrophes that it leaves apart."""
     apart: dict[int, str | None] = dict.fromkeys(_UNSEEN)
     for code in (*range(0xBC, 0xBF), *range(0x2100, 0x2190), *range(0x2460, 0x2500), *range(0x3200, 0x3400)):
         plain = unicodedata.normalize("NFKC", chr(code))
         if (plain != chr(code) and unicodedata.category(chr(code)) == "So") or "\u2044" in plain:
             apart[code] = f" {plain} "
-    return apart
+    # Letters that look like an apostrophe, and are seldom on a keyboard; and the digits of other scripts.
+    apart |= dict.fromkeys((0x2BB, 0x2BC, 0x2018, 0x2019), "'")
+    digits = (code for code in range(0x660, 0xABFA) if unicodedata.decimal(chr(code), None) is not None)
+    return apart | {code: str(unicodedata.decimal(chr(code))) for code in digits}
 
 
 def _codes(*ranges: tuple[int, int]) -> list[int]:
@@ -150,6 +153,8 @@ _ACCENTS: dict[int, str | None] = dict.fromkeys(
     )  # Arabic
     + _codes((0x6E7, 0x6E8), (0x6EA, 0x6ED), (0x8CA, 0x8E1), (0x8E3, 0x8FF))
 )
+# Persian yeh and keheh, which an Arabic keyboard lacks
+_ACCENTS.update({0x6CC: "\u064a", 0x6A9: "\u0643"})
 # Letters with a stroke, and ligatures, which Unicode does not divide
 _ACCENTS.update(
     (ord(letter), plain)

@@ -53,14 +53,17 @@ def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document 
 def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document | Unread]:
     """Read the documents of a JSON file.
 
-    The file must have a list of records, an object whose only value is such a list, or a single record. Any
-    other content raises InputError.
+    The file must have a list of records, an object whose only value is such a list, or a single record. If its
+    first line is a record, the file is read as JSON Lines. Any other content raises InputError.
     """
     text = read_text(path)
     try:
         content = parse_json(text)
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON: {error}; correct the file") from None
+        if not _is_object(text.lstrip().partition("\n")[0]):
+            raise InputError(f"{path}: not JSON: {error}; correct the file") from None
+        yield from read_jsonl_documents(uri, path, title)
+        return
     records = _records_in(content)
     if not any(isinstance(record, dict) for record in records):
         raise InputError(f"{path}: expected a JSON object, or a list of objects")
@@ -74,6 +77,13 @@ def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document |
         for number, record in enumerate(records, start=1)
     )
     yield from documents_of_records(uri, path, title, placed)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(parse_json(line), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _records_in(content: object) -> list[Any]:

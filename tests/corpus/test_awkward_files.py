@@ -483,3 +483,43 @@ def test_an_updated_file_loses_what_it_no_longer_has(tmp_path: Path) -> None:
     (folder / "d.jsonl").write_text('{"text": "One."}\n')
     change = pyfast.update_documents(index, folder)
     assert change.deleted == 1 and not change.added and "d.jsonl#2" not in uris()
+
+
+def test_a_word_below_its_reading(tmp_path: Path) -> None:
+    docx = pytest.importorskip("docx")
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    file = docx.Document()
+    paragraph = file.add_paragraph("In ")
+    run = (
+        f"<w:r {nsdecls('w')}><w:ruby><w:rt><w:r><w:t>reading</w:t></w:r></w:rt>"
+        "<w:rubyBase><w:r><w:t>\u6771\u4eac</w:t></w:r></w:rubyBase></w:ruby></w:r>"
+    )
+    paragraph._p.append(parse_xml(run))
+    paragraph.add_run(" now")
+    file.save(tmp_path / "a.docx")
+    assert text_of(tmp_path / "a.docx") == "In \u6771\u4eac now"
+
+
+def test_escaped_line_ends_of_a_sheet(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("k", "v"), ("a_x000D_\nb", "x_xyz")]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    (table,), _ = found(tmp_path / "a.xlsx")
+    assert isinstance(table, Table) and list(table.rows) == [("a\nb", "x_xyz")]
+
+
+def test_lines_of_json_in_a_file_of_json(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"n": "a", "v": 1}\n{"n": "b", "v": 2}\n{"n": \n')
+    (table,), unread = found(tmp_path / "a.json")
+    assert isinstance(table, Table) and list(table.rows) == [("a", "1"), ("b", "2")]
+    assert [it.missing for it in unread] == [True] and "line 3" in unread[0].reason
+
+
+def test_an_old_feather_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "a.feather").write_bytes(b"FEA1" + bytes(40))
+    _, (unread,) = found(tmp_path / "a.feather")
+    assert unread.missing and "version 1 of Feather" in unread.reason

@@ -40,6 +40,9 @@ def test_forms_of_a_text_are_equal(text: str, accents: bool) -> None:
         ("\u0645\u064f\u062d\u0645\u0651\u064e\u062f", "\u0645\u062d\u0645\u062f"),
         ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0645\u06cc\u062e\u0648\u0627\u0647\u0645"),
         ("Kindle\u2122", "Kindle TM"),
+        ("\u043c\u02bc\u044f\u0442\u0430 O\u02bbzbek", "\u043c\u2019\u044f\u0442\u0430 O'zbek"),
+        ("\u0627\u06cc\u0631\u0627\u0646 \u06a9", "\u0627\u064a\u0631\u0627\u0646 \u0643"),
+        ("\u06f1\u06f4\u06f0\u06f3 \u0668 \u0967\u0968", "1403 8 12"),
     ],
 )
 def test_the_same_words(one: str, other: str) -> None:

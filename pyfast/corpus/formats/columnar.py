@@ -44,6 +44,9 @@ def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[st
                     yield from _rows(batch, no_text)
             return
         with pa.memory_map(str(path)) as source:
+            if source.read(4) == b"FEA1":
+                raise InputError(f"{path}: version 1 of Feather is not read; write it in version 2")
+            source.seek(0)
             try:
                 file = pa.ipc.open_file(source)
                 batches = (file.get_batch(number) for number in range(file.num_record_batches))

@@ -154,6 +154,12 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         content = around.find(f"{_W}sdtContent") if around.tag == f"{_W}sdt" else around
         parent, place = around.getparent(), around.getparent().index(around)
         parent[place : place + 1] = [] if content is None else list(content)
+    for ruby in list(body.iter(f"{_W}ruby")):  # The reading above a word is left out, as in HTML.
+        run, base = ruby.getparent(), ruby.find(f"{_W}rubyBase")
+        if run.tag == f"{_W}r" and base is not None:
+            for part in list(base):
+                run.addprevious(part)
+        _remove(ruby)
     for symbol in list(body.iter(f"{_W}sym")):
         said = OxmlElement("w:t")
         said.text = _symbol(symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", ""))
@@ -391,6 +397,7 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
     # size. Its parser has both.
     from openpyxl.styles.numbers import BUILTIN_FORMATS
     from openpyxl.utils import range_boundaries
+    from openpyxl.utils.escape import unescape
     from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
 
     lacking: list[str] = []
@@ -406,7 +413,7 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
             value = cell["value"]
             kind = type(value)
             if kind is str:
-                cell["value"] = value.strip()
+                cell["value"] = (unescape(value).replace("\r\n", "\n") if "_x" in value else value).strip()
             elif value is None:
                 # A formula whose value is an empty text has the type `str`.
                 if cell["data_type"] != "str" and element.find(FORMULA_TAG) is not None:
