@@ -19,7 +19,7 @@ from pyfast.corpus.documents import (
     Triple,
     Unread,
 )
-from pyfast.corpus.formats.encodings import read_text, without_colours
+from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.packed import Packed, pack
 from pyfast.errors import GoldError, InputError
 from pyfast.jsonl import parse_as_written, parse_json, read_each_line
@@ -224,7 +224,7 @@ def _text(uri: str, record: JsonObject) -> TextDocument:
     key = _key_of_text(record) or "text"
     value = record.get(key)
     text = "\n\n".join(_strings(value, f'"{key}"')) if isinstance(value, list) else _string(record, key)
-    text, title = without_colours(text), _string(record, "title", "")
+    title = _string(record, "title", "")
     about, _ = _beside(record)
     outline = Outline(about=_json(about)) if about else NO_OUTLINE
     # The layout of FlashRAG and of Pyserini: the first line is the title in quotes.
