@@ -51,6 +51,8 @@ _NO_CORPUS = {
     " documents of your own, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence"
 }
 
+_TITLES_SUFFICE = {"beir", "flashrag", "hipporag"}  # Judgements and questions mean documents without a text, too.
+
 
 @dataclass(frozen=True, slots=True)
 class Converted:
@@ -90,7 +92,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     told: Counter[str] = Counter()
     with built_aside(out) as aside, ExitStack() as opened:
         files = {kind: opened.enter_context((aside / file).open("wb")) for kind, file in _FILES.items()}
-        for kind, line in _takeable(converter(source), told):
+        for kind, line in _takeable(converter(source), told, name in _TITLES_SUFFICE):
             kept = {key: value for key, value in line.items() if value is not None}
             files[kind].write(orjson.dumps(kept, option=orjson.OPT_APPEND_NEWLINE))
             counts[kind] += len(kept.get("turns", (None,)))
@@ -113,7 +115,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     )
 
 
-def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
+def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Pieces:
     """Change the pieces so that `pyfast index` and `pyfast answer` take them, and count each change in `told`.
 
     A repeated id gets a number. Documents and questions without a text are left out, and so are `documents` that
@@ -126,7 +128,8 @@ def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
 
     def document(line: dict[str, Any]) -> bool:
         digest = blake2b(orjson.dumps(line), digest_size=8).digest()
-        if line["kind"] == "text" and not (line["text"] + (line.get("title") or "")).strip():
+        title = (line.get("title") or "") if titles_suffice else ""
+        if line["kind"] == "text" and not (line["text"] + title).strip():
             told["documents have no text, and are left out"] += 1
         elif line["id"] not in contents:
             contents[line["id"]] = digest

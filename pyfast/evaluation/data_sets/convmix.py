@@ -56,7 +56,7 @@ def read(source: Path) -> Pieces:
         for evidence in (one for turn in record.questions for one in turn.top_evidences):
             about, text = evidence.retrieved_for_entity, evidence.evidence_text
             uri, is_new = documents.place(f"{about.id}/{named(text)}", text)
-            if is_new and text.strip():
+            if is_new:
                 yield "document", {"id": uri, "kind": "text", "title": about.label, "text": text}
         turns = [(turn, _answers(turn)) for turn in record.questions]
         conversation = {"id": str(record.conv_id), "domain": record.domain}

@@ -58,7 +58,7 @@ def read(source: Path) -> Pieces:
     by_title: dict[str, dict[str, str]] = defaultdict(dict)
     for passage in records(corpus, _Passage):
         uri, is_new = documents.place(passage.title, passage.text)
-        if is_new and (passage.title + passage.text).strip():
+        if is_new:
             by_title[passage.title][_letters(passage.text)] = uri
             yield "document", {"id": uri, "kind": "text", "title": passage.title, "text": passage.text}
     for number, record in enumerate(_questions(questions), start=1):

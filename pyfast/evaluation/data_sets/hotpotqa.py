@@ -41,7 +41,7 @@ def read(source: Path) -> Pieces:
             own.append(uri)
             uris.setdefault(title, uri)  # Facts name a title, and mean its first paragraph.
             starts[uri] = _starts(sentences, len(joint))
-            if is_new and text.strip():
+            if is_new:
                 yield "document", {"id": uri, "kind": "text", "title": title, "text": text}
         yield (
             "question",

@@ -113,7 +113,7 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
         if not isinstance(some, dict):
             raise InputError("request_tok: expected objects that map uris to texts")
         for uri, text in some.items():
-            if uri not in written and isinstance(text, str) and text.strip():
+            if uri not in written and isinstance(text, str):
                 written.add(uri)
                 yield "document", {"id": uri, "kind": "text", "title": title_of(uri), "text": text}
     return {table: [uri for uri in uris if uri in written or uri == table] for table, uris in known.items()}

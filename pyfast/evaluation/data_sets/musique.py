@@ -46,7 +46,7 @@ def read(source: Path) -> Pieces:
         for one in record.paragraphs:
             uri, is_new = documents.place(named(one.title, one.paragraph_text), one.paragraph_text)
             uris[one.idx] = uri
-            if is_new and one.paragraph_text.strip():
+            if is_new:
                 yield "document", {"id": uri, "kind": "text", "title": one.title, "text": one.paragraph_text}
         yield (
             "question",

@@ -46,10 +46,9 @@ def read(source: Path) -> Pieces:
         header, *rows = record.table.table or ((),)
         yield "document", {"id": record.table.uid, "kind": "table", "header": header, "rows": rows}
         for one in record.paragraphs:
-            if one.text.strip():
-                yield "document", {"id": one.uid, "kind": "text", "text": one.text}
+            yield "document", {"id": one.uid, "kind": "text", "text": one.text}
         places = {str(one.order): one.uid for one in record.paragraphs}
-        documents = [record.table.uid, *(one.uid for one in record.paragraphs if one.text.strip())]
+        documents = [record.table.uid, *(one.uid for one in record.paragraphs)]
         for asked in record.questions:
             yield "question", {"id": asked.uid, "question": asked.question, "documents": documents}
             if asked.answer_type is None:
