@@ -1,7 +1,11 @@
-"""The columns of a stored corpus. They have no nulls, so that a memory-mapped column is a plain array."""
+"""The columns of a stored corpus, and its text buffer.
+
+The columns have no nulls, so that a memory-mapped column is a plain array. The buffer has all strings of a corpus
+as UTF-8, one after another.
+"""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from enum import IntEnum
 from typing import Any
 
@@ -12,6 +16,7 @@ from numpy.typing import NDArray
 from pyfast.blocks import in_temporary_file
 from pyfast.errors import InputError
 
+Integers = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
 """The columns of one of the schemas in this module, by name. Some columns may be missing."""
 
@@ -64,19 +69,14 @@ WIDE_SEGMENTS = wide(SEGMENTS)
 # One row per document. Only tables have a header and links. `digest` is the digest of all of the document's data.
 # `hash` is the hash of its uri, from which the ids of its segments are computed. `passages` is the number of its
 # passages.
+_LINK = _schema(row=pa.int64(), column=pa.int64(), uri=pa.large_string())
 DOCUMENTS = _schema(
     uri=pa.large_string(),
     title=pa.large_string(),
     kind=pa.uint8(),
     section=pa.large_string(),
     header=pa.large_list(pa.field("item", pa.large_string(), nullable=False)),
-    links=pa.large_list(
-        pa.field(
-            "item",
-            pa.struct(_schema(row=pa.int64(), column=pa.int64(), uri=pa.large_string())),
-            nullable=False,
-        )
-    ),
+    links=pa.large_list(pa.field("item", pa.struct(_LINK), nullable=False)),
     digest=pa.binary(16),
     passages=pa.int64(),
     hash=pa.uint64(),
@@ -85,11 +85,7 @@ DOCUMENTS = _schema(
 # One row per triple, in the order of the sequence. `ordinal` is the triple's position in its document. Head,
 # relation and tail are contiguous in the text buffer; the columns have the starts of the last two.
 TRIPLES = _schema(
-    ordinal=pa.int64(),
-    relation_start=pa.int64(),
-    tail_start=pa.int64(),
-    timed=pa.uint8(),
-    time=pa.large_string(),
+    ordinal=pa.int64(), relation_start=pa.int64(), tail_start=pa.int64(), timed=pa.uint8(), time=pa.large_string()
 )
 
 
@@ -202,3 +198,26 @@ def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         tables = [table.cast(WIDE_SEGMENTS) for table in tables]
     joined = pa.concat_tables(tables).combine_chunks().to_batches()
     return joined[0] if joined else batches[0]
+
+
+def lengths(things: Iterable[Sized]) -> Integers:
+    """Return the length of each string, as int64."""
+    return np.fromiter(map(len, things), dtype=np.int64)
+
+
+def append_text(text: str, buffer: bytearray) -> Callable[[Integers], Integers]:
+    """Append a text to the buffer. Returns a function that converts positions in the text (characters) to
+    positions in the buffer (bytes).
+
+    The function takes and returns int64 arrays. A position in the text is a number from 0 to `len(text)`.
+    Raises UnicodeEncodeError if the text has a lone surrogate.
+    """
+    utf8 = text.encode()
+    base = len(buffer)
+    buffer += utf8
+    if len(utf8) == len(text):
+        return lambda positions: positions + base
+    # For each continuation byte of UTF-8: the number of characters that start before it, with its own.
+    continuing = np.flatnonzero(np.frombuffer(utf8, dtype=np.int8) < -64)
+    continuing -= np.arange(continuing.size)
+    return lambda positions: positions + base + np.searchsorted(continuing, positions, side="right")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Table, Unread
+from pyfast.corpus.formats.building import title_of
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.grids import MOST_ABOVE, Grid, is_number, table_parts
 from pyfast.corpus.packed import pack
 
@@ -56,22 +56,27 @@ def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]
     what follows can be a header. `text` above `Hello, you` is the name of a column whose cells have commas.
     """
     above = list(islice(records, _MOST_PAIRS + _MOST_COMPARED))
+    texts, start = _captions_in(above)
+    return texts, chain(above[start:], records)
+
+
+def _captions_in(above: Sequence[_Record]) -> tuple[list[str], int]:
     if start := _pairs(above):
         lines = [row for _, row in above[:start] if not isinstance(row, Unread) and any(row)]
         texts = [",".join(row) if _is_sentence(row) else " ".join(filter(None, row)) for row in lines]
-        return ["; ".join(text.strip("# ") for text in texts)], chain(above[start:], records)
+        return ["; ".join(text.strip("# ") for text in texts)], start
     first = next((k for k, (_, row) in enumerate(above) if isinstance(row, Unread) or not _is_sentence(row)), 0)
     plain = [row for _, row in above[:first] if not isinstance(row, Unread)]
     line, header = above[first] if above else (0, ())
     if not first or first > _MOST_CAPTIONS or first + 1 == len(above) or isinstance(header, Unread):
-        return [], chain(above, records)
+        return [], 0
     if max(map(len, plain)) >= len(header):
-        return [], chain(above, records)
+        return [], 0
     texts = [",".join(row).strip() for row in plain]
     is_header = all(cell and not cell[0].isspace() and not is_number(cell) for cell in header)
     if line - above[first - 1][0] > 1 or texts[-1].startswith("#") or (" " in texts[-1] and is_header):
-        return [text.lstrip("# ") for text in texts], chain(above[first:], records)
-    return [], chain(above, records)
+        return [text.lstrip("# ") for text in texts], first
+    return [], 0
 
 
 def _pairs(above: Sequence[_Record]) -> int:

@@ -8,17 +8,16 @@ from array import array
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import pairwise, zip_longest
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.building import Text
+from pyfast.corpus.formats.building import POWER, Text, title_of
 from pyfast.corpus.formats.docx_numbers import Numbers, write_numbers
 from pyfast.corpus.formats.limits import check_cells, check_growth
-from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.formats.numbers import plain, shown
-from pyfast.corpus.grids import MOST_ABOVE, Span, grid_of, is_number, table_of_grid
+from pyfast.corpus.grids import MOST_ABOVE, Span, is_number, table_of_grid
 from pyfast.corpus.packed import Packed
 from pyfast.errors import InputError
 
@@ -52,7 +51,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
         if isinstance(block, DocxTable):
             rows = block._tbl.tr_lst
             heads = next((k for k, row in enumerate(rows) if row.find(f"{_W}trPr/{_W}tblHeader") is None), 0)
-            text.table(*grid_of(_docx_cells(rows), _MOST_COLUMNS), header_rows=heads or None, caption=caption)
+            text.table(_docx_cells(rows), _MOST_COLUMNS, heads or None, caption)
             caption = ""
             continue
         style = (block.style.name if block.style is not None else "") or ""
@@ -184,7 +183,7 @@ def _mark_power(run: Any) -> None:
     said = run.find(f"{_W}t")
     if raised is None or raised.get(f"{_W}val") != "superscript" or said is None or before is None:
         return
-    if before.tag == f"{_W}r" and before.text[-1:].isdigit() and _POWER.fullmatch((said.text or "").strip()):
+    if before.tag == f"{_W}r" and before.text[-1:].isdigit() and POWER.fullmatch((said.text or "").strip()):
         said.text = f"^{said.text}"
 
 
@@ -253,7 +252,6 @@ def _notes(part: Any) -> dict[str, list[Any]]:
     return notes
 
 
-_POWER = re.compile(r"[-+\u2212]?[0-9]+")
 _BETWEEN = {"f": "/", "sSup": "^", "sSub": "_"}
 
 
@@ -294,7 +292,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             if shape.has_text_frame and (heading is None or shape.shape_id != heading.shape_id):
                 text.add(shape.text_frame.text)
             if getattr(shape, "has_table", False):
-                text.table(*grid_of(map(_pptx_cells, shape.table.rows), _MOST_COLUMNS))
+                text.table(map(_pptx_cells, shape.table.rows), _MOST_COLUMNS)
             elif getattr(shape, "has_chart", False):
                 try:
                     _add_chart(shape.chart, text)
@@ -319,13 +317,11 @@ def _add_chart(chart: Any, text: Text) -> None:
         names = [" ".join(filter(None, map(str, label))) for label in plot.categories.flattened_labels]
         if not names:
             raise InputError("it has no categories")
-        series = [(one.name or "", [*one.values]) for one in plot.series]
-        rows = [["", *(name for name, _ in series)]]
-        for k, name in enumerate(names):
-            values = [found[k] if k < len(found) else None for _, found in series]
-            rows.append([name, *("" if value is None else plain(value) for value in values)])
-        cells = [[(cell, 1, 1) for cell in row] for row in rows]
-        text.table(*grid_of(cells, _MOST_COLUMNS), header_rows=1, caption=title)
+        columns = [["", *names]]
+        for one in plot.series:
+            columns.append([one.name or "", *("" if value is None else plain(value) for value in one.values)])
+        rows = islice(zip_longest(*columns, fillvalue=""), len(names) + 1)
+        text.table(([(cell, 1, 1) for cell in row] for row in rows), _MOST_COLUMNS, 1, title)
 
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from pyfast.corpus.documents import Document, Outline, TextDocument, Unread
-from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
+from pyfast.corpus.formats.building import title_of
 from pyfast.corpus.formats.pdf_layout import Line, headings_of, lines_of, text_of, without_numbers
 from pyfast.corpus.rendering import without_controls
-from pyfast.corpus.sections import Heading
 from pyfast.errors import InputError
 
 _BETWEEN = "\n\n"
