@@ -95,9 +95,8 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     if twice := _repeated(corpus.columns.hashes.copy):
         raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")
     if twice := _repeated(lambda: corpus.ids[:]):
-        raise InputError(
-            f"two segments have the id {corpus.ids[twice]:016x}: change the uri of one of their documents"
-        )
+        known = f"two segments have the id {corpus.ids[twice]:016x}"
+        raise InputError(f"{known}: change the uri of one of their documents")
     return corpus
 
 
@@ -317,9 +316,8 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
             _described([document], found, np.zeros(1, np.int64), hashes)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
-            return InputError(
-                f"document {document.uri!a}: it holds the lone surrogate {character}, which is no character"
-            )
+            what = f"it holds the lone surrogate {character}, which is no character"
+            return InputError(f"document {document.uri!a}: {what}")
     raise AssertionError("no document of the batch fails on its own")
 
 

@@ -70,9 +70,8 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
                 first = done.segments
                 column, documents, facts, facts_before = _piece(parts, keep, some, facts_before, done)
                 passages.append(np.flatnonzero(column["passage"]) + first)
-                for file, batch in zip(
-                    files, (*split(schema.segments(column, size), first), documents, facts), strict=True
-                ):
+                written = (*split(schema.segments(column, size), first), documents, facts)
+                for file, batch in zip(files, written, strict=True):
                     file.append(batch)
                 for run in _runs(parts[3], *_bytes_of(parts, keep, *some)):
                     content.write(run)
@@ -110,10 +109,8 @@ def _pieces(parts: Parts) -> Iterator[_Piece]:
 def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop: int) -> tuple[Int64, Int64]:
     """Return the positions in the text buffer at which the documents of a piece begin and end. Deleted documents
     are left out. `first`, `last`, `begin` and `stop` are the parts of a `_Piece`."""
-    parent, start, end = (
-        np.from_dlpack(parts[0].column(name))[begin:stop] for name in ("parent", "byte_start", "byte_end")
-    )
-    roots = np.flatnonzero(parent < 0)[keep[first:last]]
+    parent, start, end = schema.arrays_of(parts[0], "parent", "byte_start", "byte_end")
+    roots = begin + np.flatnonzero(parent[begin:stop] < 0)[keep[first:last]]
     return start[roots].astype(np.int64), end[roots].astype(np.int64)
 
 
@@ -143,13 +140,10 @@ def _piece(
     stays = kept[triplets]
     remaining = parts[2].slice(facts_before, len(triplets)).filter(pa.array(stays))
     shifts = shift[triplets[stays]]
+    moving = ("relation_start", "tail_start")
+    moved_by = {name: np.from_dlpack(remaining.column(name)) + shifts for name in moving}
     facts = schema.record(
-        schema.TRIPLES,
-        {
-            **{field.name: remaining.column(field.name) for field in schema.TRIPLES},
-            "relation_start": np.from_dlpack(remaining.column("relation_start")) + shifts,
-            "tail_start": np.from_dlpack(remaining.column("tail_start")) + shifts,
-        },
+        schema.TRIPLES, {name: remaining.column(name) for name in schema.TRIPLES.names} | moved_by
     )
     parent = column["parent"]
     column["parent"] = np.where(parent < 0, -1, place[np.maximum(parent - begin, 0)])

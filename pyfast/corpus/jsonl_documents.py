@@ -77,10 +77,8 @@ def read_json_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     if (name := _name_of_list(content)) and len(content) > 1:
         beside = ", ".join(sorted(content.keys() - {name}))[:200]
         yield Unread(path, f"read as the list {name!r}; what stands beside it is in no document: {beside}", False)
-    placed = (
-        (f"{path}, record {number}", record if isinstance(record, dict) else InputError("not a JSON object"), b"")
-        for number, record in enumerate(records, start=1)
-    )
+    read = (it if isinstance(it, dict) else InputError("not a JSON object") for it in records)
+    placed = ((f"{path}, record {number}", it, b"") for number, it in enumerate(read, start=1))
     yield from documents_of_records(uri, path, placed)
 
 
@@ -149,10 +147,8 @@ def documents_of_records(
                     raise _Fault(f"the text is empty, so no search finds the record, which has also {keys}")
                 continue
             if _is_question(record):
-                raise GoldError(
-                    f"{place}: a question, or its gold, and no document: leave {path.name} out, or give the line a"
-                    ' "kind" if it is one'
-                )
+                advice = f'leave {path.name} out, or give the line a "kind" if it is one'
+                raise GoldError(f"{place}: a question, or its gold, and no document: {advice}")
             if line and _has_float(record):
                 record = parse_as_written(line)
             flat.append({key: _cell(value) for key, value in record.items()})

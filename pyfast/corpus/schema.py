@@ -59,9 +59,8 @@ CELLS = _schema(byte_end=pa.int32())
 
 def wide(columns: pa.Schema) -> pa.Schema:
     """Change the byte positions of columns to 64 bits, for a corpus with more than 2 GB of text."""
-    return pa.schema(
-        [field.with_type(pa.int64()) if field.name.startswith("byte") else field for field in columns]
-    )
+    position = pa.int64()
+    return pa.schema([it.with_type(position) if it.name.startswith("byte") else it for it in columns])
 
 
 WIDE_SEGMENTS = wide(SEGMENTS)
@@ -96,9 +95,13 @@ def empty(columns: pa.Schema) -> pa.RecordBatch:
 
 def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
     """Make a record batch with these columns. `values` has the NumPy array or list of each column, by its name."""
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values[field.name], field.type) for field in columns], schema=columns
-    )
+    arrays = [pa.array(values[field.name], field.type) for field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def arrays_of(batch: pa.RecordBatch, *names: str) -> list[NDArray[Any]]:
+    """Return these columns of a record batch as NumPy arrays, which share its memory. Without names: all."""
+    return [np.from_dlpack(batch.column(name)) for name in names or batch.schema.names]
 
 
 def segments_schema(size: int) -> pa.Schema:
@@ -138,7 +141,7 @@ class GrowingSegments:
         `segments` does.
         """
         batch = segments(values, size)
-        self._pieces.append({name: np.from_dlpack(batch.column(name)) for name in batch.schema.names})
+        self._pieces.append(dict(zip(batch.schema.names, arrays_of(batch), strict=True)))
         self._firsts.append(self._size)
         self._size, self._bytes, self._held = self._size + len(batch), size, self._held + batch.nbytes
         if self._held > _HELD:
@@ -183,10 +186,8 @@ class GrowingSegments:
 def of_arrays(columns: Columns) -> pa.RecordBatch:
     """Make a record batch of segments from these arrays, without copying them."""
     fields = SEGMENTS if columns["byte_end"].dtype == "int32" else WIDE_SEGMENTS
-    arrays = [
-        pa.Array.from_buffers(field.type, len(columns[field.name]), [None, pa.py_buffer(columns[field.name])])
-        for field in fields
-    ]
+    held = [(field.type, columns[field.name]) for field in fields]
+    arrays = [pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)]) for kind, values in held]
     return pa.RecordBatch.from_arrays(arrays, schema=fields)
 
 

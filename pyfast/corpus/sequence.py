@@ -413,9 +413,8 @@ class Corpus:
             return rendering.linear_fact(self._facts(i)[0])
         above, is_heading = self.headline(i)
         text = "" if is_heading else self.content(i)
-        return rendering.linear_sentence(
-            above, rendering.without_stars(text) if self._kinds[source] == _MARKDOWN else text
-        )
+        text = rendering.without_stars(text) if self._kinds[source] == _MARKDOWN else text
+        return rendering.linear_sentence(above, text)
 
     def cells(self, i: int) -> list[str]:
         """Return the cells of a table row. Blank cells are left out."""

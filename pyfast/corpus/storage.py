@@ -143,9 +143,8 @@ def _sizes(*parts: Sized) -> str:
 
 def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memoryview) -> None:
     if any(batch.schema.metadata[b"sizes"] != _sizes(*batches, buffer).encode() for batch in batches):
-        raise IndexFormatError(
-            f"{folder}: its files do not belong together: one is cut off or from another corpus"
-        )
+        fault = "its files do not belong together: one is cut off or from another corpus"
+        raise IndexFormatError(f"{folder}: {fault}")
 
 
 def _read_batch(path: Path, expected: pa.Schema, mapped: Any = None) -> pa.RecordBatch:
@@ -192,10 +191,8 @@ def _nulls(column: pa.Array) -> int:
 def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     """Find the first inconsistency in the segments from `first` to before `stop`. Returns "" if there is none."""
     segments, documents, _, buffer = parts
-    level, parent, source, byte_start, byte_end, passage, end = (
-        np.from_dlpack(segments.column(name))
-        for name in ("level", "parent", "source", "byte_start", "byte_end", "passage", "subtree_end")
-    )
+    names = ("level", "parent", "source", "byte_start", "byte_end", "passage", "subtree_end")
+    level, parent, source, byte_start, byte_end, passage, end = schema.arrays_of(segments, *names)
     block = slice(first, stop)
     position = np.arange(first, stop)
     above = parent[block]
@@ -215,11 +212,8 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     if not np.array_equal(level[block][root] == Level.TABLE, of_table):
         return "a document is not of its kind"
     low, high = np.where(root, 0, byte_start[above]), np.where(root, len(buffer), byte_end[above])
-    if (
-        (low > byte_start[block]).any()
-        or (byte_start[block] > byte_end[block]).any()
-        or (byte_end[block] > high).any()
-    ):
+    begins, ends = byte_start[block], byte_end[block]
+    if ((low > begins) | (begins > ends) | (ends > high)).any():
         return "content reaches beyond what it is part of"
     if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
         return "a segment of the wrong level is a passage"
@@ -243,7 +237,7 @@ def fault_of(parts: Parts) -> str:
     for first in range(0, len(segments), _BLOCK):
         if fault := fault_of_segments(parts, first, min(first + _BLOCK, len(segments))):
             return fault
-    level, source = (np.from_dlpack(segments.column(name)) for name in ("level", "source"))
+    level, source = schema.arrays_of(segments, "level", "source")
     if (source[-1] + 1 if len(source) else 0) != len(documents):
         return "the documents are not in order"
     return fault_of_triples(parts, np.flatnonzero(level == Level.TRIPLET))
@@ -253,8 +247,8 @@ def fault_of_triples(parts: Parts, triplets: Any) -> str:
     """Find the first inconsistency in the triples. `triplets` has the position of each triple's segment.
     Returns "" if there is none."""
     segments, _, triples, _ = parts
-    relation, tail = np.from_dlpack(triples.column("relation_start")), np.from_dlpack(triples.column("tail_start"))
-    byte_start, byte_end = (np.from_dlpack(segments.column(name)) for name in ("byte_start", "byte_end"))
+    relation, tail = schema.arrays_of(triples, "relation_start", "tail_start")
+    byte_start, byte_end = schema.arrays_of(segments, "byte_start", "byte_end")
     if triplets.size != len(triples):
         return "there is not one triple for each triplet"
     if ((relation < byte_start[triplets]) | (tail < relation) | (tail > byte_end[triplets])).any():
@@ -288,9 +282,7 @@ class _StoredSegments:
         Raises `IndexFormatError` if there are cells, but `stored` has no column of positions.
         """
         self._folder, self._stored, self._files = folder, stored, files
-        self._column: dict[str, NDArray[Any]] = {
-            field.name: np.from_dlpack(stored.column(field.name)) for field in stored.schema
-        }
+        self._column = dict(zip(stored.schema.names, schema.arrays_of(stored), strict=True))
         self._place: NDArray[np.int32] | None = self._column.pop(schema.PLACE.name, None)
         self._ends: NDArray[Any] = np.from_dlpack(ends.column("byte_end"))
         self._size = len(stored) + len(ends)
@@ -310,10 +302,8 @@ class _StoredSegments:
         if self._place is None:
             return self._stored, dict.fromkeys(self._column, self._files[0])
         arrays = {name: np.zeros(self._size, values.dtype) for name, values in self._column.items()}
-        files: dict[str, MappedFile] = {
-            name: ComputedFile(self._folder, array, partial(self.compute, name)) for name, array in arrays.items()
-        }
-        return schema.of_arrays(arrays), files
+        files = [ComputedFile(self._folder, array, partial(self.compute, name)) for name, array in arrays.items()]
+        return schema.of_arrays(arrays), dict(zip(arrays, files, strict=True))
 
     def compute(self, name: str, first: int, stop: int) -> NDArray[Any]:
         """Compute a column of the segments from `first` to before `stop`."""

@@ -290,10 +290,6 @@ def _sniffed(sample: str) -> type[csv.Dialect] | None:
         return None
     if dialect is None or not dialect.delimiter:
         return None
-    options = {
-        "delimiter": dialect.delimiter,
-        "quotechar": dialect.quotechar or None,
-        "escapechar": dialect.escapechar or None,
-        "quoting": csv.QUOTE_MINIMAL if dialect.quotechar else csv.QUOTE_NONE,
-    }
-    return type("Found", (csv.excel,), options)
+    signs = {name: getattr(dialect, name) or None for name in ("delimiter", "quotechar", "escapechar")}
+    quoting = csv.QUOTE_MINIMAL if dialect.quotechar else csv.QUOTE_NONE
+    return type("Found", (csv.excel,), {**signs, "quoting": quoting})

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.building import POWER, Text, title_of
-from pyfast.corpus.formats.docx_numbers import Numbers, write_numbers
+from pyfast.corpus.formats.docx_numbers import write_numbers
 from pyfast.corpus.formats.limits import check_cells, check_growth
 from pyfast.corpus.formats.numbers import plain, shown
 from pyfast.corpus.grids import MOST_ABOVE, Span, is_number, table_of_grid
@@ -44,7 +44,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
     file = docx.Document(str(path))
     _unwrap(file.element.body, _notes(file.part))
-    unknown = _number(file)
+    unknown = write_numbers(file)
     text = Text()
     title = caption = ""
     for block in file.iter_inner_content():
@@ -85,16 +85,6 @@ def _depth(paragraph: Any) -> int:
             return int(level) if level.isdecimal() else 1
         of, style = style.element, style.base_style
     return 0
-
-
-def _number(file: Any) -> list[str]:
-    """Write the numbers of paragraphs. Returns the formats of those that are left out."""
-    parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
-    if not parts:
-        return []
-    numbers = Numbers(parts[0].target_part.element, file.styles.element)
-    write_numbers(list(file.element.body.iter(f"{_W}p")), numbers)
-    return sorted(numbers.unknown)
 
 
 def _docx_cells(rows: Iterable[Any]) -> list[list[tuple[str, int, int]]]:
@@ -261,9 +251,7 @@ def _equation(element: Any) -> str:
         return element.text or ""
     parts = [_equation(child) for child in element.iterchildren(f"{_M}*")]
     between = _BETWEEN.get(element.tag.removeprefix(_M), "")
-    if between:
-        return between.join(f"({part})" if len(part) > 1 and between == "/" else part for part in parts if part)
-    return "".join(parts)
+    return between.join(f"({part})" if len(part) > 1 and between == "/" else part for part in parts if part)
 
 
 def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -297,8 +285,8 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
                 try:
                     _add_chart(shape.chart, text)
                 except (InputError, ValueError, KeyError, AttributeError) as error:
-                    reason = f"slide {number}: a chart cannot be read: {' '.join(str(error).split())}"
-                    unread.append(Unread(path, reason))
+                    why = " ".join(str(error).split())
+                    unread.append(Unread(path, f"slide {number}: a chart cannot be read: {why}"))
             elif any("/diagram" in str(it) for it in shape._element.xpath(".//a:graphicData/@uri")):
                 unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) is not read"))
         text.add(said)
@@ -310,9 +298,8 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 def _add_chart(chart: Any, text: Text) -> None:
     """Add a chart as a table: a row for each category, a column for each series."""
-    title = (
-        chart.chart_title.text_frame.text.strip() if chart.has_title and chart.chart_title.has_text_frame else ""
-    )
+    is_named = chart.has_title and chart.chart_title.has_text_frame
+    title = chart.chart_title.text_frame.text.strip() if is_named else ""
     for plot in chart.plots:
         names = [" ".join(filter(None, map(str, label))) for label in plot.categories.flattened_labels]
         if not names:
@@ -325,11 +312,8 @@ def _add_chart(chart: Any, text: Text) -> None:
 
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:
-    return [
-        (cell.text.replace("\v", "\n").strip(), cell.span_height, cell.span_width)
-        for cell in row.cells
-        if not cell.is_spanned
-    ]
+    cells = (cell for cell in row.cells if not cell.is_spanned)
+    return [(cell.text.replace("\v", "\n").strip(), cell.span_height, cell.span_width) for cell in cells]
 
 
 def _says(shape: Any) -> bool:
@@ -369,9 +353,8 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         if lacking := found.lacking:
             which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
             many = "1 cell is a formula" if len(lacking) == 1 else f"{len(lacking)} cells are formulas"
-            yield Unread(
-                path, f"sheet {sheet.title}: {many} without a value: {which}; save the file in a spreadsheet"
-            )
+            what = f"{many} without a value: {which}; save the file in a spreadsheet"
+            yield Unread(path, f"sheet {sheet.title}: {what}")
         if sheet.sheet_state != "visible":
             yield Unread(path, f"sheet {sheet.title}: this sheet is hidden, and was read", missing=False)
 
