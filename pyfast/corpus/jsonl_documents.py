@@ -131,14 +131,14 @@ def documents_of_records(
     nowhere: dict[str, None] = {}  # the keys of texts that are in no document
     key_of_text = ""
     for place, record, line in placed:
+        where = place.rpartition(", ")[2]
         try:
             if isinstance(record, InputError):
                 raise record
             if _kind_of(record) is not None:
                 if "text" not in record and not record.get("kind") and not key_of_text:
                     key_of_text = _key_of_text(record)
-                    what = f'"{key_of_text}" is read as the text, from {place.rpartition(", ")[2]} on'
-                    yield Unread(path, what, missing=False)
+                    yield Unread(path, f'"{key_of_text}" is read as the text, from {where} on', missing=False)
                 document, about, other = _read(record, place, f"{uri}#{place.rpartition(' ')[2]}")
                 yield document
                 nowhere |= dict.fromkeys(other)
@@ -155,7 +155,6 @@ def documents_of_records(
         except GoldError:
             raise
         except (InputError, _Fault) as error:
-            where = place.rpartition(", ")[2]
             yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
     if nowhere:
         what = f"objects and long values beside a text are in no document: {_keys(sorted(nowhere))}"
@@ -171,14 +170,11 @@ def documents_of_records(
 
 def _is_question(record: JsonObject) -> bool:
     """Whether a record is a question, a conversation or gold. Such records would put answers into an index."""
-    answers = record.get("answers", record.get("answer"))
-    asks = isinstance(record.get("question"), str)
-    named = isinstance(record.get("id"), str)
-    return (
-        isinstance(record.get("turns"), list)
-        or (asks and (named or answers is not None))
-        or (named and isinstance(answers, list))
-    )
+    if isinstance(record.get("turns"), list):
+        return True
+    answers, named = record.get("answers", record.get("answer")), isinstance(record.get("id"), str)
+    asks = isinstance(record.get("question"), str) and (named or answers is not None)
+    return asks or (named and isinstance(answers, list))
 
 
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:

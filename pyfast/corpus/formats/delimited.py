@@ -8,8 +8,7 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,10 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
         text = "\n" + text[named.end() :]
     faults: list[Unread] = []
     captions, records = _captions(rows(path, text, dialect))
-    table = table_of(uri, path, _rows(path, records, faults))
-    yield replace(table, section=" ".join(filter(None, [*captions, table.section])))
+    below = _rows(path, records, faults)
+    caption, header, first = table_parts(Grid(list(islice(below, MOST_ABOVE))))
+    section = " ".join(filter(None, [*captions, caption]))
+    yield Table(uri, title_of(path), section, header, pack(chain(first, below)))
     yield from faults
 
 
@@ -124,14 +125,6 @@ def _rows(path: Path, records: Iterator[_Record], faults: list[Unread]) -> Itera
     if longer:
         more = f"line {first}: more cells than the header" + (f", as {longer} rows have" if longer > 1 else "")
         faults.append(Unread(path, f"{more}; these cells are stored without a name", missing=False))
-
-
-def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
-    """Make a table from rows. The first row is the header, unless a caption stands above it: see `table_parts`."""
-    rows = iter(rows)
-    above = list(islice(rows, MOST_ABOVE))
-    caption, header, below = table_parts(Grid(above))
-    return Table(uri, title_of(path), caption, header, pack(chain(below, rows)))
 
 
 class PlainTabs(csv.excel_tab):

@@ -325,10 +325,7 @@ def _says(shape: Any) -> bool:
 def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
     """All shapes, including those in groups."""
     for shape in shapes:
-        if hasattr(shape, "shapes"):
-            yield from _shapes(shape.shapes)
-        else:
-            yield shape
+        yield from _shapes(shape.shapes) if hasattr(shape, "shapes") else [shape]
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
