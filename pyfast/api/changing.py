@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyfast.api.indexing import Source, documents_of
 from pyfast.corpus import Reader, Unread
-from pyfast.corpus.wide_tables import COLUMNS
+from pyfast.corpus.grids import COLUMNS
 from pyfast.retrieval import changing
 from pyfast.retrieval.changing import Change, IndexInfo
 
