@@ -5,17 +5,19 @@
     >>> run = pyfast.answer(["Who discovered Titan?"], index=index, llm="embedded", system="n2n")
     >>> print(run.records[0].answer)
 
-`import pyfast` alone loads no other module of pyfast. A name such as `pyfast.answer` is loaded when you first
-use it.
+`import pyfast` alone loads no other module of pyfast than its version. A name such as `pyfast.answer` is loaded
+when you first use it.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from pyfast.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from pyfast import errors, ops, systems
+    import pyfast.errors as errors
+    import pyfast.ops as ops
+    import pyfast.systems as systems
     from pyfast.api.answering import answer
     from pyfast.api.changing import (
         add_documents,

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from pyfast import __version__
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
 from pyfast.commands.bench import bench
@@ -41,6 +40,7 @@ from pyfast.commands.verify import verify
 from pyfast.commands.view import view
 from pyfast.errors import PyfastError
 from pyfast.extras import explained
+from pyfast.version import __version__
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
         "pyfast.nn needs torch: pip install 'pyfast-qa[torch]'", name=error.name, path=error.path
     ) from None
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.errors import ArrayError, InputError
 
 __all__ = ["GATv2Conv"]

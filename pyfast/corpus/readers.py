@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from pyfast import plugins
+import pyfast.plugins as plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.columnar import read_columnar

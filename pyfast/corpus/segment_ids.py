@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from pyfast import ops
+import pyfast.ops as ops
 
 _AT_ONCE = 1 << 18
 """How many ids are computed at once"""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.corpus.levels import Level
 from pyfast.corpus.sequence import Corpus
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import SparseEfficiencyWarning, csr_array, csr_matrix
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 
 Int32: TypeAlias = npt.NDArray[np.int32]
@@ -208,7 +208,7 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """
     try:
         return op(*args, **kwargs)
-    except _native.Error as error:
+    except native.Error as error:
         raise ArrayError(str(error)) from None
     except TypeError:  # The arrays have the right types, so pybind11 could not read a number or a string.
         raise ArrayError(unreadable(op, kwargs)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, forward, ragged, thread_count
 
 
@@ -61,7 +61,7 @@ def bridge_expand(
     offsets, seeds = array("seed_offsets", seed_offsets, np.int64), array("seed_ids", seed_ids, np.int32)
     question_offsets, question_ids = ragged("question_terms", question_terms)
     return call(
-        _native.bridge_expand,
+        native.bridge_expand,
         X=forward_arrays,
         XT=transposed,
         seed_offsets=offsets,

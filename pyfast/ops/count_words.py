@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Int32, Int64, Ragged, array, call
 from pyfast.text_forms import words
@@ -42,7 +42,7 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
     if not isinstance(texts, tuple) or len(texts) != 2:
         raise ArrayError("texts: expected a pair (offsets, bytes)")
     offsets, bytes_ = array("texts[0]", texts[0], np.int64), array("texts[1]", texts[1], np.uint8)
-    return call(_native.count_words, text_offsets=offsets, bytes=bytes_, separated=separated)
+    return call(native.count_words, text_offsets=offsets, bytes=bytes_, separated=separated)
 
 
 def count_words_reference(texts: Iterable[str], separated: bool = False) -> list[Counter[str]]:

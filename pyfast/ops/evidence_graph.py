@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import (
     Csr,
@@ -235,7 +235,7 @@ def evidence_graph(
     offsets, documents = pools(pool_offsets, doc_ids)
     mask = None if mask_terms is None else ragged("mask_terms", mask_terms)
     indptr, indices, weights = call(
-        _native.evidence_graph,
+        native.evidence_graph,
         X=forward(X),
         pool_offsets=offsets,
         doc_ids=documents,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import array, as_numpy, call
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
@@ -60,7 +60,7 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
             raise ArrayError(f"mask: expected bool[{layer.edges}, {heads}], got {mask.dtype}{list(mask.shape)}")
         mask = np.ascontiguousarray(mask != 0).view(np.uint8).ravel()
     return call(
-        _native.gatv2,
+        native.gatv2,
         x_src=layer.x_src.reshape(-1),
         x_dst=layer.x_dst.reshape(-1),
         indptr=layer.indptr,
@@ -87,7 +87,7 @@ def backward(
     """
     heads, channels = layer.heads_and_channels()
     return call(
-        _native.gatv2_backward,
+        native.gatv2_backward,
         x_src=layer.x_src.reshape(-1),
         x_dst=layer.x_dst.reshape(-1),
         indptr=layer.indptr,

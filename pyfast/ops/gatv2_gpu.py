@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.backend import Gpu, Memory, call_gpu
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
@@ -44,7 +44,7 @@ def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
         attention = gpu.zeros(layer.edges * heads, "float32")
         with gpu.queue(0) as queue:
             call_gpu(
-                _native.cuda.gatv2,
+                native.cuda.gatv2,
                 is_bfloat16=_kind(layer.x_src) == "bfloat16",
                 layer=_layer(gpu, layer),
                 settings=_settings(gpu, layer, kept),
@@ -70,7 +70,7 @@ def backward(
         by_x_src, by_x_dst, by_att = (gpu.memory(each) for each in gradients)
         places, settings = _layer(gpu, layer), _settings(gpu, layer, None)
         workspace = call_gpu(
-            _native.cuda.gatv2_backward_workspace,
+            native.cuda.gatv2_backward_workspace,
             is_bfloat16=kind == "bfloat16",
             layer=places,
             settings=settings,
@@ -78,7 +78,7 @@ def backward(
         )
         with gpu.queue(workspace) as queue:
             call_gpu(
-                _native.cuda.gatv2_backward,
+                native.cuda.gatv2_backward,
                 is_bfloat16=kind == "bfloat16",
                 layer=places,
                 settings=settings,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import Gpu, Memory, call_gpu
 
@@ -88,14 +88,14 @@ def evidence_graph(
         known = bounds(gpu, x, offsets, documents)
         indptr = gpu.zeros(len(documents) + 1, "int64")
         workspace = call_gpu(
-            _native.cuda.evidence_graph_workspace,
+            native.cuda.evidence_graph_workspace,
             pool_count=len(offsets) - 1,
             node_count=len(documents),
             bounds=known,
         )
         with gpu.queue(workspace) as queue:
             call_gpu(
-                _native.cuda.evidence_graph_count,
+                native.cuda.evidence_graph_count,
                 X=x.arguments,
                 pools=pools,
                 mask_terms=masked,
@@ -110,7 +110,7 @@ def evidence_graph(
             size = edges if 0 <= edges <= known[1] else 0  # If the kernel found a fault, this number is arbitrary.
             indices, weights = gpu.empty(size, "int32"), gpu.empty(size, "float32")
             call_gpu(
-                _native.cuda.evidence_graph_fill,
+                native.cuda.evidence_graph_fill,
                 pools=pools,
                 weight=weight,
                 threshold=threshold,
@@ -136,7 +136,7 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
         pools = gpu.memory(offsets), gpu.memory(documents)
         with gpu.queue(_degree_workspace(offsets, known)) as queue:
             call_gpu(
-                _native.cuda.weighted_degree,
+                native.cuda.weighted_degree,
                 X=x.arguments,
                 pools=pools,
                 weight=weight,
@@ -161,7 +161,7 @@ def degree_rank(
         pools = gpu.memory(offsets), gpu.memory(documents)
         with gpu.queue(_degree_workspace(offsets, known)) as queue:
             call_gpu(
-                _native.cuda.degree_rank,
+                native.cuda.degree_rank,
                 X=x.arguments,
                 pools=pools,
                 semantic=gpu.memory(scores),
@@ -176,7 +176,7 @@ def degree_rank(
 
 
 def _degree_workspace(offsets: Any, known: Bounds) -> int:
-    return call_gpu(_native.cuda.weighted_degree_workspace, pool_count=len(offsets) - 1, bounds=known)
+    return call_gpu(native.cuda.weighted_degree_workspace, pool_count=len(offsets) - 1, bounds=known)
 
 
 def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) -> Any:
@@ -188,7 +188,7 @@ def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) 
         score = gpu.empty(len(sem), "float32")
         with gpu.queue(0) as queue:
             call_gpu(
-                _native.cuda.graph_rank,
+                native.cuda.graph_rank,
                 semantic=gpu.memory(sem),
                 structural=gpu.memory(struct),
                 pool_offsets=gpu.memory(offsets),
@@ -220,10 +220,10 @@ def pagerank(
         converged = gpu.empty(max(len(arrays[0]) - 1, 0), "uint8")
         converged[...] = 1
         pool_offsets, indptr, indices, weights = (gpu.memory(each) for each in arrays)
-        workspace = call_gpu(_native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(arrays[2]))
+        workspace = call_gpu(native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(arrays[2]))
         with gpu.queue(workspace) as queue:
             call_gpu(
-                _native.cuda.pagerank,
+                native.cuda.pagerank,
                 g=(pool_offsets, indptr, indices, weights),
                 personalization=gpu.memory(given),
                 damping=damping,
@@ -283,11 +283,11 @@ def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, List
         offsets = gpu.empty(places.count + 1, "int64")
         segments = gpu.empty(places.count * max(width, 0), "int64")
         workspace = call_gpu(
-            _native.cuda.window_workspace, stream=places.stream, cursors=places.cursors, width=width
+            native.cuda.window_workspace, stream=places.stream, cursors=places.cursors, width=width
         )
         with gpu.queue(workspace) as queue:
             call_gpu(
-                _native.cuda.window,
+                native.cuda.window,
                 stream=places.stream,
                 cursors=places.cursors,
                 width=width,
@@ -313,10 +313,10 @@ def refresh(
         choices = gpu.memory(picked[0]), gpu.memory(picked[1])
         place, offsets = gpu.empty(places.count, "int64"), gpu.empty(places.count + 1, "int64")
         segments = gpu.empty(places.selected + len(picked[1]), "int64")
-        workspace = call_gpu(_native.cuda.refresh_workspace, cursors=places.cursors, chosen=choices)
+        workspace = call_gpu(native.cuda.refresh_workspace, cursors=places.cursors, chosen=choices)
         with gpu.queue(workspace) as queue:
             call_gpu(
-                _native.cuda.refresh,
+                native.cuda.refresh,
                 stream=places.stream,
                 cursors=places.cursors,
                 chosen=choices,
@@ -349,10 +349,10 @@ def maxsim(
         compared = gpu.array("pairs", pairs.reshape(-1), "int64")
         scores = gpu.empty(len(compared) // 2, "float32")
         count = len(asked) // max(dimensions, 1)
-        workspace = call_gpu(_native.cuda.maxsim_workspace, query_tokens=count, dimensions=dimensions)
+        workspace = call_gpu(native.cuda.maxsim_workspace, query_tokens=count, dimensions=dimensions)
         with gpu.queue(workspace) as queue:
             call_gpu(
-                _native.cuda.maxsim,
+                native.cuda.maxsim,
                 queries=gpu.memory(asked),
                 query_offsets=gpu.memory(begins),
                 tokens=gpu.memory(vectors),

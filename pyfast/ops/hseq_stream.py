@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Int32, Int64, Ragged, array, call, integers, thread_count
 from pyfast.ops.backend import Backend, on_gpu, require_gpu
@@ -136,7 +136,7 @@ class Stream:
             there: Lists = gpu.window(len(self), *self._there(), _parts(cursors), width)
             return there
         return call(
-            _native.hseq_window,
+            native.hseq_window,
             size=len(self),
             stream=self._arrays(),
             cursors=_plain(cursors),
@@ -175,7 +175,7 @@ class Stream:
             there, lists = gpu.refresh(len(self), *self._there(), _parts(cursors), chosen, past)
             return Cursors(there, lists, cursors.priors)
         place, selected = call(
-            _native.hseq_refresh,
+            native.hseq_refresh,
             size=len(self),
             stream=self._arrays(),
             cursors=_plain(cursors),
@@ -229,7 +229,7 @@ class Stream:
             lists = (np.arange(len(each) + 1, dtype=np.int64), each)
         nobody = np.empty(0, np.int64)
         return call(
-            _native.hseq_neighbors,
+            native.hseq_neighbors,
             columns=(self.level, self.parent, self.subtree_end),
             mask=self._arrays()[2],
             segments=lists,
@@ -250,7 +250,7 @@ class Stream:
             ArrayError: There is no such segment, or the stream is on a GPU.
         """
         tombstones, live = call(
-            _native.hseq_delete_segments,
+            native.hseq_delete_segments,
             columns=(self.level, self.parent, self.subtree_end),
             stream=self._arrays(),
             segments=array("segments", segments, np.int64),
@@ -340,7 +340,7 @@ def hseq_stream(
         )
     if order is None:
         best_first = array("priority", list(priority), np.uint8)
-        places, starts = call(_native.hseq_order, level=levels, priority=best_first)
+        places, starts = call(native.hseq_order, level=levels, priority=best_first)
     else:
         places, starts = (array("order", part, np.int64) for part in order)
     stream = Stream(levels, parents, ends, places, starts)
@@ -349,7 +349,7 @@ def hseq_stream(
     mask = array("tombstones", tombstones, np.uint8)
     if len(mask) != len(levels):
         raise ArrayError(f"tombstones: expected one for each of {len(levels)} segments, got {len(mask)}")
-    mask, live = call(_native.hseq_mark_deleted, order=places, starts=starts, mask=mask)
+    mask, live = call(native.hseq_mark_deleted, order=places, starts=starts, mask=mask)
     return replace(stream, tombstones=mask, live=live)
 
 
@@ -358,13 +358,13 @@ def subtree_ends(parent: npt.ArrayLike) -> Int64:
 
     Raises `ArrayError` if the segments are not in depth-first order.
     """
-    return call(_native.hseq_subtree_ends, parent=integers("parent", parent))
+    return call(native.hseq_subtree_ends, parent=integers("parent", parent))
 
 
 def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> None:
     """Raise `ArrayError` if `subtree_end` is not what `subtree_ends` returns. Needs no additional memory."""
     call(
-        _native.hseq_check_subtree_ends,
+        native.hseq_check_subtree_ends,
         parent=integers("parent", parent),
         subtree_end=integers("subtree_end", subtree_end),
     )

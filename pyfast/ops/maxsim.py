@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, array, as_numpy, call, thread_count
 from pyfast.ops.backend import Backend, on_gpu
@@ -68,7 +68,7 @@ def maxsim(
     if two != 2:
         raise ArrayError(f"pairs: expected [N, 2], a query and a document, got [N, {two}]")
     return call(
-        _native.maxsim,
+        native.maxsim,
         queries=asked,
         query_offsets=array("query_offsets", query_offsets, np.int64),
         tokens=vectors,

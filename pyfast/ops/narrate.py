@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Ragged, array, call, pools
 
@@ -40,7 +40,7 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
     line_offsets, text = array("lines[0]", lines[0], np.int64), array("lines[1]", lines[1], np.uint8)
     offsets, documents = pools(pool_offsets, doc_ids)
     return call(
-        _native.narrate,
+        native.narrate,
         line_offsets=line_offsets,
         text=text,
         pool_offsets=offsets,

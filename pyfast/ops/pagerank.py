@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, array, call, thread_count
 from pyfast.ops.backend import Backend, on_gpu
@@ -83,7 +83,7 @@ def pagerank(
         if len(shares) != len(arrays[1]) - 1:
             raise ArrayError(f"personalization: expected {len(arrays[1]) - 1} numbers, got {len(shares)}")
     rank, _, converged = call(
-        _native.pagerank,
+        native.pagerank,
         g=arrays,
         personalization=shares,
         damping=damping,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.ops.arrays import Csr, Float32, call, forward, pools, thread_count
 from pyfast.ops.backend import Backend, on_gpu
 from pyfast.ops.evidence_graph import EdgeWeight, Idf, evidence_graph_reference, weight_argument
@@ -68,7 +68,7 @@ def weighted_degree(
         return on_device
     offsets, documents = pools(pool_offsets, doc_ids)
     return call(
-        _native.weighted_degree,
+        native.weighted_degree,
         X=forward(X),
         pool_offsets=offsets,
         doc_ids=documents,

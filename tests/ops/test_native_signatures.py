@@ -21,13 +21,13 @@ def test_the_stub_has_the_parameters_of_the_gpu_ops() -> None:
 
 
 def native_calls() -> Iterator[tuple[str, ast.Call]]:
-    """`call(_native.op, ...)` and `call_gpu(_native.cuda.op, ...)`: "op" or "cuda.op", and the call."""
+    """`call(native.op, ...)` and `call_gpu(native.cuda.op, ...)`: "op" or "cuda.op", and the call."""
     for path in OPS:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("call", "call_gpu"):
                 name = ast.unparse(node.args[0])
-                assert name.startswith("_native."), f"{path.name}:{node.lineno}"
-                yield name.removeprefix("_native."), node
+                assert name.startswith("native."), f"{path.name}:{node.lineno}"
+                yield name.removeprefix("native."), node
 
 
 def test_native_calls_are_by_keyword() -> None:
