@@ -197,6 +197,12 @@ class Gpu:
         """Return the address of an array, and its number of elements."""
         return (array.data_ptr(), array.numel()) if self.torch else (array.data.ptr, array.size)
 
+    def places(self, value: Any) -> Any:
+        """Return the `memory` of an array, and of each array in a tuple. Everything else stays as it is."""
+        if isinstance(value, tuple):
+            return tuple(map(self.places, value))
+        return self.memory(value) if _is_device_array(value) else value
+
     def numpy(self, array: Any) -> Any:
         """Wait until the stream has finished, and copy an array to the CPU."""
         return array.cpu().numpy() if self.torch else self.library.asnumpy(array)
@@ -216,6 +222,11 @@ class Gpu:
             self.look_at(status)
         else:
             pending.words.append((self, status))
+
+    def run(self, op: Callable[..., None], workspace: int = 0, /, **arguments: Any) -> None:
+        """Call one native op as `call_gpu` does, with a `queue` of its own. Arrays are passed as `places`."""
+        with self.queue(workspace) as queue:
+            call_gpu(op, **{name: self.places(value) for name, value in arguments.items()}, queue=queue)
 
     def look_at(self, status: Any) -> None:
         """Wait until the stream has finished. Raise `ArrayError` if the status word `status` says that an op

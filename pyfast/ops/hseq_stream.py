@@ -133,7 +133,7 @@ class Stream:
         if on_gpu(backend, self.order):
             from pyfast.ops import gpu
 
-            there: Lists = gpu.window(len(self), *self._there(), _parts(cursors), width)
+            there: Lists = gpu.window(self._there(), _parts(cursors), width)
             return there
         return call(
             native.hseq_window,
@@ -172,7 +172,7 @@ class Stream:
         if on_gpu(backend, self.order):
             from pyfast.ops import gpu
 
-            there, lists = gpu.refresh(len(self), *self._there(), _parts(cursors), chosen, past)
+            there, lists = gpu.refresh(self._there(), _parts(cursors), chosen, past)
             return Cursors(there, lists, cursors.priors)
         place, selected = call(
             native.hseq_refresh,
@@ -280,8 +280,8 @@ class Stream:
             raise ArrayError("stream: is on the GPU, which has window and refresh only")
         return self.order, self.starts, self.tombstones, self.live
 
-    def _there(self) -> tuple[Any, Any, Any]:
-        return self.order, self.tombstones, self.live
+    def _there(self) -> tuple[int, Any, Any, Any]:
+        return len(self), self.order, self.tombstones, self.live
 
 
 def hseq_stream(

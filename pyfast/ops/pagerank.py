@@ -70,9 +70,8 @@ def pagerank(
     if on_gpu(backend, getattr(g, "weights", None)):
         from pyfast.ops import gpu
 
-        arrays_there = g.pool_offsets, g.indptr, g.indices, g.weights
         on_device: Float32
-        on_device, converged = gpu.pagerank(arrays_there, damping, personalization, tolerance, max_iterations)
+        on_device, converged = gpu.pagerank(g, damping, personalization, tolerance, max_iterations)
         warn_of("pagerank", converged, max_iterations)
         return on_device
     arrays = graph_arrays(g)
