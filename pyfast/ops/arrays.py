@@ -107,6 +107,14 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
     return np.from_dlpack(value) if foreign else np.asarray(value)
 
 
+def readable(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return `as_numpy` of the argument `name`. Raises `ArrayError` if the value cannot be read as an array."""
+    try:
+        return as_numpy(value)
+    except Exception as error:  # The other library may raise any exception.
+        raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+
+
 def forward(x: Any, name: str = "X") -> ForwardArrays:
     """Return the arrays of a SciPy CSR array or matrix (documents x terms), mostly without a copy.
 

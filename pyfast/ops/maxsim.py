@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 import pyfast._native as native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, array, as_numpy, call, thread_count
+from pyfast.ops.arrays import Float32, array, call, readable, thread_count
 from pyfast.ops.backend import Backend, on_gpu
 
 
@@ -84,10 +84,7 @@ def maxsim(
 def _matrix(name: str, value: Any, dtype: type[np.generic]) -> tuple[npt.NDArray[Any], int]:
     """Return (the numbers of a matrix, row by row; its number of columns). A memory-mapped matrix of `dtype`
     is not copied."""
-    try:
-        given = as_numpy(value)
-    except Exception as error:  # The other library may raise any exception.
-        raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+    given = readable(name, value)
     if given.ndim != 2:
         raise ArrayError(f"{name}: expected two dimensions, got shape {given.shape}")
     return array(name, np.ascontiguousarray(given).reshape(-1), dtype), int(given.shape[1])

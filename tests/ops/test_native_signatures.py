@@ -21,8 +21,8 @@ def test_the_stub_has_the_parameters_of_the_gpu_ops() -> None:
 
 
 def native_calls() -> Iterator[tuple[str, ast.Call]]:
-    """`call(native.op, ...)`, `call_gpu(native.cuda.op, ...)` and `gpu.run(native.cuda.op, WORKSPACE, ...)`: "op" or
-    "cuda.op", and the call."""
+    """`call(native.op, ...)`, `call_gpu(native.cuda.op, ...)` and `gpu.run(...)` of native ops: "op" or "cuda.op",
+    and the call."""
     for path in OPS:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("call", "call_gpu", "gpu.run"):
