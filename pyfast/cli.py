@@ -88,35 +88,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (
-    index,
-    answer,
-    ask,
-    serve,
-    mcp,
-    status,
-    prompts,
-    estimate,
-    evaluate,
-    evaluate_retrieval,
-    compare,
-    bench,
-    experiment,
-    report,
-    view,
-    show,
-    questions,
-    judge,
-    systems,
-    check,
-    verify,
-    doctor,
-):
+_ANSWERING = (index, answer, ask, serve, mcp, status, prompts, estimate)
+_COMPARING = (evaluate, evaluate_retrieval, compare, bench, experiment, report, view, show, questions, judge)
+_CHECKING = (systems, check, verify, doctor)
+for command in (*_ANSWERING, *_COMPARING, *_CHECKING):
     app.command()(command)
-app.add_typer(corpus, name="corpus")
-app.add_typer(train, name="train")
-app.add_typer(knowledge, name="knowledge")
-app.add_typer(data, name="data")
+for name, commands in {"corpus": corpus, "train": train, "knowledge": knowledge, "data": data}.items():
+    app.add_typer(commands, name=name)
 
 
 @app.callback()
