@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy.sparse import SparseEfficiencyWarning, csr_array, csr_matrix
 
 import pyfast._native as native
-from pyfast.errors import ArrayError
+from pyfast.errors import ArrayError, ConvergenceWarning
 
 Int32: TypeAlias = npt.NDArray[np.int32]
 Int64: TypeAlias = npt.NDArray[np.int64]
@@ -150,6 +150,21 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
     return array(name, part, wide if part.dtype == wide else narrow)
 
 
+def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
+    """Show a `ConvergenceWarning` to the caller of an iterative op if a pool has not converged.
+
+    The text is always the same and does not name the pools, so that Python shows it only once for each line of
+    code that calls the op.
+    """
+    pools = np.flatnonzero(~converged.astype(bool))
+    if len(pools):
+        message = (
+            f"{op}: not converged in some pools (the warning's `pools`) with max_iterations={max_iterations}; "
+            "take more, or a larger tolerance"
+        )
+        warnings.warn(ConvergenceWarning(message, tuple(pools.tolist())), stacklevel=3)
+
+
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
     """Warn that each call of the op converts the array `name`, because of its dtype or strides.
@@ -169,11 +184,14 @@ def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, I
     return array("pool_offsets", pool_offsets, np.int64), array("doc_ids", doc_ids, np.int32)
 
 
-def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
-    """Check lists of term ids, and return them as (offsets, term ids)."""
+def ragged(
+    name: str, value: Ragged | Sequence[Any], dtype: type[np.generic] = np.int32, values: str = "values"
+) -> tuple[Int64, npt.NDArray[Any]]:
+    """Check a ragged list, and return it as (offsets, values). The default is a list of term ids. `values` is what
+    an error message calls the values."""
     if not isinstance(value, tuple) or len(value) != 2:
-        raise ArrayError(f"{name}: expected a pair (offsets, values)")
-    return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], np.int32)
+        raise ArrayError(f"{name}: expected a pair (offsets, {values})")
+    return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], dtype)
 
 
 def ends(lists: Sequence[Sized]) -> Int64:

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
-from pyfast.ops.arrays import Float32, call, thread_count
-from pyfast.ops.convergence import warn_of
+from pyfast.ops.arrays import Float32, call, thread_count, warn_of
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 
 

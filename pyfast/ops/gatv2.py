@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from pyfast.ops import gatv2_cpu, gatv2_gpu
+import pyfast.ops.gatv2_cpu as gatv2_cpu
+import pyfast.ops.gatv2_gpu as gatv2_gpu
 from pyfast.ops.arrays import thread_count
 from pyfast.ops.backend import Backend, Gpu, on_gpu
 from pyfast.ops.gatv2_arguments import Gatv2Arguments

@@ -14,8 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+import pyfast.ops.gatv2_cpu as gatv2_cpu
+import pyfast.ops.gatv2_gpu as gatv2_gpu
 from pyfast.errors import ArrayError
-from pyfast.ops import gatv2_cpu, gatv2_gpu
 from pyfast.ops.arrays import array, thread_count
 from pyfast.ops.backend import Backend, Gpu, errors_pending, errors_wait_for, meant_for_gpu, require_gpu
 from pyfast.ops.gatv2_arguments import Gatv2Arguments

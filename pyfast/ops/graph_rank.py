@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.ops.arrays import Float32, array, call
 from pyfast.ops.backend import Backend, on_gpu
 
@@ -45,8 +46,6 @@ def graph_rank(
         [1.0, 0.75, 0.0]
     """
     if on_gpu(backend, semantic):
-        from pyfast.ops import gpu
-
         on_device: Float32 = gpu.graph_rank(semantic, structural, pool_offsets, alpha)
         return on_device
     return call(

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, array, call, readable, thread_count
 from pyfast.ops.backend import Backend, on_gpu
@@ -56,8 +57,6 @@ def maxsim(
         [0.75, 2.0]
     """
     if on_gpu(backend, queries, tokens):
-        from pyfast.ops import gpu
-
         on_device: Float32 = gpu.maxsim(queries, query_offsets, tokens, token_offsets, pairs, scales)
         return on_device
     asked, dimensions = _matrix("queries", queries, np.float32)

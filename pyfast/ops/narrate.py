@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
-from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Ragged, array, call, pools
+from pyfast.ops.arrays import Ragged, call, pools, ragged
 
 
 def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, characters: int) -> list[str]:
@@ -35,9 +34,7 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
         [1] Saturn
         [2] Titan
     """
-    if not isinstance(lines, tuple) or len(lines) != 2:
-        raise ArrayError("lines: expected a pair (offsets, text)")
-    line_offsets, text = array("lines[0]", lines[0], np.int64), array("lines[1]", lines[1], np.uint8)
+    line_offsets, text = ragged("lines", lines, np.uint8, "text")
     offsets, documents = pools(pool_offsets, doc_ids)
     return call(
         native.narrate,

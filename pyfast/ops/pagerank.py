@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, array, call, thread_count
+from pyfast.ops.arrays import Float32, array, call, thread_count, warn_of
 from pyfast.ops.backend import Backend, on_gpu
-from pyfast.ops.convergence import warn_of
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 
 
@@ -68,8 +68,6 @@ def pagerank(
         [0.257 0.486 0.257]
     """
     if on_gpu(backend, getattr(g, "weights", None)):
-        from pyfast.ops import gpu
-
         on_device: Float32
         on_device, converged = gpu.pagerank(g, damping, personalization, tolerance, max_iterations)
         warn_of("pagerank", converged, max_iterations)
