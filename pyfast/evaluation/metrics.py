@@ -26,8 +26,8 @@ from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
 from pyfast.evaluation.protocol import Values, of_answers
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+ARTICLES = re.compile(r"\b(a|an|the)\b")
 _VERDICTS = {"yes", "no", "noanswer"}
 
 
@@ -66,7 +66,7 @@ def normalise(answer: str) -> str:
         'hague'
     """
     composed = unicodedata.normalize("NFC", answer)
-    return " ".join(_ARTICLES.sub(" ", composed.lower().translate(_PUNCTUATION)).split())
+    return " ".join(ARTICLES.sub(" ", composed.lower().translate(PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, gold: str) -> float:
