@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
     """Compute gatv2 of NumPy arrays. Returns (y, attention): the new features of the destinations, and the
     attention as `forward` returns it."""
-    features = {name: readable(name, getattr(given, name)) for name in ("x_src", "x_dst", "att")}
+    features: dict[str, Any] = {name: readable(name, getattr(given, name)) for name in ("x_src", "x_dst", "att")}
     for name, value in features.items():
         if value.dtype not in (np.float32, np.float64):
             raise ArrayError(f"{name}: expected float32 (or float64), got {value.dtype}")

@@ -7,6 +7,7 @@ torch's own operations compute the second derivative, and the derivative of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def applied(attention: Tensor, dropout: float) -> Tensor:
 def _layer(arrays: tuple[Any, ...], settings: tuple[Any, ...], threads: int) -> Gatv2Arguments:
     x_src, x_dst, indptr, indices, att = arrays
     features = x_src.contiguous(), x_dst.contiguous(), indptr, indices, att.contiguous()
-    return Gatv2Arguments(*features, *settings, threads=threads or thread_count(None))
+    return replace(Gatv2Arguments(*features, *settings), threads=threads or thread_count(None))
 
 
 @torch.library.custom_op("pyfast::gatv2", mutates_args=())
