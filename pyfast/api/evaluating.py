@@ -19,7 +19,7 @@ from pyfast.evaluation import evaluate as score
 from pyfast.evaluation.data_sets.convert import GOLD
 from pyfast.evaluation.evaluate import Answers
 from pyfast.evaluation.evidence import Rows, row_text
-from pyfast.evaluation.jsonl_records import Lines
+from pyfast.evaluation.gold import Lines
 from pyfast.retrieval import Index
 
 _LOG = logging.getLogger("pyfast")

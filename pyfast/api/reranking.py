@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.errors import InputError
 from pyfast.retrieval.forward_index import count_terms, weigh
 from pyfast.retrieval.tokenization import term_ids

@@ -142,7 +142,9 @@ def answer(
     ] = None,
 ) -> None:
     """Answer questions, or resume a run."""
-    import pyfast
+    import pyfast.api.answering
+    from pyfast.api.estimating import estimate
+    from pyfast.api.indexing import open_index
     from pyfast.api.telemetry import export_spans
 
     settings = {**pairs("--set", setting), **({"shared_updates": "on"} if shared_updates else {})}
@@ -152,9 +154,9 @@ def answer(
         options |= dict.fromkeys(_options_of_batches(llms, "accept_duplicates"), True)
     if dry_run:
         show_estimate(
-            pyfast.estimate(
+            estimate(
                 questions,
-                index=None if index is None else pyfast.open_index(index, retriever, rerank, filter or ()),
+                index=None if index is None else open_index(index, retriever, rerank, filter or ()),
                 llm=llms,
                 system=system,
                 settings=settings,
@@ -169,9 +171,9 @@ def answer(
     done = watched(
         run,
         llms,
-        lambda on_event, stop: pyfast.answer(
+        lambda on_event, stop: pyfast.api.answering.answer(
             questions,
-            index=None if index is None else pyfast.open_index(index, retriever, rerank, filter or ()),
+            index=None if index is None else open_index(index, retriever, rerank, filter or ()),
             llm=llms,
             llm_options=options,
             system=system,

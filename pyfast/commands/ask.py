@@ -28,8 +28,9 @@ from pyfast.commands.terminal import clock, console, json_line, lines, pairs, pl
 from pyfast.errors import CallError
 
 if TYPE_CHECKING:
-    from pyfast import Index, Record
     from pyfast.engine import Event, OnEvent, OnStep, Step
+    from pyfast.engine.record import Record
+    from pyfast.retrieval.index import Index
 
 _SAID, _SNIPPET = 120, 300  # the maximum number of characters shown of a reply, and of a piece of evidence
 
@@ -49,13 +50,14 @@ def ask(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
 ) -> None:
     """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing."""
-    import pyfast
+    from pyfast.api.answering import answer
+    from pyfast.api.indexing import open_index
 
     llms = models(llm)
     options, settings = values(pairs("--llm-option", llm_option)), pairs("--set", setting)
-    opened = pyfast.open_index(index, retriever, rerank, filter or ())
+    opened = open_index(index, retriever, rerank, filter or ())
     with _left_at_once(), _shown(", ".join(dict.fromkeys(llms.values()))) as (on_event, on_step):
-        run = pyfast.answer(
+        run = answer(
             [question],
             index=opened,
             llm=llms,

@@ -84,9 +84,9 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure latency and throughput under load, in this process."""
-    import pyfast
+    import pyfast.experiments.latency
 
-    result = pyfast.bench(
+    result = pyfast.experiments.latency.bench(
         questions,
         index=index,
         llm=models(llm),

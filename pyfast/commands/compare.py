@@ -22,9 +22,9 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare runs over the same questions: show which differences are significant, and what each run cost."""
-    import pyfast
+    import pyfast.api.comparing
 
-    comparison = pyfast.compare(runs, gold, metrics=metric or None, prices=prices)
+    comparison = pyfast.api.comparing.compare(runs, gold, metrics=metric or None, prices=prices)
     if json:
         print(json_line(comparison.as_json()))
     else:

@@ -24,10 +24,10 @@ def add(
     index: _Index, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
 ) -> None:
     """Add documents. For a process that has the index open, nothing changes."""
-    import pyfast
+    from pyfast.api.changing import add_documents
 
     with unread_listed() as unread, console().status("reading and indexing"):
-        change = pyfast.add_documents(
+        change = add_documents(
             index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
         )
     _tell(index, change)
@@ -40,10 +40,10 @@ def update(
 ) -> None:
     """Replace documents by new versions with the same uri, and add new documents. Tables and other parts that a
     file no longer has are deleted."""
-    import pyfast
+    from pyfast.api.changing import update_documents
 
     with unread_listed() as unread, console().status("reading and indexing"):
-        change = pyfast.update_documents(
+        change = update_documents(
             index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
         )
     _tell(index, change)
@@ -56,9 +56,9 @@ def delete(
     uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence names them.")],
 ) -> None:
     """Delete documents."""
-    import pyfast
+    from pyfast.api.changing import delete_documents
 
-    _tell(index, pyfast.delete_documents(index, uris))
+    _tell(index, delete_documents(index, uris))
 
 
 @app.command()
@@ -73,19 +73,19 @@ def compact(
     ] = False,
 ) -> None:
     """Merge all parts of an index into one part, without the deleted documents."""
-    import pyfast
+    from pyfast.api.changing import compact_index
 
     with console().status("joining the parts"):
-        change = pyfast.compact_index(index, erase=erase)
+        change = compact_index(index, erase=erase)
     _tell(index, change)
 
 
 @app.command()
 def info(index: _Index) -> None:
     """Show the parts, documents and size of an index."""
-    import pyfast
+    from pyfast.api.changing import describe_index
 
-    described = pyfast.describe_index(index)
+    described = describe_index(index)
     deleted = sum(part.deleted for part in described.parts)
     print(plain(f"{index}: commit {described.commit}, {len(described.commits) - 1} earlier commits"))
     print(f"{described.documents} documents, {described.passages} passages")

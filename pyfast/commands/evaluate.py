@@ -44,9 +44,9 @@ def evaluate(
     ] = None,
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure."""
-    import pyfast
+    import pyfast.api.evaluating
 
-    reports = {str(run): pyfast.evaluate(run, gold, metrics=metric or None) for run in runs}
+    reports = {str(run): pyfast.api.evaluating.evaluate(run, gold, metrics=metric or None) for run in runs}
     if per_question is not None:
         _write(per_question, reports)
     if json:

@@ -48,10 +48,12 @@ def evaluate_retrieval(
 
     No LLM is called.
     """
-    import pyfast
+    import pyfast.api.evaluating_retrieval
 
     options = {"at": at} if at else {}
-    report = pyfast.evaluate_retrieval(index, questions, setting or [""], gold=gold, scores=scores, **options)
+    report = pyfast.api.evaluating_retrieval.evaluate_retrieval(
+        index, questions, setting or [""], gold=gold, scores=scores, **options
+    )
     if json:
         print(json_line(report.as_json()))
     else:

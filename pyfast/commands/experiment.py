@@ -22,7 +22,7 @@ from pyfast.commands.running import (
 from pyfast.commands.terminal import console, pairs, plain, values
 
 if TYPE_CHECKING:
-    from pyfast import Experiment
+    from pyfast.experiments.cells import Experiment
 
 
 def experiment(
@@ -62,7 +62,7 @@ def experiment(
 ) -> None:
     """Run systems on data sets with models, and write tables. To resume a stopped experiment, repeat the
     command."""
-    import pyfast
+    import pyfast.experiments.cells
     from pyfast.errors import InputError
     from pyfast.experiments.plan import ready_plans
 
@@ -76,7 +76,7 @@ def experiment(
     result = watched(
         out,
         llms or {},
-        lambda on_event, stop: pyfast.experiment(
+        lambda on_event, stop: pyfast.experiments.cells.experiment(
             plan,
             data,
             out,

@@ -100,10 +100,10 @@ def index(
     To resume a stopped build, repeat the command. Finished parts are not built again. The return code is 2 if the
     index was built but a file, or a part of one, could not be read.
     """
-    import pyfast
+    from pyfast.api.indexing import build_index
 
     with unread_listed() as unread, _progress_shown() as on_progress:
-        built = pyfast.build_index(
+        built = build_index(
             sources,
             out,
             overwrite=overwrite,

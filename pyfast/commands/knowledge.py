@@ -88,7 +88,7 @@ def build(
     --restart renames the folder of a stopped extraction and starts a new extraction. The triples that are
     already in the knowledge graph stay.
     """
-    import pyfast
+    from pyfast.api.knowledge import build_knowledge
     from pyfast.knowledge.extraction import extraction_folder
 
     llms = models(llm)
@@ -96,7 +96,7 @@ def build(
     store = watched(
         extraction_folder(index),
         llms,
-        lambda on_event, stop: pyfast.build_knowledge(
+        lambda on_event, stop: build_knowledge(
             index,
             llms or None,
             llm_options=options,

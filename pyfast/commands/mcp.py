@@ -26,9 +26,9 @@ def mcp(
 ) -> None:
     """Offer an index to agents, as the tools search, answer and read_source of the Model Context Protocol
     (MCP)."""
-    import pyfast
+    from pyfast.server.mcp import serve_mcp
 
-    pyfast.serve_mcp(
+    serve_mcp(
         index,
         models(llm),
         llm_options=values(pairs("--llm-option", llm_option)),

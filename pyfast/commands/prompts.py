@@ -15,9 +15,9 @@ def prompts(
     id: Annotated[str, typer.Argument(help="The id of a question that has ended.")],
 ) -> None:
     """Show the prompts of one question, and the LLM's replies."""
-    import pyfast
+    from pyfast.api.run import Run
 
-    for number, call in enumerate(pyfast.Run(run).prompts(id), start=1):
+    for number, call in enumerate(Run(run).prompts(id), start=1):
         print(f"== {number}: {plain(call.prompt) or 'a prompt'}, asked of {plain(call.role)}")
         if call.messages is None:
             print("(the prompt was not kept)")

@@ -29,11 +29,13 @@ def report(
     ] = None,
 ) -> None:
     """Write runs as web pages, for any web server."""
-    import pyfast
+    import pyfast.reports.writing
     from pyfast.engine import dedicate_process
 
     dedicate_process()
-    pyfast.report(runs, out, gold, metrics=metric or None, prices=prices, single=single, processes=processes)
+    pyfast.reports.writing.report(
+        runs, out, gold, metrics=metric or None, prices=prices, single=single, processes=processes
+    )
     if single is not None:
         print(f"{out}: open it in a browser")
         return

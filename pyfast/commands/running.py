@@ -18,7 +18,7 @@ from pyfast.commands.terminal import clock, console, left_out, pairs, plain, tel
 from pyfast.errors import CallError, InputError, RunError
 
 if TYPE_CHECKING:
-    from pyfast import Run
+    from pyfast.api.run import Run
     from pyfast.engine import Event, OnEvent
 
 T = TypeVar("T")

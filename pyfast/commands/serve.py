@@ -83,7 +83,8 @@ def serve(
     ] = 30.0,
 ) -> None:
     """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS."""
-    import pyfast
+    import pyfast.server.listen
+    from pyfast.api.indexing import open_index
     from pyfast.api.telemetry import export_spans
     from pyfast.engine import dedicate_process
 
@@ -91,10 +92,10 @@ def serve(
     if settings.keys() - set(system or ()):
         raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
     paths = _indexes(index)
-    indexes = {name: pyfast.open_index(path, retriever, rerank, filter or ()) for name, path in paths.items()}
+    indexes = {name: open_index(path, retriever, rerank, filter or ()) for name, path in paths.items()}
     dedicate_process()
     export_spans()
-    pyfast.serve(
+    pyfast.server.listen.serve(
         indexes or None,
         models(llm),
         llm_options=values(pairs("--llm-option", llm_option)),

@@ -31,14 +31,14 @@ def show(
     ] = False,
 ) -> None:
     """Print how one question was answered: the steps of its trace, its gold passages, and its LLM calls."""
-    import pyfast
+    import pyfast.reports.as_text
     from pyfast.reports import wrong_questions
 
     if (id is None) != wrong:
         raise InputError("show: give the id of a question, or --wrong")
     ids = wrong_questions(run, gold) if id is None else [id]
     for number, each in enumerate(ids, start=1):
-        print(lines(pyfast.show(run, each, gold, prompts=prompts, whole=all)))
+        print(lines(pyfast.reports.as_text.show(run, each, gold, prompts=prompts, whole=all)))
         if number < len(ids):
             if sys.stdin.isatty() and sys.stdout.isatty():
                 input(f"-- {number} of {len(ids)}; Enter for the next one, Ctrl-C to end --")

@@ -15,9 +15,9 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
     """Show the progress of a run."""
     from rich.text import Text
 
-    import pyfast
+    from pyfast.api.run import Run
 
-    status = pyfast.Run(run).status
+    status = Run(run).status
     screen = console(stderr=False)
     states = ", ".join(f"{count} {state}" for state, count in sorted(status.states.items())) or "none yet"
     left = "" if status.seconds_left is None else f", about {_duration(status.seconds_left)} left"

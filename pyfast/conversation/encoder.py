@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.conversation.graph import TokenGraph
 from pyfast.errors import InputError, ModelNotFoundError, of_another_build
 

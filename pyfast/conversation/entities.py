@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pyfast import stop_words
+import pyfast.stop_words as stop_words
 from pyfast.corpus import Level
 from pyfast.engine import plain
 from pyfast.retrieval import Index, ScoredSegments

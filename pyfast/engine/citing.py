@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyfast import ops, retrieval
+import pyfast.ops as ops
+import pyfast.retrieval as retrieval
 from pyfast.ops.arrays import ends
 from pyfast.retrieval import Index, PassageList, ScoredSegments, write_lists
 

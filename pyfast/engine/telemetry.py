@@ -53,7 +53,7 @@ class Tracing:
 
     def __init__(self, api: Any) -> None:
         """Read from environment variables which texts must not be in spans."""
-        from pyfast import __version__
+        from pyfast.version import __version__
 
         self._api = api
         self._tracer = api.get_tracer("pyfast", __version__)

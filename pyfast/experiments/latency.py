@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 
-from pyfast import Engine, Index, __version__
 from pyfast.api.answering import at_least_one
 from pyfast.api.blocking import run_blocking
 from pyfast.api.models import GivenLLM, opened
+from pyfast.api.service import Engine
 from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
@@ -26,7 +26,9 @@ from pyfast.experiments.arrivals import Arrivals, Float64, arrival_times, read_t
 from pyfast.experiments.figures import FORMAT, VERSION, Change, compare, figures, summary
 from pyfast.experiments.load import Ask, Sample, asker, closed_loop, open_loop, repeated
 from pyfast.files import write_atomically
+from pyfast.retrieval.index import Index
 from pyfast.systems import System
+from pyfast.version import __version__
 
 _LOG = logging.getLogger("pyfast")
 _GAIN = 1.05  # Saturation: twice as many clients raise the throughput by less than this factor.

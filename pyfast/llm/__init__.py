@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from pyfast import plugins
+import pyfast.plugins as plugins
 from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, dialogue, with_defaults
 from pyfast.llm.response_cache import CachedLLM

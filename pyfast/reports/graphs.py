@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.ops.arrays import Int32, Int64, stack
 from pyfast.reports.paths import Step
 from pyfast.reports.shared_terms import SharedTerms

@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from pyfast import __version__
 from pyfast.api.comparing import compare
 from pyfast.api.evaluating import GoldLike
 from pyfast.api.run import Run
@@ -20,6 +19,7 @@ from pyfast.ops.arrays import available_cores
 from pyfast.reports.bundle import VERSION, RunData
 from pyfast.reports.details import question_of
 from pyfast.reports.page import is_single_page, single_page, write_page
+from pyfast.version import __version__
 
 MANIFEST = "manifest.json"
 

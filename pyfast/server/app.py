@@ -14,7 +14,6 @@ from fastapi.responses import Response
 from orjson import dumps
 from starlette.exceptions import HTTPException
 
-from pyfast import __version__
 from pyfast.api.models import GivenLLM
 from pyfast.errors import PyfastError
 from pyfast.server import chat, search
@@ -28,6 +27,7 @@ from pyfast.server.routes import Direct
 from pyfast.server.schemas import Error, FieldError, Model, ModelList, Status
 from pyfast.server.service import GivenIndex, Service, Systems
 from pyfast.systems.conversations import FollowUps
+from pyfast.version import __version__
 
 _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {

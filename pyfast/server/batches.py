@@ -25,8 +25,9 @@ from typing import Any, Literal
 import orjson
 from pydantic import ValidationError
 
-from pyfast import Record, Run
+from pyfast.api.run import Run
 from pyfast.engine import Event
+from pyfast.engine.record import Record
 from pyfast.errors import InputError, PyfastError, first_fault
 from pyfast.files import write_atomically, written_aside
 from pyfast.server.completions import completion, failure

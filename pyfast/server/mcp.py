@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from pyfast import Engine, Evidence, Index, __version__, open_index
+from pyfast.api.indexing import open_index
 from pyfast.api.models import GivenLLM, opened
+from pyfast.api.service import Engine
+from pyfast.engine.record import Evidence
 from pyfast.errors import InputError, PyfastError
+from pyfast.retrieval.index import Index
 from pyfast.systems import System
+from pyfast.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

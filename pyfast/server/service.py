@@ -12,10 +12,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pyfast import Engine, Index, Record, open_index, systems
+import pyfast.systems as systems
+from pyfast.api.indexing import open_index
 from pyfast.api.models import GivenLLM, opened
+from pyfast.api.service import Engine
 from pyfast.engine import Ledger, OnStep
+from pyfast.engine.record import Record
 from pyfast.errors import InputError
+from pyfast.retrieval.index import Index
 from pyfast.server.completions import Titles, failure
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import Limits, Queue

@@ -14,37 +14,32 @@ import orjson
 
 from pyfast.engine.question_files import texts_of
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets import (
-    convmix,
-    hipporag,
-    hotpotqa,
-    hybridqa,
-    metaqa,
-    musique,
-    open_domain,
-    retrieval_sets,
-    tatqa,
-)
+from pyfast.evaluation.data_sets.convmix import convmix
 from pyfast.evaluation.data_sets.layout import Kind, Pieces
+from pyfast.evaluation.data_sets.metaqa import metaqa
+from pyfast.evaluation.data_sets.open_domain import nq, popqa, triviaqa
+from pyfast.evaluation.data_sets.paragraph_sets import hipporag, hotpotqa, musique
+from pyfast.evaluation.data_sets.retrieval_sets import beir, flashrag
+from pyfast.evaluation.data_sets.table_sets import hybridqa, ottqa, tatqa
 from pyfast.files import built_aside
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
 _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
-    "hotpotqa": hotpotqa.read,
-    "2wiki": hotpotqa.read,
-    "musique": musique.read,
-    "hybridqa": hybridqa.hybridqa,
-    "metaqa": metaqa.read,
-    "tatqa": tatqa.read,
-    "convmix": convmix.read,
-    "ottqa": hybridqa.ottqa,
-    "nq": open_domain.nq,
-    "triviaqa": open_domain.triviaqa,
-    "popqa": open_domain.popqa,
-    "hipporag": hipporag.read,
-    "beir": retrieval_sets.beir,
-    "flashrag": retrieval_sets.flashrag,
+    "hotpotqa": hotpotqa,
+    "2wiki": hotpotqa,
+    "musique": musique,
+    "hybridqa": hybridqa,
+    "metaqa": metaqa,
+    "tatqa": tatqa,
+    "convmix": convmix,
+    "ottqa": ottqa,
+    "nq": nq,
+    "triviaqa": triviaqa,
+    "popqa": popqa,
+    "hipporag": hipporag,
+    "beir": beir,
+    "flashrag": flashrag,
 }
 _NO_CORPUS = {
     "convmix": "this file has no text, and its entities and answers are gold, so no index can come from it: index"
