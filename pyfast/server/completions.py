@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyfast import Evidence, Record
+from pyfast.engine import Evidence, Record
 from pyfast.server.errors import ApiError
 
 ABSTAINS = "The evidence has no answer."

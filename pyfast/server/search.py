@@ -12,7 +12,7 @@ from orjson import dumps
 from pyfast.api.reranking import rerank_texts
 from pyfast.server.chat import unless_gone
 from pyfast.server.errors import ApiError
-from pyfast.server.routes import JsonRoute
+from pyfast.server.guard import JsonRoute
 from pyfast.server.schemas import RerankRequest, RerankResponse, RetrieveRequest, RetrieveResponse
 from pyfast.server.service import Service
 

@@ -12,7 +12,7 @@ import pytest
 
 from pyfast.api.models import opened
 from pyfast.errors import InputError, LLMUnavailableError, ModelNotFoundError
-from pyfast.llm import Request, dialogue, open_llm, vllm_shared
+from pyfast.llm import Request, dialogue, open_llm, vllm_engine
 from pyfast.llm.vllm import Vllm
 
 
@@ -149,7 +149,7 @@ def engines(installed: None, monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
         lora.__name__: lora,
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(vllm_shared, "start_engine", start)
+    monkeypatch.setattr(vllm_engine, "start_engine", start)
     monkeypatch.setattr(Vllm, "_prompt", lambda *_: ("prompt", 5))
     monkeypatch.setattr("pyfast.llm.vllm._sampling", lambda request: None)
     return started
