@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyfast import plugins
+import pyfast.plugins as plugins
 from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, build_with, dialogue, with_defaults
 from pyfast.llm.response_cache import CachedLLM

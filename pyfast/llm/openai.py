@@ -161,10 +161,7 @@ class OpenAI:
                     answer = await self._persist(as_json(body), url, request.max_tokens)
                     break
                 except http.Refused as refused:
-                    wish = fallback_for(refused.complaint, body, fallbacks)
-                    if wish is None:
-                        raise refused.error from None
-                    fallbacks |= {wish}
+                    fallbacks = with_next(fallbacks, refused, body)
         self._remember(fallbacks)
         return answer
 
@@ -196,6 +193,7 @@ class OpenAI:
         failures = 0
         # Servers estimate the tokens of a request in this way before they count them.
         tokens = len(body) // BYTES_PER_TOKEN + max_tokens
+        # A loop of its own: the bookkeeping of tenacity costs about 80 µs a call.
         for attempt in itertools.count(1):
             deadline += await self._rate.turn(tokens, self._running)
             try:
@@ -313,6 +311,15 @@ class OpenAI:
         if status in (400, 422):
             return http.Refused(CallError(message), f"{error_field(answer, 'param')} {complaint}")
         return CallError(message)
+
+
+def with_next(fallbacks: Fallbacks, refused: http.Refused, body: dict[str, Any]) -> Fallbacks:
+    """Add the next fallback to try to those that were tried before. Raises the error for the call if there is
+    none."""
+    wish = fallback_for(refused.complaint, body, fallbacks)
+    if wish is None:
+        raise refused.error from None
+    return fallbacks | {wish}
 
 
 @dataclass(slots=True, eq=False)

@@ -18,9 +18,8 @@ from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchOptions, BatchP
 from pyfast.llm.chat import as_json, error_text, one_line
 from pyfast.llm.collecting import BatchLog, LoggedBatch, Progress
 from pyfast.llm.http import Again, Refused, parse_spec
-from pyfast.llm.openai import OpenAI
+from pyfast.llm.openai import OpenAI, with_next
 from pyfast.llm.protocol import LLM, Completion, Request, take_options
-from pyfast.llm.request_fallbacks import fallback_for
 
 _LOOK_S = 0.05
 _LOG = logging.getLogger("pyfast")
@@ -173,10 +172,7 @@ class OpenAIBatches(OpenAI):
                 continue  # The next session tries again.
             fault = self._fault(line)
             if isinstance(fault, Refused):
-                wish = fallback_for(fault.complaint, self._body(asked, fallbacks), fallbacks)
-                if wish is None:
-                    raise fault.error from None
-                fallbacks |= {wish}
+                fallbacks = with_next(fallbacks, fault, self._body(asked, fallbacks))
             elif isinstance(fault, Again):
                 failures += 1
                 if failures >= self._options.attempts:

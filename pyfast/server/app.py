@@ -20,7 +20,7 @@ from pyfast.errors import PyfastError
 from pyfast.server import chat, search
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
-from pyfast.server.guard import OPEN, Counted, Direct, Guard
+from pyfast.server.guard import OPEN, Guard, counted, direct
 from pyfast.server.jobs import router as jobs_pages
 from pyfast.server.limits import Limits
 from pyfast.server.schemas import Error, FieldError, Model, ModelList, Status
@@ -119,9 +119,9 @@ def create_app(
     refused = (ApiError, PyfastError, TimeoutError, HTTPException, RequestValidationError)
     for error in (*refused, Exception):
         app.add_exception_handler(error, _refuse)
-    app.add_middleware(Direct, routes=app.routes, refuse=_refuse, refused=refused)
+    app.add_middleware(direct, routes=app.routes, refuse=_refuse, refused=refused)
     app.add_middleware(Guard, limits=limits, keys=tuple(keys), hosts=hosts)
-    app.add_middleware(Counted, count=service.metrics.requests)
+    app.add_middleware(counted, count=service.metrics.requests)
     return app
 
 

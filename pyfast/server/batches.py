@@ -21,27 +21,18 @@ from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
+import pyfast.server.schemas as schemas
 from pyfast.api.run import Run
 from pyfast.engine import Event, Record
 from pyfast.errors import InputError, PyfastError, first_fault
 from pyfast.files import write_atomically, written_aside
 from pyfast.server.completions import completion, failure
 from pyfast.server.errors import ApiError
-from pyfast.server.schemas import (
-    BatchFault,
-    BatchFaults,
-    BatchObject,
-    BatchRequest,
-    ChatRequest,
-    FileObject,
-    RequestCounts,
-    State,
-)
 from pyfast.server.service import Service
 
 _MANY = 100  # faults of an input that are reported
@@ -68,38 +59,30 @@ class Files:
             raise ApiError(400, f"there are {self._limit} files; delete some", "too_many_files")
         return self._folder / f".{token_hex(16)}.part"
 
-    def add(self, content: Path, filename: str) -> FileObject:
+    def add(self, content: Path, filename: str) -> schemas.FileObject:
         """Add a finished upload: move `content` into the folder, under a new id."""
         path = self.path(f"file-{token_hex(16)}")
         content.rename(path)
         return self.note(path, int(time.time()), filename, "batch")
 
-    def note(
-        self, path: Path, created_at: int, filename: str, purpose: Literal["batch", "batch_output"]
-    ) -> FileObject:
+    def note(self, path: Path, created_at: int, filename: str, purpose: str) -> schemas.FileObject:
         """Register a file whose content is already in the folder."""
-        made = FileObject(
-            id=path.name,
-            bytes=path.stat().st_size,
-            created_at=created_at,
-            filename=filename,
-            purpose=purpose,
-            object="file",
-            status="processed",
-        )
+        told = {"id": path.name, "bytes": path.stat().st_size, "created_at": created_at, "filename": filename}
+        kind = {"purpose": purpose, "object": "file", "status": "processed"}
+        made = schemas.FileObject.model_validate({**told, **kind})
         write_atomically(self._folder / f"{path.name}.json", made.model_dump_json(), durable=True)
         return made
 
-    def all(self) -> list[FileObject]:
+    def all(self) -> list[schemas.FileObject]:
         """Return the metadata of all files, the newest first."""
-        files = [FileObject.model_validate_json(path.read_bytes()) for path in self._folder.glob("*.json")]
+        files = [schemas.FileObject.model_validate_json(path.read_bytes()) for path in self._folder.glob("*.json")]
         return sorted(files, key=lambda file: (-file.created_at, file.id))
 
-    def get(self, id: str) -> FileObject:
+    def get(self, id: str) -> schemas.FileObject:
         """Return the metadata of a file. Raises `ApiError` 404 if no file has this id."""
         if _ID.fullmatch(id):
             with contextlib.suppress(FileNotFoundError):
-                return FileObject.model_validate_json((self._folder / f"{id}.json").read_bytes())
+                return schemas.FileObject.model_validate_json((self._folder / f"{id}.json").read_bytes())
         raise ApiError(404, f"there is no file {id!r}", "file_not_found")
 
     def path(self, id: str) -> Path:
@@ -124,7 +107,7 @@ class Batches:
         self._grace = grace  # seconds that questions in progress may take when the server ends
         self._ending = False
         self._stops: dict[str, asyncio.Event] = {}
-        self._known: dict[str, BatchObject] = {}
+        self._known: dict[str, schemas.BatchObject] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()  # one batch at a time: requests that wait for an answer share the LLM with it
 
@@ -134,7 +117,7 @@ class Batches:
         the block, it continues in the next `with` block, for example when the server starts again.
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
-            batch = BatchObject.model_validate_json(path.read_bytes())
+            batch = schemas.BatchObject.model_validate_json(path.read_bytes())
             self._known[batch.id] = batch
             if batch.status in _OPEN:
                 self._begin(batch)
@@ -150,7 +133,7 @@ class Batches:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def create(self, asked: BatchRequest, key: str | None) -> BatchObject:
+    def create(self, asked: schemas.BatchRequest, key: str | None) -> schemas.BatchObject:
         """Start a batch. If a batch was already started with this `key` (an `Idempotency-Key`), return the
         earlier batch.
 
@@ -163,26 +146,26 @@ class Batches:
                 raise ApiError(409, "this Idempotency-Key began another batch", "key_reused")
             return before
         self.files.get(asked.input_file_id)
-        counts = RequestCounts(total=0, completed=0, failed=0)
         now = {"id": f"batch_{name}", "created_at": int(time.time()), "status": "validating", "object": "batch"}
-        fields = {**dict.fromkeys(BatchObject.model_fields), **asked.model_dump(), **now, "request_counts": counts}
-        made = BatchObject.model_validate(fields)
+        counts = {"request_counts": {"total": 0, "completed": 0, "failed": 0}}
+        nothing = dict.fromkeys(schemas.BatchObject.model_fields)
+        made = schemas.BatchObject.model_validate({**nothing, **asked.model_dump(), **now, **counts})
         (self._folder / made.id).mkdir()
         self._keep(made)
         self._begin(made)
         return made
 
-    def all(self) -> list[BatchObject]:
+    def all(self) -> list[schemas.BatchObject]:
         """Return all batches, the newest first."""
         return sorted(self._known.values(), key=lambda batch: (-batch.created_at, batch.id))
 
-    def get(self, id: str) -> BatchObject:
+    def get(self, id: str) -> schemas.BatchObject:
         """Return a batch. Raises `ApiError` 404 if no batch has this id."""
         if id not in self._known:
             raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
         return self._known[id]
 
-    def cancel(self, id: str) -> BatchObject:
+    def cancel(self, id: str) -> schemas.BatchObject:
         """Cancel a batch. Its finished answers are kept. Raises `ApiError` if no batch has this id, or if the
         batch has already ended."""
         batch = self.get(id)
@@ -197,7 +180,7 @@ class Batches:
         """Return whether an unfinished batch needs this file."""
         return any(batch.input_file_id == file and batch.status in _OPEN for batch in self._known.values())
 
-    def _begin(self, batch: BatchObject) -> None:
+    def _begin(self, batch: schemas.BatchObject) -> None:
         self._stops[batch.id] = asyncio.Event()
         if batch.status == "cancelling":
             self._stops[batch.id].set()
@@ -214,9 +197,7 @@ class Batches:
                 return
             try:
                 await self._answer(id, folder, stop)
-            except ApiError as error:
-                self._fail(id, _fault(error.message))
-            except InputError as error:
+            except (ApiError, InputError) as error:
                 self._fail(id, _fault(str(error)))
             except PyfastError as error:  # it can be continued when the server starts again
                 _LOG.error("%s stopped: %s; the server continues it when it starts again", id, error)
@@ -232,7 +213,7 @@ class Batches:
             if faults:
                 self._fail(id, *faults)
                 return
-            counts = RequestCounts(total=count, completed=0, failed=0)
+            counts = schemas.RequestCounts(total=count, completed=0, failed=0)
             self._move(id, model=model, request_counts=counts)
         system, index = service.resolve(_model(self._known[id]))
         if self._known[id].status == "validating":
@@ -251,7 +232,7 @@ class Batches:
             is_cancelled = self._known[id].status == "cancelling"
             if done < run.status.questions and not is_cancelled:
                 return  # the server ends: it goes on when that starts again
-            counts = RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
+            counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
             self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
         outputs = await asyncio.to_thread(self._write_out, self._known[id], folder)
         self._move(id, "cancelled" if self._known[id].status == "cancelling" else "completed", **outputs)
@@ -269,26 +250,26 @@ class Batches:
             # Those of earlier sessions are separated at the end.
             counts.completed, counts.failed = event.done, 0
 
-    def _fail(self, id: str, *faults: BatchFault) -> None:
-        self._move(id, "failed", errors=BatchFaults(object="list", data=list(faults)))
+    def _fail(self, id: str, *faults: schemas.BatchFault) -> None:
+        self._move(id, "failed", errors=schemas.BatchFaults(object="list", data=list(faults)))
 
-    def _move(self, id: str, status: State | None = None, **values: Any) -> BatchObject:
+    def _move(self, id: str, status: schemas.State | None = None, **values: Any) -> schemas.BatchObject:
         """Give a batch new values, and a new state. The current time becomes the time of this state."""
         if status is not None:
             values |= {"status": status, f"{status}_at": int(time.time())}
         return self._keep(self._known[id].model_copy(update=values))
 
-    def _keep(self, batch: BatchObject) -> BatchObject:
+    def _keep(self, batch: schemas.BatchObject) -> schemas.BatchObject:
         self._known[batch.id] = batch
         write_atomically(self._folder / batch.id / "batch.json", batch.model_dump_json(), durable=True)
         return batch
 
-    def _read_in(self, batch: BatchObject, questions: Path) -> tuple[str, int, list[BatchFault]]:
+    def _read_in(self, batch: schemas.BatchObject, questions: Path) -> tuple[str, int, list[schemas.BatchFault]]:
         """Check a batch's input and write its questions.
 
         Returns (the model, the number of questions, the errors in the input).
         """
-        faults: list[BatchFault] = []
+        faults: list[schemas.BatchFault] = []
         model = ""
         seen: set[str] = set()
         with (
@@ -306,7 +287,7 @@ class Batches:
                     if seen and of != model:
                         raise ApiError(400, "all lines need the same model", "mismatched_model", param="model")
                 except ApiError as error:
-                    faults.append(_fault(error.message, error.code, number, error.param))
+                    faults.append(_fault(str(error), error.code, number, error.param))
                     if len(faults) == _MANY:
                         break
                     continue
@@ -332,7 +313,7 @@ class Batches:
         if (fields.get("method"), fields.get("url")) != ("POST", endpoint):
             raise ApiError(400, f"needs the method POST and the url {endpoint}", "mismatched_url", param="url")
         try:
-            asked = ChatRequest.model_validate(fields.get("body"))
+            asked = schemas.ChatRequest.model_validate(fields.get("body"))
         except ValidationError as error:
             name, fault = first_fault(error)
             raise ApiError(400, f"body.{name}: {fault}", "invalid_request", param=name) from None
@@ -341,7 +322,7 @@ class Batches:
             raise ApiError(400, "a batch has no conversations: give one question", "has_history", param="messages")
         return custom_id, asked.model, read.question
 
-    def _write_out(self, batch: BatchObject, folder: Path) -> dict[str, str | None]:
+    def _write_out(self, batch: schemas.BatchObject, folder: Path) -> dict[str, str | None]:
         """Write the two result files of a batch.
 
         One result file has the answers, and the other has the failed questions. Returns the ids of the two
@@ -362,7 +343,7 @@ class Batches:
                 path.unlink()
         return ids
 
-    def _result(self, batch: BatchObject, record: Record) -> dict[str, Any]:
+    def _result(self, batch: schemas.BatchObject, record: Record) -> dict[str, Any]:
         id, model = _digest(f"{batch.id} {record.id}"), _model(batch)
         if record.state == "failed":
             status, body = 422, failure(record).body()
@@ -373,7 +354,7 @@ class Batches:
         return {"id": f"batch_req_{id}", "custom_id": record.id, "response": response, "error": None}
 
 
-def _model(batch: BatchObject) -> str:
+def _model(batch: schemas.BatchObject) -> str:
     assert batch.model is not None
     return batch.model
 
@@ -382,5 +363,7 @@ def _digest(text: str) -> str:
     return blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 
-def _fault(message: str, code: str = "failed", line: int | None = None, param: str | None = None) -> BatchFault:
-    return BatchFault(code=code, line=line, message=message, param=param)
+def _fault(
+    message: str, code: str = "failed", line: int | None = None, param: str | None = None
+) -> schemas.BatchFault:
+    return schemas.BatchFault(code=code, line=line, message=message, param=param)

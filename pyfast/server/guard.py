@@ -20,6 +20,7 @@ from pyfast.server.limits import Limits
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready"})
 """Paths that need no key, because orchestrators such as Kubernetes call them"""
@@ -149,71 +150,64 @@ class JsonRoute(APIRoute):
         return handle
 
 
-class Direct:
+def direct(
+    app: Any,
+    routes: Iterable[Any],
+    refuse: Callable[[Request, Exception], Awaitable[Response]],
+    refused: tuple[type[Exception], ...],
+) -> AsgiApp:
     """ASGI middleware that calls the functions of `JsonRoute`s itself, and passes all other requests to the
     application.
 
     FastAPI would first go through its router, two layers for errors and three for dependencies. The functions
     of `JsonRoute`s need none of these layers. Python would resume the coroutine of each layer after each
     `await`, which takes time.
+
+    Args:
+        app: The application. It gets all requests that match no `JsonRoute`.
+        routes: The application's routes.
+        refuse: A function that turns an error into a response.
+        refused: The types of the errors for which `refuse` is called. Other errors go to the caller.
     """
+    handlers = {
+        (method, route.path): (route, route.get_route_handler())
+        for route in routes
+        if isinstance(route, JsonRoute)
+        for method in route.methods or ()
+    }
 
-    def __init__(
-        self,
-        app: Any,
-        routes: Iterable[Any],
-        refuse: Callable[[Request, Exception], Awaitable[Response]],
-        refused: tuple[type[Exception], ...],
-    ) -> None:
-        """Wrap an application.
-
-        Args:
-            app: The application. It gets all requests that match no `JsonRoute`.
-            routes: The application's routes.
-            refuse: A function that turns an error into a response.
-            refused: The types of the errors for which `refuse` is called. Other errors go to the caller.
-        """
-        self._app, self._refuse, self._refused = app, refuse, refused
-        self._routes = {
-            (method, route.path): (route, route.get_route_handler())
-            for route in routes
-            if isinstance(route, JsonRoute)
-            for method in route.methods or ()
-        }
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        found = self._routes.get((scope.get("method", ""), scope.get("path", "")))
+    async def serve(scope: Message, receive: Receive, send: Send) -> None:
+        found = handlers.get((scope.get("method", ""), scope.get("path", "")))
         if found is None:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         scope["route"], handle = found
         request = Request(scope, receive, send)
         try:
             response = await handle(request)
-        except self._refused as error:
-            response = await self._refuse(request, error)
+        except refused as error:
+            response = await refuse(request, error)
         await response(scope, receive, send)
 
+    return serve
 
-class Counted:
-    """ASGI middleware that counts the requests by path and status."""
 
-    def __init__(self, app: Any, count: Callable[[str, int], Any]) -> None:
-        self._app, self._count = app, count
+def counted(app: Any, count: Callable[[str, int], Any]) -> AsgiApp:
+    """ASGI middleware that counts the requests by path and status when they end."""
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass one request to the application, and count it when it ends."""
+    async def serve(scope: Message, receive: Receive, send: Send) -> None:
         status = 0
 
-        async def counted(message: Message) -> None:
+        async def noted(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
         try:
-            await self._app(scope, receive, counted)
+            await app(scope, receive, noted)
         finally:
             if scope["type"] == "http":
                 route = scope.get("route")
-                self._count(getattr(route, "path", "other"), status).inc()
+                count(getattr(route, "path", "other"), status).inc()
+
+    return serve

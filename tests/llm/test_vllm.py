@@ -137,8 +137,8 @@ def engines(installed: None, monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     """Those that are started."""
     started: list[Engine] = []
 
-    def start(made: list[Any], model: str, options: dict[str, Any], extra: Any, invariant: bool) -> None:
-        made.append(Engine(options))
+    def start(made: list[Any], setup: vllm_engine.Setup) -> None:
+        made.append(Engine(dict(setup.options)))
         started.append(made[0])
 
     lora = ModuleType("vllm.lora.request")
