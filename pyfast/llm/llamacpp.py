@@ -281,12 +281,11 @@ def control_tokens(path: Path) -> list[str]:
     fields: dict[bytes, Any] = {}
     try:
         with path.open("rb") as file:
-            magic, version, _, count = struct.unpack("<4sIQQ", file.read(24))
+            magic, version, _, count = _taken(file, "4sIQQ")
             if magic != b"GGUF" or version < 2:
                 return []
             for _ in range(count):
-                name = _string(file)
-                (kind,) = struct.unpack("<I", file.read(4))
+                name, (kind,) = _string(file), _taken(file, "I")
                 value = _value(file, kind)
                 if name in _WANTED:
                     fields[name] = value
@@ -299,8 +298,12 @@ def control_tokens(path: Path) -> list[str]:
         return []  # llama.cpp itself reports what is wrong with the file.
 
 
+def _taken(file: BinaryIO, form: str) -> tuple[Any, ...]:
+    return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))
+
+
 def _string(file: BinaryIO) -> bytes:
-    (size,) = struct.unpack("<Q", file.read(8))
+    (size,) = _taken(file, "Q")
     if size > _LARGEST:
         raise ValueError
     return file.read(size)
@@ -310,12 +313,10 @@ def _value(file: BinaryIO, kind: int) -> Any:
     if kind == _STRING:
         return _string(file)
     if kind == _ARRAY:
-        of, size = struct.unpack("<IQ", file.read(12))
+        of, size = _taken(file, "IQ")
         if size > _LARGEST:
             raise ValueError
         if of in _FORMATS:
-            form = f"<{size}{_FORMATS[of]}"
-            return list(struct.unpack(form, file.read(struct.calcsize(form))))
+            return list(_taken(file, f"{size}{_FORMATS[of]}"))
         return [_value(file, of) for _ in range(size)]
-    form = "<" + _FORMATS[kind]
-    return struct.unpack(form, file.read(struct.calcsize(form)))[0]
+    return _taken(file, _FORMATS[kind])[0]

@@ -85,7 +85,7 @@ class Guard:
         most = self._limits.body_bytes
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > most:
-            raise _too_large(most)
+            raise too_large("body", most)
         pieces, size = [], 0
         try:
             async with asyncio.timeout(self._limits.body_seconds):
@@ -96,15 +96,16 @@ class Guard:
                     pieces.append(message.get("body", b""))
                     size += len(pieces[-1])
                     if size > most:
-                        raise _too_large(most)
+                        raise too_large("body", most)
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
             raise ApiError(408, "the body did not arrive in time", "body_too_slow") from None
 
 
-def _too_large(most: int) -> ApiError:
-    return ApiError(413, f"the body is larger than {most} bytes", "body_too_large")
+def too_large(what: str, most: int) -> ApiError:
+    """Make the error for a body or a file of more than `most` bytes."""
+    return ApiError(413, f"the {what} is larger than {most} bytes", f"{what}_too_large")
 
 
 class _Gone(Exception):

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, ClientLeft
-from pyfast.server.guard import Message, Receive
+from pyfast.server.guard import Message, Receive, too_large
 from pyfast.server.schemas import BatchList, BatchObject, BatchRequest, FileDeleted, FileList, FileObject
 
 L = TypeVar("L", FileList, BatchList)
@@ -51,7 +51,7 @@ async def upload(request: Request) -> FileObject:
             if not isinstance(given, UploadFile) or purpose != "batch":
                 raise ApiError(400, "give a file, and the purpose batch", "invalid_request", param="file")
             if (given.size or 0) > limits.file_bytes:
-                raise _too_large(limits.file_bytes)
+                raise too_large("file", limits.file_bytes)
             path = batches.files.new_path()
             with path.open("wb") as out:
                 while piece := await given.read(1 << 20):
@@ -149,11 +149,7 @@ def _limited(receive: Receive, most: int) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > most:
-            raise _too_large(most)
+            raise too_large("file", most)
         return message
 
     return limited
-
-
-def _too_large(most: int) -> ApiError:
-    return ApiError(413, f"the file is larger than {most} bytes", "file_too_large")

@@ -325,8 +325,8 @@ class BatchRequest(_Request):
 class BatchFault(BaseModel):
     """An error in a batch, or in one line of its file."""
 
-    code: str
     line: int | None
+    code: str
     message: str
     param: str | None
 

@@ -183,16 +183,13 @@ class Service:
         usage = record.usage
         metrics.questions(asked.system, record.state).inc()
         metrics.calls(asked.system).inc(usage.llm_calls)
-        counts = {
-            "prompt": usage.prompt_tokens,
-            "cached": ledger.cached_tokens,
-            "completion": usage.completion_tokens,
-        }
+        cached = ledger.cached_tokens
+        counts = {"prompt": usage.prompt_tokens, "cached": cached, "completion": usage.completion_tokens}
         for kind, count in counts.items():
             metrics.tokens(asked.system, kind).inc(count)
         if record.state == "failed":
             raise failure(record)
-        return Answered(record, ledger.cached_tokens)
+        return Answered(record, cached)
 
     def titles(self, index: str) -> Titles:
         """Return a function that returns the title of a document of this index, by its uri. Without an index,
