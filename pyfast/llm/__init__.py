@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyfast.llm.protocol as protocol
 import pyfast.plugins as plugins
 from pyfast.errors import InputError
-from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, build_with, dialogue, with_defaults
+from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, dialogue, with_defaults
 from pyfast.llm.response_cache import CachedLLM
 from pyfast.llm.roles import DEFAULT_ROLE, ROLES, Role, by_role
 
@@ -66,7 +67,7 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
         if options:
             raise InputError(f"{spec}: an object, which has no options")
         return _checked(spec, opener)
-    return _checked(spec, build_with(spec, opener, **options))
+    return _checked(spec, protocol.build_with(spec, opener, **options))
 
 
 def _checked(spec: str, llm: Any) -> FullLLM:

@@ -58,7 +58,7 @@ class Instant:
         prompt = request.messages[-1].content
         tail = prompt[-TAIL:].encode(errors="replace")
         number = crc32(tail, request.seed & 0xFFFFFFFF) + len(prompt)
-        words = tail.decode().rstrip().rpartition("\n")[2].split() or ["instant"]
+        words = tail.rstrip().rpartition(b"\n")[2].decode().split() or ["instant"]
         write = _words if request.schema is None else _compiled(request.schema)
         text = write(words, number)
         asked = sum([len(message.content) for message in request.messages])

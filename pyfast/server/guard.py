@@ -86,7 +86,8 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > most:
             raise too_large("body", most)
-        pieces, size = [], 0
+        receive = limited_to(most, "body", receive)
+        pieces: list[bytes] = []
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 while True:
@@ -94,9 +95,6 @@ class Guard:
                     if message["type"] == "http.disconnect":
                         raise _Gone
                     pieces.append(message.get("body", b""))
-                    size += len(pieces[-1])
-                    if size > most:
-                        raise too_large("body", most)
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
@@ -106,6 +104,21 @@ class Guard:
 def too_large(what: str, most: int) -> ApiError:
     """Make the error for a body or a file of more than `most` bytes."""
     return ApiError(413, f"the {what} is larger than {most} bytes", f"{what}_too_large")
+
+
+def limited_to(most: int, what: str, receive: Receive) -> Receive:
+    """Return a function like `receive`. It raises `ApiError` when the body has more than `most` bytes."""
+    size = 0
+
+    async def limited() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise too_large(what, most)
+        return message
+
+    return limited
 
 
 class _Gone(Exception):

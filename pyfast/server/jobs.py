@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, ClientLeft
-from pyfast.server.guard import Message, Receive, too_large
+from pyfast.server.guard import limited_to, too_large
 from pyfast.server.schemas import BatchList, BatchObject, BatchRequest, FileDeleted, FileList, FileObject
 
 L = TypeVar("L", FileList, BatchList)
@@ -44,7 +44,7 @@ async def upload(request: Request) -> FileObject:
     """Upload a file with the questions of a batch."""
     batches = _batches(request)
     limits = batches.service.limits
-    limited = Request(request.scope, _limited(request.receive, limits.file_bytes + _ASIDE))
+    limited = Request(request.scope, limited_to(limits.file_bytes + _ASIDE, "file", request.receive))
     try:
         async with asyncio.timeout(limits.seconds), limited.form(max_files=1, max_fields=8) as form:
             given, purpose = form.get("file"), form.get("purpose")
@@ -138,18 +138,3 @@ def _page(kind: type[L], items: Sequence[Any], after: str | None, limit: int) ->
     page = list(items[start : start + limit])
     first, last = (page[0].id, page[-1].id) if page else (None, None)
     return kind(object="list", data=page, first_id=first, last_id=last, has_more=start + limit < len(items))
-
-
-def _limited(receive: Receive, most: int) -> Receive:
-    """A function like `receive`. It raises `ApiError` when the body is larger than `most` bytes."""
-    size = 0
-
-    async def limited() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > most:
-            raise too_large("file", most)
-        return message
-
-    return limited
