@@ -10,7 +10,7 @@ from pyfast.conversation.entities import Linear, Span
 from pyfast.conversation.graph import Chain
 from pyfast.conversation.history import SYSTEM, Parts
 from pyfast.llm import dialogue
-from pyfast.llm.template import chat
+from pyfast.llm.local import chat
 
 # a private character of Unicode that marks where the graph's nodes go; only the first one counts
 _GRAPH = "\ue000"

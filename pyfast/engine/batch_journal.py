@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, TypeVar
 
-from pyfast.llm.collecting import LoggedBatch
+from pyfast.llm.collecting import BatchLog, LoggedBatch
 
 if TYPE_CHECKING:
     from pyfast.engine.journal import Journal
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS batch_calls (batch TEXT NOT NULL, place INTEGER NOT N
 REQUEST_OF_ENTRY = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
 
 
-class JournalledBatches:
+class JournalledBatches(BatchLog):
     """Stores the batches of LLM calls that a run submits to a Batch API, in the run's open journal. Any
     method can raise `RunError`."""
 

@@ -43,9 +43,8 @@ from pyfast.errors import (
 )
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.collecting import Progress
-from pyfast.llm.foreign import check_size, without_controls, without_controls_in
+from pyfast.llm.foreign import check_size, without_controls, without_controls_in, without_reasoning
 from pyfast.llm.protocol import device_of, weights_of
-from pyfast.llm.reasoning import without_reasoning
 from pyfast.retrieval import (
     Index,
     PassageList,

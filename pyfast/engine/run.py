@@ -31,7 +31,7 @@ from pyfast.engine.record import REPLY_BEGINS, Answer, Record, State, Usage, wit
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import LLM, Role
-from pyfast.llm.collecting import NoLog
+from pyfast.llm.collecting import BatchLog
 from pyfast.retrieval import Index, PassageList, ScoredSegments
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
@@ -199,7 +199,7 @@ async def answer_all(
                     await asyncio.sleep(0)  # Let the loop handle signals, even if the LLM answers at once.
 
         try:
-            runtime.progress = await models.join_run(NoLog() if folder is None else folder.batches())
+            runtime.progress = await models.join_run(BatchLog() if folder is None else folder.batches())
             async with within(budget.run_seconds), asyncio.TaskGroup() as group:
                 for _ in range(concurrency):
                     group.create_task(work())
