@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,17 +21,10 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from pyfast.engine import (
-    Answer,
-    Budget,
-    Context,
-    Job,
-    Question,
-    Questions,
-    questions_in,
-    recorded_value,
-)
+from pyfast.engine import Answer, Budget, Context, Job, Question, Questions, questions_in
+from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_value
 from pyfast.engine.run_folder import ANSWERS
+from pyfast.engine.status import read_status
 from pyfast.errors import InputError
 from pyfast.files import write_atomically
 from pyfast.jsonl import read_lines
@@ -142,18 +136,13 @@ def extraction_job(
         questions=extraction.chunks,
         system=EXTRACT_GRAPH.name,
         ask=partial(_answer, extraction.passes),
-        settings=_settings(extraction),
+        settings={name: getattr(extraction, name) for name in ("chunk_tokens", "packed", "passes")},
         prompts=(EXTRACT_GRAPH, EXTRACT_MORE) if extraction.passes > 1 else (EXTRACT_GRAPH,),
         llm=llm,
         concurrency=concurrency,
         budget=budget,
         failures=failures,
     )
-
-
-def _settings(extraction: Extraction) -> dict[str, Any]:
-    """Return the settings of the run."""
-    return {name: getattr(extraction, name) for name in ("chunk_tokens", "packed", "passes")}
 
 
 async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
@@ -197,16 +186,16 @@ def _parts(asked: dict[str, Any]) -> list[dict[str, Any]]:
 def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
     """Add an extract to `results` for each chunk of one extraction question, which can have several chunks.
     `asked` is the line of the question in the file of chunks, and `record` is its line in the file of answers."""
-    parts = _parts(asked)
+    parts, graphs, failed = _parts(asked), [], None
     if record["state"] != "answered":
-        why = record.get("reason") or record["state"]
-        results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
-        return
-    try:
-        graphs = _GRAPHS.validate_json(record["answer"])
-    except ValidationError:  # Other code answered, or someone has edited the file.
-        why = "its answer is not usable: `pyfast knowledge build --retry-failed` has it read again"
-        results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
+        failed = record.get("reason") or record["state"]
+    else:
+        try:
+            graphs = _GRAPHS.validate_json(record["answer"])
+        except ValidationError:  # Other code answered, or someone has edited the file.
+            failed = "its answer is not usable: `pyfast knowledge build --retry-failed` has it read again"
+    if failed is not None:
+        results.extracts += [Extract(part["digest"], BY_LLM, failed=failed) for part in parts]
         return
     texts = [
         [(int(segment, 16), f"{part['title']} {text}") for segment, text in part["passages"]] for part in parts
@@ -223,3 +212,55 @@ def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResu
         mentions = tuple(supported_mentions(entities, segments))
         themes = tuple(themes_of(keys, segments, only=len(parts) == 1))
         results.extracts.append(Extract(part["digest"], BY_LLM, statements, mentions, themes))
+
+
+HOME = "extractions"
+_EXAMPLES = 3
+_PLACE = "places"
+
+
+def describe_extraction(folder: Path, results: ExtractionResults) -> dict[str, Any]:
+    """Describe a finished extraction in JSON types, for the manifest of a snapshot. `folder` is the folder of its
+    run, and `results` are its results."""
+    configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
+    reasons: dict[str, dict[str, Any]] = {}
+    for one in results.dropped:
+        dropped_so = reasons.setdefault(one.reason, {"count": 0, "examples": []})
+        dropped_so["count"] += 1
+        dropped_so["examples"] += [one.triple] * (len(dropped_so["examples"]) < _EXAMPLES)
+    llm = configuration.get("llm", {})
+    return {
+        "questions": configuration["questions"]["digest"],
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "model": configuration.get(_PLACE, {}).get("read_llm") or configuration.get(_PLACE, {}).get("llm"),
+        "fingerprint": llm.get("read_fingerprint") or llm.get("fingerprint"),
+        "prompts": configuration.get("prompts", {}),
+        "chunks": len(results.extracts),
+        "failed": sum(extract.failed is not None for extract in results.extracts),
+        "calls": status.llm_calls,
+        "prompt_tokens": status.prompt_tokens,
+        "completion_tokens": status.completion_tokens,
+        "dropped": reasons,
+    }
+
+
+def keep_extraction(folder: Path) -> None:
+    """Move the folder of a finished extraction to its final place beside the snapshots: `extractions/1` for
+    the first extraction, `extractions/2` for the second, and so on.
+    """
+    home = folder.parent / HOME
+    home.mkdir(exist_ok=True)
+    before = (int(path.name) for path in home.iterdir() if path.name.isdigit())
+    folder.rename(home / str(1 + max(before, default=0)))
+
+
+def in_words(extraction: dict[str, Any]) -> list[str]:
+    """Describe an extraction in words, as lines of text. `extraction` comes from `describe_extraction`."""
+    count = "{calls} calls, {prompt_tokens} tokens in, {completion_tokens} out".format_map(extraction)
+    lines = [
+        f"extracted by {extraction['model']} on {extraction['date']}: {extraction['chunks']} chunks,"
+        f" {extraction['failed']} failed; {count}"
+    ]
+    for reason, dropped in extraction["dropped"].items():
+        lines.append(f"  dropped, {reason}: {dropped['count']}, such as {'; '.join(dropped['examples'])}")
+    return lines
