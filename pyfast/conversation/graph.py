@@ -1,5 +1,5 @@
 """Build the graph of a turn's evidence. Each item of evidence is a chain of tokens. Edges join the places where
-items name the same entity.
+items name the same entity. The other parts of the prompt are converted to tokens too.
 """
 
 from __future__ import annotations
@@ -65,31 +65,24 @@ def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
         inside = tuple(mention for mention in first.mentions if mention[1] < max_nodes)
         chains, items = [Chain(first.tokens[:max_nodes], inside)], 1
     tokens: list[int] = []
-    sources: list[Int64] = []
-    destinations: list[Int64] = []
+    pairs = [np.empty((2, 0), np.int64)]  # of nodes: the source and the destination of each edge
     mentions: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for chain in chains[:items]:
         begin = len(tokens)
         tokens += chain.tokens
         inner = np.arange(begin, len(tokens) - 1)
-        sources.append(inner)
-        destinations.append(inner + 1)
+        pairs.append(np.stack([inner, inner + 1]))
         for first_token, last_token, entity in chain.mentions:
             mentions[entity].append((begin + first_token, begin + last_token))
     for places in (each for each in mentions.values() if len(each) > 1):
         first_tokens, last_tokens = np.array(places, np.int64).T
         a, b = np.nonzero(~np.eye(len(places), dtype=bool))
-        sources.append(last_tokens[a])
-        destinations.append(first_tokens[b])
-    return TokenGraph(np.array(tokens, np.int32), *_csr(sources, destinations, len(tokens)), items)
-
-
-def _csr(sources: Sequence[Int64], destinations: Sequence[Int64], nodes: int) -> tuple[Int64, Int32]:
-    """Convert the edges to CSR, grouped by destination and without duplicates."""
-    nothing = np.empty(0, np.int64)
-    edges = np.unique(np.concatenate([nothing, *destinations]) * nodes + np.concatenate([nothing, *sources]))
-    indptr = np.searchsorted(edges, np.arange(nodes + 1) * nodes)
-    return indptr.astype(np.int64), (edges % max(nodes, 1)).astype(np.int32)
+        pairs.append(np.stack([last_tokens[a], first_tokens[b]]))
+    # The edges as CSR, grouped by destination and without duplicates.
+    nodes, (sources, destinations) = len(tokens), np.concatenate(pairs, axis=1)
+    edges = np.unique(destinations * nodes + sources)
+    indptr = np.searchsorted(edges, np.arange(nodes + 1) * nodes).astype(np.int64)
+    return TokenGraph(np.array(tokens, np.int32), indptr, (edges % max(nodes, 1)).astype(np.int32), items)
 
 
 # a private character of Unicode that marks where the graph's nodes go; only the first one counts
@@ -111,9 +104,8 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
     if not linear.lines:
         return []
     lines = [f"{line}\n" for line in linear.lines]
-    cut = tokenizer(
-        lines, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True
-    )  # In any field: the text of a document must not end a turn.
+    # Special tokens are split: the text of a document must not end a turn.
+    cut = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True)
     return [
         Chain(tuple(tokens), tuple(mentions(offsets, spans)))
         for tokens, offsets, spans in zip(cut["input_ids"], cut["offset_mapping"], linear.spans, strict=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -92,9 +92,7 @@ def plan_extraction(
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # The documents may have changed.
         new = {chunk.digest: chunk for chunk in chunks}.values()
-        lines = (
-            [_packed_line(run) for run in pack(new, chunk_tokens)] if packed else [_line(chunk) for chunk in new]
-        )
+        lines = list(map(_packed_line, pack(new, chunk_tokens)) if packed else map(_line, new))
         if not lines:
             return None
         folder.mkdir(parents=True)
@@ -216,23 +214,20 @@ def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResu
 
 HOME = "extractions"
 _EXAMPLES = 3
-_PLACE = "places"
 
 
 def describe_extraction(folder: Path, results: ExtractionResults) -> dict[str, Any]:
     """Describe a finished extraction in JSON types, for the manifest of a snapshot. `folder` is the folder of its
     run, and `results` are its results."""
     configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
-    reasons: dict[str, dict[str, Any]] = {}
+    reasons: dict[str, list[str]] = defaultdict(list)
     for one in results.dropped:
-        dropped_so = reasons.setdefault(one.reason, {"count": 0, "examples": []})
-        dropped_so["count"] += 1
-        dropped_so["examples"] += [one.triple] * (len(dropped_so["examples"]) < _EXAMPLES)
-    llm = configuration.get("llm", {})
+        reasons[one.reason].append(one.triple)
+    llm, places = configuration.get("llm", {}), configuration.get("places", {})
     return {
         "questions": configuration["questions"]["digest"],
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "model": configuration.get(_PLACE, {}).get("read_llm") or configuration.get(_PLACE, {}).get("llm"),
+        "model": places.get("read_llm") or places.get("llm"),
         "fingerprint": llm.get("read_fingerprint") or llm.get("fingerprint"),
         "prompts": configuration.get("prompts", {}),
         "chunks": len(results.extracts),
@@ -240,7 +235,9 @@ def describe_extraction(folder: Path, results: ExtractionResults) -> dict[str, A
         "calls": status.llm_calls,
         "prompt_tokens": status.prompt_tokens,
         "completion_tokens": status.completion_tokens,
-        "dropped": reasons,
+        "dropped": {
+            reason: {"count": len(triples), "examples": triples[:_EXAMPLES]} for reason, triples in reasons.items()
+        },
     }
 
 

@@ -1,5 +1,9 @@
 """An opened snapshot of the knowledge graph. The triples are in memory, descriptions and sources are read
-from SQLite, and searches compare vectors."""
+from SQLite, and searches compare vectors.
+
+A search finds facts, which are groups of triples: a fact has all triples with the same head and relation, or all
+triples with the same relation and tail.
+"""
 
 from __future__ import annotations
 

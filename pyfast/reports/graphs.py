@@ -1,4 +1,5 @@
-"""Compute the evidence graphs of a question of `n2n` again, from the run's index."""
+"""Compute the evidence graphs of a question of `n2n` again, from the run's index, with
+the terms that explain their edges."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Find the passages of the ids in a trace. They come from the run's index and from the evidence of the
-record."""
+record. A page loads a part of a passage's document when the user asks for it."""
 
 from __future__ import annotations
 

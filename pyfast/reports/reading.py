@@ -1,5 +1,5 @@
 """Read the questions in a run's folder one by one, each with its record, its usage (ledger) and its LLM
-calls."""
+calls. Score the answers of a run."""
 
 from __future__ import annotations
 
