@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -50,9 +51,7 @@ def details_of(entries: Sequence[Entry], source: Source) -> Iterator[dict[str, A
     searched = reader.configuration.get("index", {}).get("corpus")
     # An index with other documents than the run's has other neighbours.
     if reader.system == "n2n" and finder.index is not None and finder.index.manifest["corpus"] == searched:
-        texts = ["" if entry.question is None else entry.question.text for entry in entries]
-        pools = [pools_of(*one) for one in zip(steps, texts, strict=True)]
-        graphs = _graphs(entries, pools, reader.settings, finder)
+        graphs = _graphs(entries, steps, reader.settings, finder)
         segments |= finder.segments(chain.from_iterable(one["nodes"] for some in graphs for one in some))
         steps = [_with_joined(*one) for one in zip(steps, graphs, strict=True)]
     for one in zip(entries, steps, graphs, strict=True):
@@ -60,23 +59,21 @@ def details_of(entries: Sequence[Entry], source: Source) -> Iterator[dict[str, A
 
 
 def _graphs(
-    entries: Sequence[Entry], pools: Sequence[Sequence[Pool]], settings: Mapping[str, Any], finder: PassageFinder
+    entries: Sequence[Entry], steps: Sequence[Sequence[Step]], settings: Mapping[str, Any], finder: PassageFinder
 ) -> list[list[Graph]]:
     """Compute the graphs of each question from the documents that the question could see. A question that is not
     known gets no graph, because its documents are not known either."""
-    together: dict[tuple[str, ...], list[int]] = {}
+    together: dict[tuple[str, ...], list[Pool]] = defaultdict(list)
     for number, entry in enumerate(entries):
-        if entry.question is not None and pools[number]:
-            together.setdefault(entry.question.documents, []).append(number)
+        if entry.question is not None and (pools := pools_of(steps[number], number, entry.question.text)):
+            together[entry.question.documents] += pools
     graphs: list[list[Graph]] = [[] for _ in entries]
-    for documents, numbers in together.items():
+    for documents, pools in together.items():
         own = finder.within(documents)
         if own.index is not None:
-            some = [pools[number] for number in numbers]
-            named = {id for pool in chain.from_iterable(some) for id in (*pool.retrieved, *pool.kept)}
-            made = graphs_of(some, own.index, own.segments(named), settings, own.shared_terms)
-            for number, of_question in zip(numbers, made, strict=True):
-                graphs[number] = of_question
+            named = {id for pool in pools for id in (*pool.retrieved, *pool.kept)}
+            for pool, graph in graphs_of(pools, own.index, own.segments(named), settings, own.shared_terms):
+                graphs[pool.question].append(graph)
     return graphs
 
 

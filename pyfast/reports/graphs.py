@@ -67,34 +67,37 @@ Graph = dict[str, Any]
 class Pool:
     """The passages (nodes) of one evidence graph before pruning, in the order of retrieval."""
 
+    question: int
+    """The number of the question among those whose graphs are computed together"""
     step: str
     query: str
     retrieved: tuple[str, ...]
     kept: tuple[str, ...]
 
 
-def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
-    """Find the pools that n2n ranked: one for each hop with a pruned pool, and one for the final graph."""
+def pools_of(steps: Sequence[Step], question: int, text: str) -> list[Pool]:
+    """Find the pools that n2n ranked: one for each hop with a pruned pool, and one for the final graph. `question`
+    is the number of the question, and `text` its text."""
     evidence = steps[-1].lists[-1].segments
     pools = []
     for step in steps:
         names = {each.name: each.segments for each in step.lists}
         if "candidates" in names:
-            pools.append(Pool(step.name, question, names["candidates"], evidence))
+            pools.append(Pool(question, step.name, text, names["candidates"], evidence))
         elif "kept" in names:
-            pools.append(Pool(step.name, step.query, names["retrieved"], names["kept"]))
+            pools.append(Pool(question, step.name, step.query, names["retrieved"], names["kept"]))
     return pools
 
 
 def graphs_of(
-    asked: Sequence[Sequence[Pool]],
+    pools: Sequence[Pool],
     index: Index,
     segments: Mapping[str, int],
     settings: Mapping[str, Any],
     shared_terms: SharedTerms,
-) -> list[list[Graph]]:
-    """Compute the graph of each pool of some questions: its passages, and the strongest edges with their shared
-    terms.
+) -> list[tuple[Pool, Graph]]:
+    """Compute the graph of each pool: its passages, and the strongest edges with their shared terms. Pools without
+    a known passage are left out.
 
     For its ranking, the run used a graph of the same passages with more edges. With the ranking
     `bridge_rank`, terms of the question do not count as shared. With `graph_rank`, all terms count. Nodes are
@@ -103,17 +106,10 @@ def graphs_of(
 
     `index` must have only the documents that the questions could see.
     """
-    graphs: list[list[Graph]] = [[] for _ in asked]
     rows = _rows(index, segments)
-    known = [
-        (number, pool)
-        for number, of_question in enumerate(asked)
-        for pool in of_question
-        if any(id in rows for id in pool.retrieved)
-    ]
-    pools = [pool for _, pool in known]
+    pools = [pool for pool in pools if any(id in rows for id in pool.retrieved)]
     if not pools or settings.get("graph") is False:
-        return graphs
+        return []
     masked = None
     if settings.get("ranking", "bridge_rank") == "bridge_rank":
         masked = stack([index.question_terms(pool.query) for pool in pools], np.int32)
@@ -124,9 +120,10 @@ def graphs_of(
         rows |= joined
         nodes.append([id for id in dict.fromkeys([*pool.retrieved, *joined, *pool.kept]) if id in rows])
     edges = _edges(index, [[rows[id] for id in ids] for ids in nodes], masked, shared_terms)
-    for (number, pool), ids, of_pool in zip(known, nodes, edges, strict=True):
-        graphs[number].append({"step": pool.step, "nodes": ids, **of_pool})
-    return graphs
+    return [
+        (pool, {"step": pool.step, "nodes": ids, **of_pool})
+        for pool, ids, of_pool in zip(pools, nodes, edges, strict=True)
+    ]
 
 
 def _rows(index: Index, segments: Mapping[str, int]) -> dict[str, int]:
