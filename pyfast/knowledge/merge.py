@@ -117,8 +117,9 @@ def extracts_of(store: Knowledge) -> Iterator[Extract]:
             keys[triple].append(key)
         statements = []
         for triple, strength, *stated in store.rows(statements_of, number):
-            one = Statement(*stated, strength=strength)
-            statements.append(replace(one, keys=tuple(key for key in keys[triple] if key != one.relation)))
+            one = Statement(*stated)
+            others = tuple(key for key in keys[triple] if key != one.relation)
+            statements.append(replace(one, keys=others, strength=strength))
         mentions = [Mention(*row) for row in store.rows(mentions_of, number)]
         themes = [Theme(*row) for row in store.rows(themes_of, number)]
         yield Extract(digest, MERGED, tuple(statements), tuple(mentions), tuple(themes), exact=True)

@@ -455,13 +455,13 @@ class Knowledge:
         rows = self._database.execute(f"SELECT id, {name} FROM {table} ORDER BY id").fetchall()
         return [name for _, name in rows], np.array([number for number, _ in rows], np.int64)
 
-    def _each(self, query: str, ids: Int64, places: Sequence[int], *values: object) -> Iterator[list[Any]]:
+    def _each(self, query: str, ids: Int32 | Int64, places: Sequence[int], *values: object) -> Iterator[list[Any]]:
         """Run an SQL query for each of some triples, entities or keys, and yield the rows of its result. Its first
         parameter is the id in the database. `ids` has the ids of all of them."""
         for place in places:
             yield self._database.execute(query, (int(ids[place]), *values)).fetchall()
 
-    def _segments(self, condition: str, ids: Int64, places: Sequence[int]) -> list[list[int]]:
+    def _segments(self, condition: str, ids: Int32 | Int64, places: Sequence[int]) -> list[list[int]]:
         rows = self._each(f"SELECT DISTINCT segment FROM {condition}", ids, places)
         return [sorted(database.unsigned(segment) for (segment,) in of_one) for of_one in rows]
 
