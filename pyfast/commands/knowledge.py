@@ -135,7 +135,7 @@ def show(index: _Index) -> None:
     chunks that failed.
     """
     from pyfast.api.knowledge import open_knowledge
-    from pyfast.knowledge.provenance import in_words
+    from pyfast.knowledge.extraction import in_words
 
     store = open_knowledge(index)
     for extraction in store.extractions:
