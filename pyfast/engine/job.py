@@ -11,12 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pyfast.engine.budget import Budget
+from pyfast.engine.budget import Budget, Profile, profile_of
 from pyfast.engine.configuration import Configuration, configuration, recorded_value, with_accepted_code
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
 from pyfast.engine.journal import Sync
 from pyfast.engine.outages import PATIENCE_S, Waiting
-from pyfast.engine.profile import Profile, profile_of
 from pyfast.engine.prompt import GREEDY, Prompt, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Questions, questions_from

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
+import numpy as np
 import orjson
 
 from pyfast.corpus.rendering import fold, row_line
 from pyfast.engine.traces import details_of
 from pyfast.errors import InputError
 from pyfast.llm.protocol import AT_ONCE
-from pyfast.retrieval import ScoredSegments
+from pyfast.ops.arrays import ends
+from pyfast.ops.cite import list_segments
+from pyfast.retrieval.evidence import ScoredSegments
+from pyfast.retrieval.evidence import cite as cite_segments
+from pyfast.retrieval.index import Index
+from pyfast.retrieval.strongest_edges import PassageList, write_lists
 
 State = Literal["answered", "abstained", "failed"]
 _KNOWN = frozenset({"uri", "snippet", "offsets", "segment", "score", "id"})  # all else is an evidence's metadata
@@ -270,3 +276,25 @@ def _named(evidence: bytes) -> list[dict[str, Any]]:
         return [{"segment": one["segment"], "uri": one["uri"]} for one in items]
     except KeyError:
         return [{name: one[name] for name in _NAMES if name in one} for one in items]
+
+
+class Cited(NamedTuple):
+    """The evidence of an answer as JSON arrays."""
+
+    whole: bytes
+    names: bytes | None
+    """Only the id and the uri of each segment. None: not known"""
+
+
+def cite(index: Index, items: Sequence[tuple[ScoredSegments, Sequence[PassageList]]]) -> list[Cited]:
+    """Write the evidence of answers, and the lists of passages in their traces.
+
+    Evidence is returned in two forms: as `pyfast.retrieval.cite` returns it, and as JSON with only the ids and
+    uris of the segments. The lists of passages get their `segments`.
+    """
+    evidence = [segments for segments, _ in items]
+    whole = cite_segments(index, evidence)
+    listed = np.concatenate([np.empty(0, np.int64), *[one.segments for one in evidence]])
+    names = list_segments(index.corpus.columns, ends(evidence), listed, {})
+    write_lists(index, [one for _, lists in items for one in lists])
+    return [Cited(*each) for each in zip(whole, names, strict=True)]
