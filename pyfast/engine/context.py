@@ -372,15 +372,10 @@ class Context:
         except Exception as error:
             end(replace(step, error=_why(error)))
             raise
-        end(
-            replace(
-                step,
-                reply=completion.text,
-                prompt_tokens=completion.prompt_tokens,
-                cached_tokens=completion.cached_tokens,
-                completion_tokens=completion.completion_tokens,
-            )
-        )
+        tokens = {
+            name: getattr(completion, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+        }
+        end(replace(step, reply=completion.text, **tokens))
         return completion
 
     async def _complete(self, request: Request, name: str, role: Role) -> Completion:

@@ -17,10 +17,12 @@ JOURNALLING = "journal"
 """The name of the stage in which a question waits until the run's journal has stored its completion"""
 MOMENTS = 64
 """The maximum number of calls of a stage for which the times are stored"""
-_COUNTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "nothing_found")
-_BY_PROMPT = ("fall_backs", "left_out", "repaired")
+COUNTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "nothing_found")
+BY_PROMPT = ("fall_backs", "left_out", "repaired")
+"""The counts of a question, and the counts by the name of a prompt"""
 _ALWAYS = frozenset({"llm_calls", "prompt_tokens", "completion_tokens"})  # Each whole row has these counts.
-_SELDOM = ("reasoning_tokens", *_BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
+_OFTEN = ("llm_calls", "replayed", "prompt_tokens", "cached_tokens", "completion_tokens", "steps", "started")
+_SELDOM = ("reasoning_tokens", *BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
 
 
 @dataclass(slots=True)
@@ -112,17 +114,17 @@ class UsageTotals:
 
     def add(self, other: UsageTotals) -> None:
         """Add the numbers of another `UsageTotals`."""
-        for name in ("replayed", *_COUNTS):
+        for name in ("replayed", *COUNTS):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in _BY_PROMPT:
+        for name in BY_PROMPT:
             if counts := getattr(other, name):
                 getattr(self, name).update(counts)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         """Add the numbers of a ledger of the journal, as `Ledger.as_row` wrote it."""
-        for name in _COUNTS:
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + row.get(name, 0))
-        for name in _BY_PROMPT:
+        for name in BY_PROMPT:
             if counts := row.get(name):
                 getattr(self, name).update(counts)
 
@@ -168,16 +170,9 @@ class Ledger(UsageTotals):
         sizes. A prompt also has its role and its tokens. `spans` has the times of single calls, as `_spans`
         returns them.
         """
-        seldom = {name: value for name in _SELDOM if (value := getattr(self, name))}
         return {
-            **seldom,
-            "llm_calls": self.llm_calls,
-            "replayed": self.replayed,
-            "prompt_tokens": self.prompt_tokens,
-            "cached_tokens": self.cached_tokens,
-            "completion_tokens": self.completion_tokens,
-            "steps": self.steps,
-            "started": self.started,
+            **{name: value for name in _SELDOM if (value := getattr(self, name))},
+            **{name: getattr(self, name) for name in _OFTEN},
             "seconds": round(self.seconds, 6),
             "stages": {name: stage.as_row() for name, stage in self.stages.items()},
             "spans": {name: self._spans(stage) for name, stage in self.stages.items()},
@@ -198,8 +193,8 @@ def is_ledger(row: Any) -> bool:
     Otherwise it is damaged, and none of its values can be trusted."""
     if not isinstance(row, dict) or not isinstance(row.get("stages"), dict):
         return False
-    counts = [row.get(name, None if name in _ALWAYS else 0) for name in _COUNTS]
-    for name in _BY_PROMPT:
+    counts = [row.get(name, None if name in _ALWAYS else 0) for name in COUNTS]
+    for name in BY_PROMPT:
         if not isinstance(row.get(name, {}), dict):
             return False
         counts += row.get(name, {}).values()

@@ -189,14 +189,8 @@ class Record:
         """Return the record's line of answers.jsonl. Of the evidence, this line has only the ids and uris."""
         reason = {} if self.reason is None else {"reason": self.reason}
         names = _named(self.evidence_json) if self._names is None else orjson.Fragment(self._names)
-        record = {
-            "id": self.id,
-            "state": self.state,
-            "answer": self.answer,
-            **reason,
-            "evidence": names,
-            "usage": self.usage,
-        }
+        ended = {"id": self.id, "state": self.state, "answer": self.answer, **reason}
+        record = {**ended, "evidence": names, "usage": self.usage}
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
     def details(self) -> bytes:
@@ -207,11 +201,8 @@ class Record:
         """
         if self.beside is not None:
             return self.beside()
-        details = {
-            "id": self.id,
-            "evidence": orjson.Fragment(self.evidence_json),
-            "trace": orjson.Fragment(self.trace_json),
-        }
+        evidence, trace = orjson.Fragment(self.evidence_json), orjson.Fragment(self.trace_json)
+        details = {"id": self.id, "evidence": evidence, "trace": trace}
         return orjson.dumps(details, option=orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
@@ -231,17 +222,9 @@ class Record:
                 and isinstance(fields["evidence"], list)
                 and set(map(type, fields["evidence"])) <= {dict}
             ):
-                return cls(
-                    id=fields["id"],
-                    state=fields["state"],
-                    answer=fields["answer"],
-                    reason=fields.get("reason"),
-                    # A copy, because orjson's result keeps the memory of the larger buffer that it was written to.
-                    evidence_json=bytes(memoryview(orjson.dumps(fields["evidence"]))),
-                    trace_json=b"{}",
-                    usage=Usage(*counts),
-                    beside=beside,
-                )
+                # A copy, because orjson's result keeps the memory of the larger buffer that it was written to.
+                evidence = bytes(memoryview(orjson.dumps(fields["evidence"])))
+                return cls(fields["id"], fields["state"], *texts, evidence, usage=Usage(*counts), beside=beside)
         except (ValueError, KeyError, TypeError):
             pass
         raise InputError(f"not a record of a run: {line[:80]!r}")

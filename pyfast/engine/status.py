@@ -6,7 +6,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal import digests, open_to_read, reading
-from pyfast.engine.ledger import Stage, StageTotals, add_stages, is_ledger
+from pyfast.engine.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, is_ledger
 from pyfast.engine.outages import Waiting
 from pyfast.engine.record import REPLY_BEGINS
 from pyfast.engine.run import Summary
@@ -117,17 +117,10 @@ def status_of(summary: Summary, questions: int) -> Status:
         states=dict(summary.states),
         running=False,
         failures=summary.failures.most_common(10),
-        llm_calls=summary.llm_calls,
-        prompt_tokens=summary.prompt_tokens,
-        cached_tokens=summary.cached_tokens,
-        completion_tokens=summary.completion_tokens,
         seconds_left=None,
         stages=[_stage(*stage) for stage in summary.stages.items()],
-        reasoning_tokens=summary.reasoning_tokens,
-        fall_backs=dict(summary.fall_backs),
-        left_out=dict(summary.left_out),
-        repaired=dict(summary.repaired),
-        nothing_found=summary.nothing_found,
+        **{name: getattr(summary, name) for name in COUNTS},
+        **{name: dict(getattr(summary, name)) for name in BY_PROMPT},
     )
 
 
@@ -170,11 +163,8 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
     """Yield each text parsed as JSON. For a text that is not JSON, yield None."""
     while some := [ledger for (ledger,) in ledgers.fetchmany(50)]:
         with contextlib.suppress(ValueError, TypeError):
-            fields = orjson.loads(
-                f"[{','.join(some)}]"
-                # Parse a group at once: there can be hundreds of thousands, and larger groups wake the garbage
-                # collector.
-            )
+            # A group at once: there can be hundreds of thousands, and larger groups wake the garbage collector.
+            fields = orjson.loads(f"[{','.join(some)}]")
             if len(fields) == len(some):
                 yield from fields
                 continue
@@ -266,12 +256,8 @@ def read_status(folder: Path) -> Status:
         seconds_left=seconds_left,
         altered=altered,
         waiting=_waiting(folder) if running else None,
-        seconds=_percentiles(seconds),
+        seconds={p: float(np.percentile(seconds, p)) for p in (50, 90, 95, 99)} if seconds else {},
     )
-
-
-def _percentiles(seconds: Sequence[float]) -> dict[int, float]:
-    return {p: float(np.percentile(seconds, p)) for p in (50, 90, 95, 99)} if seconds else {}
 
 
 def _waiting(folder: Path) -> Waiting | None:
