@@ -349,7 +349,8 @@ class Journal:
                 into = f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * places)})"
                 rows: list[tuple[object, ...]] = []
                 with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
-                    rows.extend(old.execute(f"SELECT * FROM {table}"))
+                    for row in old.execute(f"SELECT * FROM {table}"):
+                        rows.append(row)
                 if table == "run":
                     if run and rows and rows != [(run,)]:
                         return

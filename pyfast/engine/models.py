@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pyfast.engine.outages import THE_LLM, Clocks, Outages, Waiting, hear_nothing
 from pyfast.errors import InputError
@@ -95,12 +96,14 @@ class Models:
         self._by_role: dict[Role, Model] = {}
         roles: dict[int, list[Role]] = {}
         given = by_role(llm)
-        for role, one in given.items():
-            roles.setdefault(id(one), []).append(role)
+        for role, given_llm in given.items():
+            roles.setdefault(id(given_llm), []).append(role)
         for shared in roles.values():
-            one = given[shared[0]]
+            one = with_defaults(given[shared[0]])
             name = THE_LLM if len(roles) == 1 else f"the LLM for {', '.join(shared)}"
-            model = self._made(with_defaults(one), name, patience_s, stop, lost)
+            outages = Outages(one, patience_s, partial(self._heard, name), stop, lost, self.clocks, name)
+            # Twice the number of calls that the LLM runs at once keeps all of its slots busy.
+            model = Model(one, outages, Admission(2 * one.slots), collecting(one))
             self._by_role |= dict.fromkeys(shared, model)
         self._distinct = tuple(dict.fromkeys(self._by_role.values()))
 
@@ -142,13 +145,8 @@ class Models:
         for model in self._distinct:
             model.outages.close()
 
-    def _made(self, llm: FullLLM, name: str, patience_s: float, stop: asyncio.Event | None, lost: int) -> Model:
-        def heard(waiting: Waiting | None) -> None:
-            self._waiting.pop(name, None)
-            if waiting is not None:
-                self._waiting[name] = waiting
-            self._on_change(next(reversed(self._waiting.values()), None))
-
-        outages = Outages(llm, patience_s, heard, stop, lost, self.clocks, name)
-        # Twice the number of calls that the LLM runs at once keeps all of its slots busy.
-        return Model(llm, outages, Admission(2 * llm.slots), collecting(llm))
+    def _heard(self, name: str, waiting: Waiting | None) -> None:
+        self._waiting.pop(name, None)
+        if waiting is not None:
+            self._waiting[name] = waiting
+        self._on_change(next(reversed(self._waiting.values()), None))

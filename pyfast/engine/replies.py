@@ -20,7 +20,8 @@ M = TypeVar("M", bound=BaseModel)
 
 def objects_in(text: str) -> Iterator[str]:
     """Find the outermost JSON objects in a text, the last object first."""
-    text, objects = text[-_LONGEST:], list[str]()
+    text = text[-_LONGEST:]
+    objects: list[str] = []
     at = text.find("{")
     for _ in range(_TRIES):
         if at < 0:

@@ -112,6 +112,8 @@ class Status:
 def status_of(summary: Summary, questions: int) -> Status:
     """Make the status of a run on which no process works, from its counts. `questions` is the number of its
     questions."""
+    used: dict[str, Any] = {name: getattr(summary, name) for name in COUNTS}
+    used |= {name: dict(getattr(summary, name)) for name in BY_PROMPT}
     return Status(
         questions=questions,
         states=dict(summary.states),
@@ -119,8 +121,7 @@ def status_of(summary: Summary, questions: int) -> Status:
         failures=summary.failures.most_common(10),
         seconds_left=None,
         stages=[_stage(*stage) for stage in summary.stages.items()],
-        **{name: getattr(summary, name) for name in COUNTS},
-        **{name: dict(getattr(summary, name)) for name in BY_PROMPT},
+        **used,
     )
 
 
