@@ -12,8 +12,7 @@ import numpy as np
 from pyfast.api.answering import ManyQuestions, answer, at_least_one, read_in
 from pyfast.api.run import Run
 from pyfast.engine import recorded_value
-from pyfast.engine.service_times import ServiceTimes, service_times
-from pyfast.engine.status import Used, used_by
+from pyfast.engine.ended_questions import ServiceTimes, Used, service_times, used_by
 from pyfast.errors import InputError
 from pyfast.evaluation.cost import money_of
 from pyfast.evaluation.prices import Price, Prices, read_prices

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from pyfast.engine import Record, recorded_value
-from pyfast.engine.status import Used, used_by
+from pyfast.engine.ended_questions import Used, used_by
 from pyfast.evaluation.evaluate import Scored
 from pyfast.evaluation.prices import Price, Prices
 
