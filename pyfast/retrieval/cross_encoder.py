@@ -7,18 +7,16 @@ from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from pyfast.errors import InputError
 from pyfast.extras import explained
 from pyfast.ops.arrays import Float32, Int32
-from pyfast.retrieval.embeddings import find_model, model_digest
+from pyfast.retrieval.embeddings import find_model, loading, model_digest
+from pyfast.retrieval.index import Index
 from pyfast.retrieval.onnx_models import MODEL, open_model, packaged_model
-
-if TYPE_CHECKING:
-    from pyfast.retrieval.index import Index
 
 _PACKAGED = "reranker_en"
 """The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""
@@ -89,11 +87,8 @@ class _OfSentenceTransformers:
     def _model(self) -> Any:
         with explained():
             from sentence_transformers import CrossEncoder as Model
-        try:
+        with loading(self._folder, "a cross-encoder", RuntimeError):
             model = Model(str(self._folder), local_files_only=True)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            why = str(error).strip().split("\n")[0]
-            raise InputError(f"{self._folder}: cannot be loaded as a cross-encoder: {why}") from None
         if model.num_labels != 1:
             raise InputError(
                 f"{self._folder}: a cross-encoder has one score for a pair, this has {model.num_labels}"

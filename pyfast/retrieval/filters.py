@@ -14,7 +14,7 @@ import orjson
 from pyfast.corpus import Corpus, Document, KnowledgeGraph
 from pyfast.corpus.levels import PASSAGE_LEVELS
 from pyfast.errors import InputError
-from pyfast.retrieval.forward_index import Mask
+from pyfast.retrieval.part_files import Mask
 from pyfast.text_forms import compared
 
 _CONDITION = re.compile(r"(source|title|level|time|meta\.[^=!<>]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)

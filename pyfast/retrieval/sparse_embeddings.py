@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from pyfast.errors import InputError
 from pyfast.extras import explained
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval.embeddings import find_model, model_digest
-from pyfast.retrieval.forward_index import narrow
+from pyfast.retrieval.embeddings import find_model, loading, model_digest
+from pyfast.retrieval.part_files import narrow
 
 
 class SparseEmbedder:
@@ -39,11 +38,8 @@ class SparseEmbedder:
             from sentence_transformers import SparseEncoder
             from transformers.utils.logging import disable_progress_bar
         disable_progress_bar()  # type: ignore[no-untyped-call]
-        try:
+        with loading(self.folder, "a sparse encoder", RuntimeError):
             return SparseEncoder(str(self.folder), local_files_only=True).eval()
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            why = str(error).strip().split("\n")[0]
-            raise InputError(f"{self.folder}: cannot be loaded as a sparse encoder: {why}") from None
 
     @cached_property
     def dimensions(self) -> int:

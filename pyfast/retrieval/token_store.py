@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pyfast import ops
 from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
-from pyfast.retrieval.forward_index import fit_together
+from pyfast.retrieval.part_files import fit_together
 
 _AT_ONCE = 256
 """How many passages are encoded or copied in one step"""

@@ -8,7 +8,7 @@ from scipy.sparse import random_array
 
 from pyfast.reports import shared_terms
 from pyfast.reports.shared_terms import SharedTerms
-from pyfast.retrieval.forward_index import narrow
+from pyfast.retrieval.part_files import narrow
 from pyfast.retrieval.strongest_edges import TERMS, strongest_shared_terms
 
 
