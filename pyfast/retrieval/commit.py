@@ -48,7 +48,7 @@ class Commit:
         return [part.live_passages(alive) for part, alive in zip(self.parts, self.live, strict=True)]
 
     def whole(self) -> Part:
-        """Return all documents that are not deleted, as one part. Several parts are merged, into temporary files."""
+        """Return all documents that are not deleted, as one part. Several parts are merged (see `merged`)."""
         return self.parts[0] if self.is_one else merged(self.parts, self.live)
 
     def fitting(self, conditions: Sequence[Condition]) -> Commit:

@@ -1,5 +1,5 @@
-"""Evidence: write passages as text for the LLM, and segments as JSON or as an evidence package of HSEQ (the function
-kappa of HSEQ's paper, A.3.5). Find evidence items (sentences, table rows, infobox pairs and triples) by BM25.
+"""Evidence: write passages as text for the LLM, and segments as JSON or as an evidence package of HSEQ (the
+function kappa of HSEQ's paper, A.3.5). Find evidence items (sentences, table rows, infobox pairs and triples) by BM25.
 """
 
 from __future__ import annotations

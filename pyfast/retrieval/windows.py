@@ -1,5 +1,5 @@
-"""Divide the segments of a corpus into the windows that HSEQ shows for a question (section 3.4). Pick evidence of a
-window by the words of the question, in place of an LLM. A few native calls serve a batch of questions.
+"""Divide the segments of a corpus into the windows that HSEQ shows for a question (section 3.4). Pick evidence of
+a window by the words of the question, in place of an LLM. A few native calls serve a batch of questions.
 """
 
 from __future__ import annotations
