@@ -316,24 +316,20 @@ class _Writer:
             entry.live[chosen] = False
             entry.changed = True
             corpus = self._corpus(entry)
-            self._count(-1, len(chosen), corpus.passages_in(chosen))
-            self._sum(corpus.digest_sum(chosen), -1)
+            self._count(-1, len(chosen), corpus.passages_in(chosen), corpus.digest_sum(chosen))
 
     def add(self, part: Part) -> None:
         """Add a new part at the end."""
         self._parts.append(_Entry(part.corpus.documents, np.ones(part.corpus.documents, bool), part=part))
-        self._count(1, part.corpus.documents, len(part.passages))
-        self._sum(part.corpus.digest_sum(), 1)
+        self._count(1, part.corpus.documents, len(part.passages), part.corpus.digest_sum())
 
     def add_roots(self, roots: Mapping[Root, str]) -> None:
         """Remember what documents were read from."""
         self._facts["roots"] = stored_roots(roots, self._folder, self._facts["roots"])
 
-    def _count(self, sign: int, documents: int, passages: int) -> None:
+    def _count(self, sign: int, documents: int, passages: int, digests: int) -> None:
         self._facts["documents"] += sign * documents
         self._facts["passages"] += sign * passages
-
-    def _sum(self, digests: int, sign: int) -> None:
         self._facts["corpus"] = f"{add_sums(int(self._facts['corpus'], 16), digests, sign):032x}"
 
     def merge(self, first: int = 0) -> None:

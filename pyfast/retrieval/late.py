@@ -71,6 +71,5 @@ class LateReranker:
         return [unit(hidden) for hidden in self._model.token_vectors(texts, are_queries)]
 
 
-def open_late_reranker(index: Index, model: str = "") -> LateReranker:
-    """Open the reranker `late`. Raises `ModelNotFoundError` if the model is not available."""
-    return LateReranker(index, model)
+open_late_reranker = LateReranker
+"""The entry point of the reranker `late`. Raises `ModelNotFoundError` if the model is not available"""

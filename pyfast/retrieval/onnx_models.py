@@ -116,3 +116,7 @@ class OnnxModel:
 
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
             return list(threads.map(output, encoded))
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Score pairs of a query and a passage by a cross-encoder: the first number of each output of the model."""
+        return [float(output.ravel()[0]) for output in self.run(self.tokens(pairs))]

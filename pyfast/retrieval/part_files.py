@@ -34,10 +34,10 @@ def save_arrays(folder: Path, **arrays: npt.NDArray[Any]) -> None:
 
 
 @contextlib.contextmanager
-def new_array(path: Path, kind: npt.DTypeLike, size: int) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """Create a `.npy` file for an array of this size. Yields a function that appends values to the file."""
+def new_array(path: Path, kind: npt.DTypeLike, *shape: int) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+    """Create a `.npy` file for an array of this shape. Yields a function that appends values to the file."""
     with path.open("wb") as file:
-        header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (size,)}
+        header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         yield lambda values: values.astype(kind, copy=False).tofile(file)
 

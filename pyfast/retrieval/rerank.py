@@ -87,11 +87,10 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     structural: Float32 | None
     offsets, passages, semantic = stack_pools([pool for pool, _ in items])
     if how.rank == "bridge_rank":
-        terms = stack([index.question_terms(query) for _, query in items], np.int32)
-        if how.expand:
-            by = _retriever_of(index, how.expand)
-            offsets, passages, semantic = expand(index, offsets, passages, semantic, terms, by)
-        scores = ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
+        pools = offsets, passages, semantic
+        (offsets, passages, semantic), scores = _bridge_ranked(
+            index, pools, [query for _, query in items], how.expand
+        )
         structural = None
     else:
         # With alpha 1, structure does not count, so it is left out, of the trace too.
@@ -109,18 +108,30 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     return [RankedPool(pool.passages, pool.scores, trace) for pool, trace in zip(pools, shown, strict=True)]
 
 
+def _bridge_ranked(
+    index: Index, pools: tuple[Int64, Int32, Float32], queries: Sequence[str], expanded: bool | str
+) -> tuple[tuple[Int64, Int32, Float32], Float32]:
+    """Score the nodes of each pool by `bridge_rank`. `pools` are as in `stack_pools`. `expanded` says which passages
+    to add to a pool first, as `RerankConfig.expand`.
+
+    Returns (the pools, the score of each node).
+    """
+    terms = stack([index.question_terms(query) for query in queries], np.int32)
+    if expanded:
+        by = index.retriever_named(expanded) if isinstance(expanded, str) else None
+        pools = expand(index, *pools, terms, by)
+    offsets, passages, semantic = pools
+    return pools, ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
+
+
 def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:
     """Compute the centrality of each node in its pool's evidence graph. The weighted degree comes
     directly from the forward index, without making the graph.
     """
     if centrality == "degree":
         return ops.weighted_degree(index.rows(passages), offsets, passages)
-    graph = ops.evidence_graph(index.rows(passages), offsets, passages)
-    if centrality == "pagerank":
-        return ops.pagerank(graph)
-    if centrality == "betweenness":
-        return ops.betweenness(graph)
-    return ops.eigenvector(graph)
+    of_graph = {"pagerank": ops.pagerank, "betweenness": ops.betweenness, "eigenvector": ops.eigenvector}
+    return of_graph[centrality](ops.evidence_graph(index.rows(passages), offsets, passages))
 
 
 def expand(
@@ -195,10 +206,6 @@ def max_entries(passages: int) -> int:
     (`benchmarks/recall.py --together 200000 --entries 250,500,1000,2000`).
     """
     return min(max(passages // 100, 250), 2000)
-
-
-def _retriever_of(index: Index, expand: bool | str) -> Retriever | None:
-    return index.retriever_named(expand) if isinstance(expand, str) else None
 
 
 @of_index
@@ -360,11 +367,7 @@ def order_pools(
     if rank == "list":  # The order of the list counts, not its scores.
         scores = -np.arange(len(passages), dtype=np.float32)
     elif rank == "bridge_rank":
-        terms = stack([index.question_terms(query) for query in queries], np.int32)
-        if expanded:
-            by = _retriever_of(index, expanded)
-            offsets, passages, scores = expand(index, offsets, passages, scores, terms, by)
-        scores = ops.bridge_rank(index.rows(passages), offsets, passages, scores, terms)
+        (offsets, passages, _), scores = _bridge_ranked(index, (offsets, passages, scores), queries, expanded)
     else:
         scores = ops.graph_rank(scores, _structural(index, offsets, passages, "degree"), offsets)
     if index.rerankers:

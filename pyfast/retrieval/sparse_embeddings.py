@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast.extras import explained
-from pyfast.ops.arrays import Float32
+from pyfast.ops.arrays import Float32, ends
 from pyfast.retrieval.embeddings import find_model, loading, model_digest
 from pyfast.retrieval.part_files import narrow
 
@@ -61,14 +61,12 @@ class SparseEmbedder:
 
     def encode(self, texts: Sequence[str]) -> csr_array:
         """Compute the vectors of texts: a sparse matrix float32[texts, terms] with sorted rows."""
-        columns = self.dimensions
-        rows, weights = [], []
+        columns, weights = self.dimensions, [np.empty(0, np.float32)]
+        rows = [np.empty(0, np.int64)]
         with self._turn:
             for text in texts:
                 vector = self._vector(text)
                 rows.append(np.flatnonzero(vector > 0))
                 weights.append(vector[rows[-1]])
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-        indices = np.concatenate([np.empty(0, np.int64), *rows])
-        data = np.concatenate([np.empty(0, np.float32), *weights])
-        return narrow(csr_array((data, indices, indptr), shape=(len(texts), columns)))
+        arrays = np.concatenate(weights), np.concatenate(rows), ends(rows[1:])
+        return narrow(csr_array(arrays, shape=(len(texts), columns)))

@@ -198,12 +198,9 @@ class HybridRetriever:
             )
         self._retrievers: list[Retriever] = [index.retriever_named(name) for name, _, _ in parts]
         names = [retriever.fingerprint for retriever in self._retrievers]
-        weighted = (
-            [f"{name}*{weight}" for name, weight in zip(names, self._weights, strict=True)]
-            if self._weights
-            else names
-        )
-        self.fingerprint = f"hybrid({'+'.join(weighted)})"
+        if self._weights:
+            names = [f"{name}*{weight}" for name, weight in zip(names, self._weights, strict=True)]
+        self.fingerprint = f"hybrid({'+'.join(names)})"
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """Find the `k` best passages of the joined lists for each query, best first."""

@@ -177,15 +177,14 @@ def _neighbours(
     near: list[list[int]] = [[] for _ in moves]
     for kind in dict.fromkeys(move.expand for move in moves if move.expand is not None):
         which = [at for at, move in enumerate(moves) if move.expand == kind]
-        if kind == "relation":
-            for at in which:
-                near[at] = _related(index, moves[at], set(cursors[at : at + 1].selected[1].tolist()), limit)
-            continue
-        if kind in ("row", "column"):
+        if kind in ("relation", "row", "column"):
             for at in which:
                 gone = set(cursors[at : at + 1].selected[1].tolist())
-                beside = chain.from_iterable(_across(index, stream, kind, i) for i in moves[at].of)
-                near[at] = list(islice(dict.fromkeys(i for i in beside if i not in gone), limit))
+                if kind == "relation":
+                    near[at] = _related(index, moves[at], gone, limit)
+                else:
+                    beside = chain.from_iterable(_across(index, stream, kind, i) for i in moves[at].of)
+                    near[at] = list(islice(dict.fromkeys(i for i in beside if i not in gone), limit))
             continue
         lists = _lists([np.array(moves[at].of, np.int64) for at in which])
         neighbours = stream.neighbors(lists, kind, Cursors.join([cursors[at : at + 1] for at in which]), limit)
