@@ -1,6 +1,6 @@
 """Evidence: write passages as text for the LLM, and segments as JSON or as an evidence package of HSEQ (the
-function kappa of its paper, A.3.5). Find evidence items (sentences, table rows, infobox pairs and triples), and rank
-them by BM25.
+function kappa of its paper, A.3.5). Find evidence items (sentences, table rows, infobox pairs and triples), and
+rank them by BM25.
 """
 
 from __future__ import annotations

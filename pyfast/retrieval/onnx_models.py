@@ -118,5 +118,5 @@ class OnnxModel:
             return list(threads.map(output, encoded))
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Score pairs of a query and a passage by a cross-encoder: the first number of each output of the model."""
+        """Score pairs of a query and a passage by a cross-encoder: the first number of each output."""
         return [float(output.ravel()[0]) for output in self.run(self.tokens(pairs))]

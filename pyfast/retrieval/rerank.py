@@ -111,8 +111,8 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
 def _bridge_ranked(
     index: Index, pools: tuple[Int64, Int32, Float32], queries: Sequence[str], expanded: bool | str
 ) -> tuple[tuple[Int64, Int32, Float32], Float32]:
-    """Score the nodes of each pool by `bridge_rank`. `pools` are as in `stack_pools`. `expanded` says which passages
-    to add to a pool first, as `RerankConfig.expand`.
+    """Score the nodes of each pool by `bridge_rank`. `pools` are as in `stack_pools`. `expanded` says which
+    passages to add to a pool first, as `RerankConfig.expand`.
 
     Returns (the pools, the score of each node).
     """
