@@ -87,10 +87,8 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     structural: Float32 | None
     offsets, passages, semantic = stack_pools([pool for pool, _ in items])
     if how.rank == "bridge_rank":
-        pools = offsets, passages, semantic
-        (offsets, passages, semantic), scores = _bridge_ranked(
-            index, pools, [query for _, query in items], how.expand
-        )
+        given, queries = (offsets, passages, semantic), [query for _, query in items]
+        (offsets, passages, semantic), scores = _bridge_ranked(index, given, queries, how.expand)
         structural = None
     else:
         # With alpha 1, structure does not count, so it is left out, of the trace too.
@@ -130,8 +128,12 @@ def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centr
     """
     if centrality == "degree":
         return ops.weighted_degree(index.rows(passages), offsets, passages)
-    of_graph = {"pagerank": ops.pagerank, "betweenness": ops.betweenness, "eigenvector": ops.eigenvector}
-    return of_graph[centrality](ops.evidence_graph(index.rows(passages), offsets, passages))
+    graph = ops.evidence_graph(index.rows(passages), offsets, passages)
+    if centrality == "pagerank":
+        return ops.pagerank(graph)
+    if centrality == "betweenness":
+        return ops.betweenness(graph)
+    return ops.eigenvector(graph)
 
 
 def expand(
