@@ -8,8 +8,9 @@ import numpy as np
 
 import pyfast.ops as ops
 from pyfast.errors import InputError
-from pyfast.retrieval.forward_index import count_terms, weigh
-from pyfast.retrieval.tokenization import term_ids
+from pyfast.retrieval.analysis import term_ids
+from pyfast.retrieval.forward_index import weigh
+from pyfast.retrieval.term_counts import count_terms
 
 
 def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | None = None) -> list[float]:

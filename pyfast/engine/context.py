@@ -43,7 +43,6 @@ from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.collecting import Progress
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in, without_reasoning
 from pyfast.llm.protocol import device_of, weights_of
-from pyfast.llm.reasoning import without_reasoning
 from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool

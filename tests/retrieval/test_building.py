@@ -16,7 +16,7 @@ from test_changing import document, same
 import pyfast
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval import BuildProgress, Index, building, forward_index
-from pyfast.retrieval.part_maker import PartMaker
+from pyfast.retrieval.making import PartMaker
 
 BASE = [document(name, 0) for name in range(40)]
 
@@ -192,7 +192,7 @@ import os, signal, sys, time
 from pathlib import Path
 import pyfast
 from pyfast.retrieval import building
-from pyfast.retrieval.part_maker import PartMaker
+from pyfast.retrieval.making import PartMaker
 building._footprint = lambda document: 165_000_000
 moment, whom, start = int(sys.argv[3]), sys.argv[4], PartMaker.start
 def kills(maker, folder):
