@@ -229,7 +229,7 @@ def harm(folder: Path, chance: random.Random) -> None:
 
 
 def looks(folder: Path, questions: list[str]) -> dict[str, Callable[[], object]]:
-    """All that reads a run; the last ones go on with it."""
+    """All that reads a run; the last ones resume it."""
 
     def records() -> None:
         for record in pyfast.Run(folder).records:

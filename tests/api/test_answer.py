@@ -83,7 +83,7 @@ def test_the_command_line_writes_the_same_bytes(
 
 
 def test_a_run_goes_on(small: pyfast.Index, tmp_path: Path) -> None:
-    """Also one whose questions came from a list: they are in its folder, and what it was begun with counts."""
+    """Also one whose questions came from a list: they are in its folder, and what it was started with counts."""
     llm = Watched()
     first = pyfast.answer(ASKED, index=small, llm=llm, system="rag", run=tmp_path / "run")
     assert first.session is not None and first.session.states == {"answered": 2}

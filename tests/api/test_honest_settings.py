@@ -68,7 +68,7 @@ def test_extra_does_not_hide_what_pyfast_sets(key: str) -> None:
 
 
 def test_a_run_grows_with_its_limit(tmp_path: Path) -> None:
-    """Only what is new is asked; what was begun with other questions is refused; fewer are refused."""
+    """Only what is new is asked; what was started with other questions is refused; fewer are refused."""
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
     llm = Listening()

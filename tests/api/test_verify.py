@@ -1,4 +1,4 @@
-"""`pyfast.verify` finds whatever has changed since it was written, and nothing else."""
+"""`pyfast.verify` finds everything that has changed since it was written, and nothing else."""
 
 import json
 import shutil

@@ -66,7 +66,7 @@ def test_every_question_is_in_one_block_and_conversations_stay_whole(sizes, work
             ends.add(max(ends) + len(list(turns)))
         assert {block.end for block in first} <= ends
 
-        # Resumed: what was begun stays as it is, and what is missing is cut anew.
+        # Resumed: what was started stays as it is, and what is missing is cut again.
         for block in first:
             if kept.random() < 0.5:
                 remove(block.folder)
@@ -239,7 +239,7 @@ class Instantly:
 
 
 def test_a_worker_that_stood_still_leaves_its_next_block_to_the_worker_that_has_it(block: Path) -> None:
-    """It has got a block, but has not begun it, when it stands still. The driver gives the block to another."""
+    """It has got a block, but has not started it, when it stands still. The driver gives the block to another."""
     free = read_lease(block)
     holding = taken(block)
     work = Instantly()

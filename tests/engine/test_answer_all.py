@@ -1,4 +1,4 @@
-"""A run gives each question exactly one record, in order, in bounded memory, whatever the others do."""
+"""A run gives each question exactly one record, in order, in bounded memory, independently of the others."""
 
 import asyncio
 import gc

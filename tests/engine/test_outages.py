@@ -245,7 +245,7 @@ def described(folder: Path, llm: Any, number: int) -> Described:
 
 
 def test_stopped_while_it_waits() -> None:
-    """What is in work cannot be finished: the run ends in order, without it."""
+    """What is in progress cannot be finished: the run ends in order, without it."""
 
     async def work() -> tuple[Summary, list[Record]]:
         stop, written = asyncio.Event(), list[Record]()
@@ -356,7 +356,7 @@ class OneAtATime(Instant):
 
 @pytest.mark.parametrize("patience_s", [0.0, PATIENCE_S])
 def test_a_busy_llm_is_not_out(patience_s: float) -> None:
-    """Who waits too long in its queue fails, and nobody else; no outage is told of."""
+    """Who waits too long in its queue fails, and nobody else; nothing reports an outage."""
     budget = Budget(seconds=100.0)
     found, _, told = answered(OneAtATime(), 8, ask=direct, budget=budget, outage_seconds=patience_s)
     states = [record.state for record in found]

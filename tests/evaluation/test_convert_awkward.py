@@ -299,7 +299,7 @@ def test_paragraphs_of_one_title_all_stay(tmp_path: Path) -> None:
 
 
 def test_musique_full_pairs_sufficiency(tmp_path: Path) -> None:
-    """Against the rule of the official script: F1 of the answerable one if both are told apart, else 0."""
+    """Against the rule of the official script: F1 of the answerable one if it tells both apart, else 0."""
     made = converted("musique", tmp_path)
     gold = {one["id"]: one for one in lines(made.gold)}
     assert list(gold)[:2] == ["2hop__1_2", "2hop__1_2 (2)"] and {

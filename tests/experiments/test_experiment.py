@@ -138,7 +138,7 @@ def test_killed_twice_it_ends_as_if_it_was_not(data: Path, tmp_path: Path, url: 
         return [sys.executable, "-m", "pyfast", "experiment", *map(str, [plan, *given])]
 
     def killed(out: Path, runs: int) -> None:
-        """Kill it once so many runs have begun."""
+        """Kill it once so many runs have started."""
         process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while len(list(out.glob("runs/*/*/*/*/answers.jsonl"))) < runs:
             assert process.poll() is None

@@ -78,7 +78,7 @@ def _noting(told: Path) -> None:
 
 
 def test_killed_while_vectors_are_computed(index: Index, tmp_path: Path) -> None:
-    """Real SIGKILLs of `pyfast knowledge build`: only the block in work is computed again."""
+    """Real SIGKILLs of `pyfast knowledge build`: only the block in progress is computed again."""
     told, kills = tmp_path / "told", 0
 
     def noted() -> list[str]:

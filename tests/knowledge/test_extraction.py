@@ -1,4 +1,4 @@
-"""Extraction by an LLM: paid once, killed and gone on with, failures listed, hostile texts alone."""
+"""Extraction by an LLM: paid once, killed and resumed, failures listed, hostile texts alone."""
 
 import asyncio
 import contextlib
@@ -311,7 +311,7 @@ def test_what_an_llm_has_read_stays_in_chunks_of_its_size(place: Callable[[], In
 def test_what_an_llm_extracted_has_no_rules_beside_it(
     place: Callable[[], Index], examples: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without one, tables and graphs are brought up to date, and it is said what no LLM has read."""
+    """Without one, tables and graphs are brought up to date, and pyfast says what no LLM has read."""
     index = place()
     store = build(index, Watched(graph))
     assert build(index, None).fingerprint == store.fingerprint and "no LLM" not in caplog.text

@@ -385,7 +385,7 @@ def test_long_documents_come_in_parts() -> None:
 
 
 def test_what_lost_a_gold_passage() -> None:
-    """Of lists that are searched anew none loses anything; what was kept of them does."""
+    """Of lists that are searched again none loses anything; what was kept of them does."""
     steps = [
         Step("hop 1", "", (Listed("retrieved", ("a", "b")), Listed("kept", ("a",), chosen=True))),
         Step(

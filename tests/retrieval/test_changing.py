@@ -290,7 +290,7 @@ for number in range(int(sys.argv[2])):
 
 @pytest.mark.guarantee("G9")
 def test_a_reader_never_sees_a_mixed_commit(tmp_path: Path) -> None:
-    """Two documents always change together, in another process: whoever reads sees both of one commit."""
+    """Two documents always change together, in another process: a reader sees both of one commit."""
     updates = int(os.environ.get("PYFAST_UPDATES", "25"))
     pyfast.build_index(
         [{"id": "a", "text": "moon number of saturn"}, {"id": "b", "text": "moon"}], tmp_path / "index"

@@ -64,7 +64,7 @@ def test_the_best_pieces_of_the_best_units(small: Index) -> None:
     assert "Titan" in small.corpus.linearise(int(first.segments[0]))
     assert (np.diff(first.scores) <= 0).all() and (first.scores > 0).all()
     assert len(set(first.segments.tolist())) == 5
-    for query, evidence in zip(queries, found, strict=True):  # whatever the batch
+    for query, evidence in zip(queries, found, strict=True):  # in any batch
         (alone,) = find_evidence_items(small, [query], 20, 5)
         np.testing.assert_array_equal(alone.segments, evidence.segments)
         np.testing.assert_array_equal(alone.scores, evidence.scores)
