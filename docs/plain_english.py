@@ -57,15 +57,7 @@ TEXTS = (
     "docs/**/*.md",
     "docs/*.ipynb",
 )
-CODE = (
-    "pyfast/**/*.py",
-    "tests/**/*.py",
-    "conftest.py",
-    "docs/*.py",
-    "examples/*.py",
-    "benchmarks/*.py",
-    "setup.py",
-)
+CODE = ("*.py", "pyfast/**/*.py", "tests/**/*.py", "docs/*.py", "examples/*.py", "benchmarks/*.py")
 NATIVE = ("tests/**/*.[hc]pp", "csrc/**/*.[hc]pp", "csrc/**/*.cu*", "bindings/**/*.[hc]pp", "examples/cpp/*.cpp")
 
 
