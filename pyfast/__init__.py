@@ -34,9 +34,20 @@ if TYPE_CHECKING:
     from pyfast.api.run import Run
     from pyfast.api.service import Engine
     from pyfast.api.verifying import verify
-    from pyfast.engine import Evidence, Question, Record, Usage
+    from pyfast.engine import Evidence, Question, Record, Usage, Watch
     from pyfast.experiments import Bench, Experiment, bench, experiment
     from pyfast.llm import LLM, open_llm
+    from pyfast.options import (
+        Cluster,
+        GraphConvqaOptions,
+        HseqOptions,
+        IndexOptions,
+        Load,
+        RunOptions,
+        Sampling,
+        ServerOptions,
+        read_options,
+    )
     from pyfast.reports import report, show, view
     from pyfast.retrieval import Index
     from pyfast.server import serve, serve_mcp
@@ -44,14 +55,23 @@ if TYPE_CHECKING:
 __all__ = [
     "LLM",
     "Bench",
+    "Cluster",
     "Engine",
     "Evidence",
     "Experiment",
+    "GraphConvqaOptions",
+    "HseqOptions",
     "Index",
+    "IndexOptions",
+    "Load",
     "Question",
     "Record",
     "Run",
+    "RunOptions",
+    "Sampling",
+    "ServerOptions",
     "Usage",
+    "Watch",
     "add_documents",
     "answer",
     "bench",
@@ -70,6 +90,7 @@ __all__ = [
     "open_index",
     "open_llm",
     "ops",
+    "read_options",
     "report",
     "serve",
     "serve_mcp",
@@ -96,9 +117,13 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
         "pyfast.api.run": ("Run",),
         "pyfast.api.service": ("Engine",),
         "pyfast.api.verifying": ("verify",),
-        "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
+        "pyfast.engine": ("Evidence", "Question", "Record", "Usage", "Watch"),
         "pyfast.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
+        "pyfast.options": (
+            *("Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"),
+            *("ServerOptions", "read_options"),
+        ),
         "pyfast.reports": ("report", "show", "view"),
         "pyfast.retrieval": ("Index",),
         "pyfast.server": ("serve", "serve_mcp"),

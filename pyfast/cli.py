@@ -36,7 +36,7 @@ from pyfast.commands.show import show
 from pyfast.commands.status import status
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
-from pyfast.commands.train import train
+from pyfast.commands.train import app as train
 from pyfast.commands.verify import verify
 from pyfast.commands.view import view
 from pyfast.errors import PyfastError

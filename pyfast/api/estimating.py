@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pyfast.api.answering import ManyQuestions, answer, at_least_one, read_in
+from pyfast.api.answering import answer
+from pyfast.api.jobs import ManyQuestions, read_in
 from pyfast.api.run import Run
 from pyfast.engine import recorded_value
 from pyfast.engine.service_times import ServiceTimes, service_times
@@ -18,6 +19,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation.cost import money_of
 from pyfast.evaluation.prices import Price, Prices, read_prices
 from pyfast.llm import open_llm
+from pyfast.options import RunOptions, at_least_one
 from pyfast.retrieval import Index
 from pyfast.systems import System
 
@@ -146,7 +148,7 @@ def estimate(
             system=system,
             settings=settings,
             budget=budget,
-            sample=min(sample, asked.count),
+            options=RunOptions(sample=min(sample, asked.count)),
         )
         usages = (record.usage for record in tried.records)
         used = [Used(None, u.llm_calls, u.prompt_tokens, 0, u.completion_tokens, {}) for u in usages]

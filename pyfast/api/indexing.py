@@ -14,15 +14,14 @@ from pyfast.corpus.jsonl_documents import document_of
 from pyfast.corpus.readers import DocumentSource
 from pyfast.corpus.readers import sources_of as files_of
 from pyfast.corpus.roots import Roots
-from pyfast.corpus.text_splitting import LENGTH
 from pyfast.corpus.wide_tables import COLUMNS
-from pyfast.distributed import cluster_of, connected, spread
+from pyfast.distributed import connected, spread
 from pyfast.engine import recorded_value
 from pyfast.errors import InputError
+from pyfast.options import INDEX_DEFAULTS, Cluster, IndexOptions
 from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
-from pyfast.retrieval.analysis import Accents, Analysis, StopWords, Tokenizer
-from pyfast.retrieval.building import MEMORY
+from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.manifest import commit_numbers
 from pyfast.retrieval.passage_size import PassageSize
 
@@ -37,20 +36,12 @@ def build_index(
     overwrite: bool = False,
     readers: Iterable[Reader | str] = (),
     columns: int = COLUMNS,
-    passage_length: int = LENGTH,
-    passage_overlap: int = 0,
-    tokenizer: Tokenizer = "words",
-    stemmer: str = "",
-    stop_words: StopWords = "english",
-    accents: Accents = "fold",
     vectors: str | Iterable[str] = (),
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
-    memory: int = MEMORY,
     on_progress: Callable[[BuildProgress], object] | None = None,
-    ray: str | None = None,
-    workers: int | None = None,
-    worker_resources: Mapping[str, float] | None = None,
+    options: IndexOptions = INDEX_DEFAULTS,
+    cluster: Cluster | None = None,
 ) -> Index:
     """Build an index of documents in a folder, and open it.
 
@@ -65,16 +56,6 @@ def build_index(
         columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of
             these tables begins with the first column of the wide table, because this column often names the
             rows.
-        passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
-            sentence ends. The index keeps this size for documents that are added later.
-        passage_overlap: The maximum number of characters that neighbouring passages share if a paragraph is cut.
-            They share whole sentences, which are stored only once.
-        tokenizer: `words`: words, and digits and letters that stand alone. `characters`: also each character of a
-            script without blanks between words, such as Chinese, Japanese and Thai, as a word.
-        stemmer: A language that the Snowball stemmer knows, such as `"english"` or `"german"`. Then all forms of a
-            word count as the same term. Empty: each form is its own term.
-        stop_words: Frequent words that a search ignores: `english`, or `none` for texts in other languages.
-        accents: `fold`: words with and without accents are the same term. `keep`: they are different terms.
         vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
             `"dense:MODEL"`: sentence embeddings. `"sparse:MODEL"`: learned sparse vectors. `"late"` or
             `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` also sets the number of dimensions (by
@@ -83,23 +64,17 @@ def build_index(
         strict: Stop at the first file that cannot be read, and make no index.
         on_unread: A function that is called at the end, once for each file that could not be read, with the
             reason. None: pyfast logs a warning for each file.
-        memory: How many MB of memory may be used, at least 600. The page cache, the vectors and their
-            model do not count. A corpus that needs more memory is indexed in several parts, which are merged
-            at the end. If the process is killed, call `build_index` again with the same arguments. The new
-            call keeps the finished parts, and does not read the files of these parts again. If a file has
-            changed in the meantime, this file and all files after it are read again.
         on_progress: A function that is called with the progress from time to time, and after each part.
-        ray: Let the workers of a Ray cluster encode the passages, as in `pyfast.answer`. Each worker loads the
-            models that `vectors` names. The workers need no access to `out`.
-        workers: The number of workers. None: as many workers as the cluster has resources for.
-        worker_resources: The resources that each worker needs, as in `pyfast.answer`.
+        options: The size of passages, what counts as a word, and how much memory may be used.
+        cluster: Let the workers of a Ray cluster encode the passages. Each worker loads the models that `vectors`
+            names. The workers need no access to `out`.
 
     Returns:
         The index.
 
     Raises:
         InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
-            of range, or `ray` is given without `vectors`.
+            of range, or `cluster` is given without `vectors`.
         ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
         RunError: Several workers ended, one after the other, while they encoded the same passages.
 
@@ -110,10 +85,8 @@ def build_index(
         >>> index.manifest["passages"]
         1
     """
-    size = PassageSize(passage_length, passage_overlap)
-    analysis = Analysis(tokenizer, stemmer, stop_words, accents)
+    size, analysis = PassageSize(options.passage_length, options.passage_overlap), options.part(Analysis)
     encoders = [vectors] if isinstance(vectors, str) else list(vectors)
-    cluster = cluster_of(ray, workers, worker_resources)
     if cluster is not None and not encoders:
         raise InputError("ray goes with vectors: workers only encode")
     roots: Roots = {}
@@ -121,7 +94,17 @@ def build_index(
         sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread, roots))
         encodes = map if cluster is None else partial(spread, held.enter_context(connected(cluster)))
         return build(
-            sources, Path(out), overwrite, size, encoders, analysis, memory, unread, on_progress, encodes, roots
+            sources,
+            Path(out),
+            overwrite,
+            size,
+            encoders,
+            analysis,
+            options.memory,
+            unread,
+            on_progress,
+            encodes,
+            roots,
         )
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import orjson
 
-from pyfast.api.answering import at_least_one
 from pyfast.api.indexing import index_of
 from pyfast.engine import Evidence
+from pyfast.options import at_least_one
 from pyfast.retrieval import Index, cite, evidence_of, search
 
 

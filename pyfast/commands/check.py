@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.terminal import pairs, plain
+from pyfast.commands.arguments import pairs
+from pyfast.commands.terminal import plain
 
 if TYPE_CHECKING:
     from pyfast.conformance import CheckResult

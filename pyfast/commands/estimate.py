@@ -8,20 +8,21 @@ from typing import Annotated
 import typer
 
 from pyfast.commands.answer import show_estimate
-from pyfast.commands.running import EMBEDDED, Llm, models
+from pyfast.commands.arguments import Models, with_options
 from pyfast.errors import InputError
 
 
+@with_options
 def estimate(
     questions: Annotated[str, typer.Option(help="The number of questions, such as 1e8, or a file of questions.")],
     based_on: Annotated[Path, typer.Option("--from", help="An earlier run of the system to estimate from.")],
+    models: Annotated[Models, "llm"],
     system: Annotated[
         str | None, typer.Option("--system", help="The system; by default the system of the earlier run.")
     ] = None,
     workers: Annotated[
         int, typer.Option(min=1, help="How many workers of a cluster will answer the questions.")
     ] = 1,
-    llm: Llm = EMBEDDED,
     prices: Annotated[
         Path | None, typer.Option(help="The file of a price list. It must have a price for the LLM of --llm.")
     ] = None,
@@ -40,7 +41,7 @@ def estimate(
         pyfast.estimate(
             asked,
             system=system or str(recorded_value(based_on, "system", "name")),
-            llm=models(llm),
+            llm=models.llm,
             based_on=based_on,
             prices=prices,
             workers=workers,

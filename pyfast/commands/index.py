@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import Ray, WorkerResources, Workers, resources
+from pyfast.commands.arguments import with_options
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
+from pyfast.options import Cluster, IndexOptions
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
@@ -34,49 +35,17 @@ Columns = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
 
 
+@with_options
 def index(
     sources: Annotated[
         list[Path], typer.Argument(help="Files or folders; docs/formats.md lists the formats that pyfast reads.")
     ],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
+    options: IndexOptions,
+    cluster: Cluster | None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     reader: Readers = None,
     columns: Columns = 64,
-    passage_length: Annotated[
-        int,
-        typer.Option(
-            help="The maximum number of characters in a passage. Longer paragraphs are cut at sentence ends."
-        ),
-    ] = 4000,
-    passage_overlap: Annotated[
-        int,
-        typer.Option(
-            help="The maximum number of characters that neighbouring passages of a cut paragraph share."
-            " They share whole sentences. If not even one fits, they share its last words."
-        ),
-    ] = 0,
-    tokenizer: Annotated[
-        Literal["words", "characters"],
-        typer.Option(
-            help="What counts as a word. words: words, and digits and letters that stand alone. characters:"
-            " also each character of a script without blanks between words, such as Chinese and Thai."
-        ),
-    ] = "words",
-    stemmer: Annotated[
-        str,
-        typer.Option(
-            help="A language of the Snowball stemmer, such as english. All forms of a word are then one"
-            " term. Without it, each form is its own term."
-        ),
-    ] = "",
-    stop_words: Annotated[
-        Literal["english", "none"],
-        typer.Option(help="The words that searches ignore; use none for texts that are not English."),
-    ] = "english",
-    accents: Annotated[
-        Literal["fold", "keep"],
-        typer.Option(help="fold: words with and without accents are the same term. keep: they differ."),
-    ] = "fold",
     vectors: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,15 +54,6 @@ def index(
         ),
     ] = None,
     strict: Strict = False,
-    memory: Annotated[
-        int,
-        typer.Option(
-            help="How many MB of memory to use. A corpus that needs more memory is indexed part by part."
-        ),
-    ] = 2000,
-    ray: Ray = None,
-    workers: Workers = None,
-    worker_resources: WorkerResources = None,
 ) -> None:
     """Build the index of a corpus. Unreadable files are listed at the end, with the reason.
 
@@ -109,20 +69,12 @@ def index(
             overwrite=overwrite,
             readers=reader or (),
             columns=columns,
-            passage_length=passage_length,
-            passage_overlap=passage_overlap,
-            tokenizer=tokenizer,
-            stemmer=stemmer,
-            stop_words=stop_words,
-            accents=accents,
             vectors=vectors or (),
             strict=strict,
             on_unread=unread.append,
-            memory=memory,
             on_progress=on_progress,
-            ray=ray,
-            workers=workers,
-            worker_resources=resources(worker_resources),
+            options=options,
+            cluster=cluster,
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
     exit_if_incomplete(unread)

@@ -7,27 +7,19 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.running import (
-    EMBEDDED,
-    Concurrency,
-    Limits,
-    Llm,
-    LlmOption,
-    Outage,
-    Restart,
-    RetryFailed,
-    Sync,
-    models,
-    tell,
-    watched,
-)
-from pyfast.commands.terminal import console, pairs, values
+from pyfast.commands.arguments import Concurrency, Models, with_options
+from pyfast.commands.running import tell, watched
+from pyfast.commands.terminal import console
+from pyfast.options import OF_EVERY_RUN, RunOptions
 
 
+@with_options
 def judge(
     run_a: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     run_b: Annotated[Path, typer.Argument(help="The folder of another run over the same questions.")],
     run: Annotated[Path, typer.Option(help="The folder of the judge's run. If it exists, the run resumes.")],
+    models: Models,
+    options: Annotated[RunOptions, *OF_EVERY_RUN],
     questions: Annotated[
         Path | None, typer.Option(help="The file of questions, if it is no longer where RUN_A read it.")
     ] = None,
@@ -35,14 +27,7 @@ def judge(
         bool,
         typer.Option("--ties/--no-ties", help="Whether the judge may say that two answers are equally good."),
     ] = True,
-    llm: Llm = EMBEDDED,
-    llm_option: LlmOption = None,
-    budget: Limits = None,
     concurrency: Concurrency = None,
-    outage: Outage = 30.0,
-    sync: Sync = "normal",
-    restart: Restart = False,
-    retry_failed: RetryFailed = False,
 ) -> None:
     """Let an LLM compare the answers of two runs. The LLM sees each pair of answers in both orders."""
     from rich.table import Table
@@ -50,27 +35,19 @@ def judge(
 
     from pyfast.api.judging import judge_runs
 
-    llms = models(llm)
-    options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
     judged = watched(
         run,
-        llms,
-        lambda on_event, stop: judge_runs(
+        models.llm,
+        lambda watch: judge_runs(
             run_a,
             run_b,
             run=run,
             questions=questions,
             ties=ties,
-            llm=llms,
-            llm_options=options,
             concurrency=concurrency,
-            outage=outage,
-            budget=limits,
-            sync=sync,
-            restart=restart,
-            retry_failed=retry_failed,
-            on_event=on_event,
-            stop=stop,
+            options=options,
+            watch=watch,
+            **models.given,
         ),
     )
     tell(judged.run)

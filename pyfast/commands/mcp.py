@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, Setting, SystemName, models
-from pyfast.commands.terminal import pairs, values
+from pyfast.commands.arguments import Asked, IndexFolder, with_options
 
 
+@with_options
 def mcp(
-    index: Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")],
-    system: SystemName = "n2n",
-    llm: Llm = EMBEDDED,
-    setting: Setting = None,
-    llm_option: LlmOption = None,
-    budget: Limits = None,
+    index: IndexFolder,
+    asked: Asked,
     http: Annotated[bool, typer.Option("--http", help="Use HTTP in place of standard input and output.")] = False,
     host: Annotated[str, typer.Option(help="With --http: the address at which the server listens.")] = "127.0.0.1",
     port: Annotated[
@@ -28,14 +23,4 @@ def mcp(
     (MCP)."""
     import pyfast
 
-    pyfast.serve_mcp(
-        index,
-        models(llm),
-        llm_options=values(pairs("--llm-option", llm_option)),
-        system=system,
-        settings=pairs("--set", setting),
-        budget=pairs("--budget", budget),
-        transport="http" if http else "stdio",
-        host=host,
-        port=port,
-    )
+    pyfast.serve_mcp(index, transport="http" if http else "stdio", host=host, port=port, **asked.given)

@@ -26,7 +26,7 @@ from pyfast.engine.ledger import JOURNALLING, Ledger, Stage
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Clock
 from pyfast.engine.profile import profile_of
-from pyfast.engine.prompt import GREEDY, Prompt, Sampling
+from pyfast.engine.prompt import Prompt, with_sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, reply_begins
@@ -46,6 +46,7 @@ from pyfast.llm.collecting import Progress
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in
 from pyfast.llm.protocol import device_of, weights_of
 from pyfast.llm.reasoning import without_reasoning
+from pyfast.options import GREEDY, Sampling
 from pyfast.retrieval import (
     Index,
     PassageList,
@@ -391,7 +392,7 @@ class Context:
         return completion
 
     async def _complete(self, request: Request, name: str, role: Role) -> Completion:
-        request = self._runtime.sampling.apply(request)
+        request = with_sampling(request, self._runtime.sampling)
         ledger, budget = self.ledger, self._runtime.budget
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
             raise BudgetError(f"{name}: the question's {budget.calls} LLM calls are used up")

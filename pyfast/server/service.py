@@ -16,6 +16,7 @@ from pyfast import Engine, Index, Record, open_index, systems
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep
 from pyfast.errors import InputError
+from pyfast.options import ServerOptions
 from pyfast.server.completions import Titles, failure
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import Limits, Queue
@@ -57,7 +58,8 @@ class Service:
         served: Systems | None,
         limits: Limits,
         concurrency: int,
-        **options: Any,
+        budget: Mapping[str, Any] | None,
+        options: ServerOptions,
     ) -> None:
         self.limits = limits
         self.queue = Queue(concurrency, limits.queue)
@@ -70,7 +72,16 @@ class Service:
         models = opened(llm, llm_options).by_role  # opened once: all engines share them
         by_name: Mapping[str, Index | None] = self.indexes or {"": None}
         self._engines = {
-            name: Engine(one, models, concurrency=concurrency, **options) for name, one in by_name.items()
+            name: Engine(
+                one,
+                models,
+                concurrency=concurrency,
+                budget=budget,
+                outage=options.outage,
+                prompts=options.prompts,
+                follow_ups=options.follow_ups,
+            )
+            for name, one in by_name.items()
         }
 
     @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from tiny import tiny_model
 
 import pyfast
 from pyfast.api import judging, knowledge, open_questions, reranking, retrieving, training
+from pyfast.options import Options
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
@@ -46,6 +47,8 @@ NAMES += [
 ]
 NAMES += ["add_documents", "compact_index", "delete_documents", "describe_index", "update_documents"]
 NAMES += ["errors", "ops", "systems"]
+NAMES += ["Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"]
+NAMES += ["ServerOptions", "Watch", "read_options"]
 
 
 def signatures() -> str:
@@ -144,7 +147,10 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Iterator[
         (folder / "CONVERSATIONS.jsonl").write_text(json.dumps({"id": "titan", "turns": [turn]}) + "\n")
         tiny_model(folder / "MODEL")
         training.train_hseq_iterator(
-            {folder / "QUESTIONS.jsonl": index}, model=folder / "MODEL", out=folder / "OUT", size=16
+            {folder / "QUESTIONS.jsonl": index},
+            model=folder / "MODEL",
+            out=folder / "OUT",
+            options=pyfast.HseqOptions(size=16),
         )
         for run in ("RUN", "RUN_A", "RUN_B"):
             pyfast.answer(folder / "QUESTIONS.jsonl", index=index, llm="instant", system="rag", run=folder / run)
@@ -183,7 +189,8 @@ def test_its_example_runs(thing: Any, place: tuple[Path, str], monkeypatch: pyte
 def test_every_one_has_an_example() -> None:
     """Values have theirs where they come from: `answer` and `retrieve` return them; methods have the class's."""
     without = {thing.__qualname__ for thing in EXPLAINED if thing not in WITH_EXAMPLES}
-    values = {"Evidence", "Usage", "Record", "Index"}
+    values = {"Evidence", "Usage", "Record", "Index", "Watch"}
+    values |= {one.__name__ for one in EXPLAINED if inspect.isclass(one) and issubclass(one, Options)}
     assert without <= {"Engine.answer", "Engine.answer_many", "Engine.answer_run", "Engine.retrieve", *values}
 
 
