@@ -184,8 +184,9 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
 def _parameter(one: Field[Any]) -> inspect.Parameter:
     """Make the parameter of typer for a field."""
     of, about = told(one)
-    default = one.default if isinstance(one.default, str | int | float | None) else None
-    default = about.shown if isinstance(about.shown, str) else list(about.shown or ()) or default
+    default: Any = one.default if isinstance(one.default, str | int | float | None) else None
+    if about.shown is not None:
+        default = about.shown if isinstance(about.shown, str) else list(about.shown)
     flag = about.flag or f"--{one.name.replace('_', '-')}"
     flag = f"{flag}/--no-{flag[2:]}" if default is True else flag
     return _keyword(one.name, _annotation(about.typed or of, about, flag), default)

@@ -225,10 +225,11 @@ class _Driver:
             self._open({**theirs, "places": places})
 
     def _open(self, described: Configuration) -> None:
-        job, total = self._job, self._job.questions.count
+        job, total, options = self._job, self._job.questions.count, self._job.options
         self._described = described
-        folder = self._folder = RunFolder(self._run, described, job.sync, job.keep_prompts, extends=job.extends())
-        folder.forget_failures(only_of_transport=not job.retry_failed)
+        folder = RunFolder(self._run, described, options.sync, options.keep_prompts, extends=job.extends())
+        self._folder = folder
+        folder.forget_failures(only_of_transport=not options.retry_failed)
         self._done = folder.answered(job.questions.read())
         begun = blocks_in(self._run)
         for block in [block for block in begun if block.end <= self._done]:  # merged when the process was killed
