@@ -16,24 +16,23 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pyfast import errors, ops, systems
-    from pyfast.api.answering import answer
-    from pyfast.api.changing import (
+    from pyfast.api.answer import answer
+    from pyfast.api.engine import Engine
+    from pyfast.api.estimate import estimate
+    from pyfast.api.evaluation import compare, convert, evaluate
+    from pyfast.api.index import (
         add_documents,
+        build_index,
         compact_index,
         delete_documents,
         describe_index,
+        open_index,
         update_documents,
     )
-    from pyfast.api.comparing import compare
-    from pyfast.api.converting import convert
-    from pyfast.api.estimating import estimate
-    from pyfast.api.evaluating import evaluate
-    from pyfast.api.evaluating_retrieval import evaluate_retrieval
-    from pyfast.api.indexing import build_index, open_index
     from pyfast.api.knowledge import build_knowledge
+    from pyfast.api.retrieval_evaluation import evaluate_retrieval
     from pyfast.api.run import Run
-    from pyfast.api.service import Engine
-    from pyfast.api.verifying import verify
+    from pyfast.api.verification import verify
     from pyfast.engine import Evidence, Question, Record, Usage, Watch
     from pyfast.experiments import Bench, Experiment, bench, experiment
     from pyfast.llm import LLM, open_llm
@@ -103,20 +102,18 @@ __all__ = [
 
 if not TYPE_CHECKING:  # A type checker reads only the imports above.
     _PLACES = {
-        "pyfast.api.answering": ("answer",),
-        "pyfast.api.changing": (
-            *("add_documents", "compact_index", "delete_documents", "describe_index", "update_documents"),
+        "pyfast.api.answer": ("answer",),
+        "pyfast.api.index": (
+            *("add_documents", "build_index", "compact_index", "delete_documents", "describe_index", "open_index"),
+            "update_documents",
         ),
-        "pyfast.api.comparing": ("compare",),
-        "pyfast.api.converting": ("convert",),
-        "pyfast.api.estimating": ("estimate",),
-        "pyfast.api.evaluating": ("evaluate",),
-        "pyfast.api.evaluating_retrieval": ("evaluate_retrieval",),
-        "pyfast.api.indexing": ("build_index", "open_index"),
+        "pyfast.api.evaluation": ("compare", "convert", "evaluate"),
+        "pyfast.api.estimate": ("estimate",),
+        "pyfast.api.retrieval_evaluation": ("evaluate_retrieval",),
         "pyfast.api.knowledge": ("build_knowledge",),
         "pyfast.api.run": ("Run",),
-        "pyfast.api.service": ("Engine",),
-        "pyfast.api.verifying": ("verify",),
+        "pyfast.api.engine": ("Engine",),
+        "pyfast.api.verification": ("verify",),
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage", "Watch"),
         "pyfast.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),

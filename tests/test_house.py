@@ -18,15 +18,14 @@ import pytest
 import pyfast
 import pyfast.api
 from pyfast import ops
-from pyfast.api.judging import judge_runs
+from pyfast.api.judgement import judge_runs
 from pyfast.api.knowledge import merge_knowledge
 from pyfast.api.open_questions import write_questions
 from pyfast.api.training import train_graph_convqa, train_hseq_iterator
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
-from pyfast.commands.judge import judge
+from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import build, merge
-from pyfast.commands.questions import questions
 from pyfast.commands.serve import serve
 from pyfast.commands.train import graph_convqa, hseq_iterator
 from pyfast.extras import EXTRAS

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.api.judging import judge_runs
+from pyfast.api.judgement import judge_runs
 from pyfast.cli import app
 from pyfast.errors import InputError
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.blocking import run_blocking
-from pyfast.api.configured import configure
+from pyfast.api.configured_system import configure
+from pyfast.api.event_loop import run_blocking
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
 from pyfast.engine import (

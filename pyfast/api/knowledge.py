@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.distributing import extract_by_workers
-from pyfast.api.indexing import index_of
+from pyfast.api.index import index_of
 from pyfast.api.jobs import allowed_failures, at_once, begin, carry_out
 from pyfast.api.models import GivenLLM, opened
+from pyfast.api.ray_workers import extract_by_workers
 from pyfast.engine import Budget, Job, Watch
 from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.events import UNWATCHED

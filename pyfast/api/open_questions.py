@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from pyfast.api.indexing import index_of
+from pyfast.api.index import index_of
 from pyfast.api.jobs import at_once, begin, carry_out
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Budget, Job, Question, Questions, Watch

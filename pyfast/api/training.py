@@ -9,8 +9,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pyfast.api.answering import answer
-from pyfast.api.indexing import index_of
+from pyfast.api.answer import answer
+from pyfast.api.index import index_of
 from pyfast.api.models import GivenLLM
 from pyfast.api.run import Run
 from pyfast.engine import questions_in

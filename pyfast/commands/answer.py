@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyfast.commands.arguments import Asked, Concurrency, Limit, Searched, with_options
-from pyfast.commands.running import tell, watched
+from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain
 from pyfast.errors import InputError
 from pyfast.options import Cluster, RunOptions, Sampling
 
 if TYPE_CHECKING:
-    from pyfast.api.estimating import Estimate
+    from pyfast.api.estimate import Estimate
 
 
 @with_options

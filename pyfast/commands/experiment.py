@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyfast.commands.arguments import Concurrency, LlmOptions, read_models, with_options
-from pyfast.commands.running import watched
+from pyfast.commands.progress import watched
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
 from pyfast.options import OF_EXPERIMENT, Cluster, RunOptions

@@ -1,4 +1,4 @@
-"""`pyfast index`."""
+"""`pyfast index`, and `pyfast corpus`: add, update, delete, compact, info."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import with_options
+from pyfast.commands.arguments import IndexFolder, with_options
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
 from pyfast.options import Cluster, IndexOptions
@@ -19,6 +19,7 @@ from pyfast.options import Cluster, IndexOptions
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
     from pyfast.retrieval import BuildProgress
+    from pyfast.retrieval.changing import Change
 
 Readers = Annotated[
     list[str] | None,
@@ -131,3 +132,88 @@ def exit_if_incomplete(unread: Iterable[Unread]) -> None:
     """End the command with the return code 2 if something is missing in the index."""
     if any(one.missing for one in unread):
         raise typer.Exit(2)
+
+
+app = typer.Typer(no_args_is_help=True, help="The documents of an index: add, update and delete them.")
+
+_Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `pyfast index`.")]
+
+
+@app.command()
+def add(
+    index: IndexFolder, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
+) -> None:
+    """Add documents. For a process that has the index open, nothing changes."""
+    import pyfast
+
+    with unread_listed() as unread, console().status("reading and indexing"):
+        change = pyfast.add_documents(
+            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
+        )
+    _tell_change(index, change)
+    exit_if_incomplete(unread)
+
+
+@app.command()
+def update(
+    index: IndexFolder, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
+) -> None:
+    """Replace documents by new versions with the same uri, and add new documents. Tables and other parts that a
+    file no longer has are deleted."""
+    import pyfast
+
+    with unread_listed() as unread, console().status("reading and indexing"):
+        change = pyfast.update_documents(
+            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
+        )
+    _tell_change(index, change)
+    exit_if_incomplete(unread)
+
+
+@app.command()
+def delete(
+    index: IndexFolder,
+    uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence names them.")],
+) -> None:
+    """Delete documents."""
+    import pyfast
+
+    _tell_change(index, pyfast.delete_documents(index, uris))
+
+
+@app.command()
+def compact(
+    index: IndexFolder,
+    erase: Annotated[
+        bool,
+        typer.Option(
+            "--erase",
+            help="Remove earlier commits too, so that no text of a deleted document stays in the parts.",
+        ),
+    ] = False,
+) -> None:
+    """Merge all parts of an index into one part, without the deleted documents."""
+    import pyfast
+
+    with console().status("joining the parts"):
+        change = pyfast.compact_index(index, erase=erase)
+    _tell_change(index, change)
+
+
+@app.command()
+def info(index: IndexFolder) -> None:
+    """Show the parts, documents and size of an index."""
+    import pyfast
+
+    described = pyfast.describe_index(index)
+    deleted = sum(part.deleted for part in described.parts)
+    print(plain(f"{index}: commit {described.commit}, {len(described.commits) - 1} earlier commits"))
+    print(f"{described.documents} documents, {described.passages} passages")
+    print(f"{len(described.parts)} parts, {deleted} deleted documents in them")
+    print(f"{described.size:,} bytes, and {described.kept:,} that only earlier commits need")
+
+
+def _tell_change(index: Path, change: Change) -> None:
+    names = ("added", "replaced", "deleted", "unchanged")
+    counts = [f"{number} {name}" for name in names if (number := getattr(change, name))]
+    print(plain(f"{index}: {', '.join(counts) or 'no document changed'}; commit {change.commit}"))

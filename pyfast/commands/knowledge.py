@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyfast.commands.arguments import Concurrency, IndexFolder, Limit, LlmOptions, read_models, with_options
-from pyfast.commands.running import watched
+from pyfast.commands.progress import watched
 from pyfast.commands.terminal import plain
 from pyfast.options import OF_EXTRACTION, Cluster, RunOptions
 

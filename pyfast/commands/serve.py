@@ -1,4 +1,4 @@
-"""`pyfast serve`."""
+"""`pyfast serve` and `pyfast mcp`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pyfast.commands.arguments import Models, Searched, pairs, values, with_options
+from pyfast.commands.arguments import Asked, IndexFolder, Models, Searched, pairs, values, with_options
 from pyfast.errors import InputError
 from pyfast.options import ServerOptions
 
@@ -93,3 +93,20 @@ def _by_system(given: dict[str, str]) -> dict[str, dict[str, Any]]:
             raise InputError(f"--set {text}: expected SYSTEM.NAME=VALUE")
         by_system.setdefault(system, {})[name] = value
     return by_system
+
+
+@with_options
+def mcp(
+    index: IndexFolder,
+    asked: Asked,
+    http: Annotated[bool, typer.Option("--http", help="Use HTTP in place of standard input and output.")] = False,
+    host: Annotated[str, typer.Option(help="With --http: the address at which the server listens.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=1, max=65_535, help="With --http: the port at which the server listens.")
+    ] = 8001,
+) -> None:
+    """Offer an index to agents, as the tools search, answer and read_source of the Model Context Protocol
+    (MCP)."""
+    import pyfast
+
+    pyfast.serve_mcp(index, transport="http" if http else "stdio", host=host, port=port, **asked.given)

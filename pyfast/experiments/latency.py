@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from pyfast import Engine, Index, __version__
-from pyfast.api.blocking import run_blocking
+from pyfast.api.event_loop import run_blocking
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.evaluating import GoldLike
+from pyfast.api.evaluation import GoldLike
 from pyfast.engine.ended_questions import ended_ids
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.evaluation import Metric

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyfast.api.evaluating import GoldLike
+from pyfast.api.evaluation import GoldLike
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric

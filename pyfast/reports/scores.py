@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.evaluating import GoldLike, evaluate, gold_of
+from pyfast.api.evaluation import GoldLike, evaluate, gold_of
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold, read_gold

@@ -18,7 +18,7 @@ from hostile_server import hostile
 from tiny import tiny_model
 
 import pyfast
-from pyfast.api import judging, knowledge, open_questions, reranking, retrieving, training
+from pyfast.api import judgement, knowledge, open_questions, search, training
 from pyfast.options import Options
 
 HERE = Path(__file__).parent
@@ -102,10 +102,10 @@ def test_the_library_prints_nothing_and_asks_no_hub() -> None:
 EXPLAINED = [getattr(pyfast, name) for name in NAMES if not inspect.ismodule(getattr(pyfast, name))]
 EXPLAINED += [
     *(getattr(pyfast.Engine, name) for name in ("answer", "answer_many", "answer_run", "retrieve")),
-    *(judging.judge_runs, open_questions.write_questions, pyfast.systems.names),
+    *(judgement.judge_runs, open_questions.write_questions, pyfast.systems.names),
     *(knowledge.open_knowledge, knowledge.export_knowledge, knowledge.merge_knowledge),
-    reranking.rerank_texts,
-    retrieving.retrieve,
+    search.rerank_texts,
+    search.retrieve,
     *(knowledge.prune_knowledge, knowledge.reset_knowledge),
     *(training.train_graph_convqa, training.train_hseq_iterator, training.estimate_hseq_iterator),
     training.merge_adapter,

@@ -13,7 +13,7 @@ from runs import Watched, answers, traces
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.api.judging import judge_runs
+from pyfast.api.judgement import judge_runs
 from pyfast.cli import app
 from pyfast.commands.arguments import read_models
 from pyfast.engine import Answer

@@ -71,7 +71,7 @@ def judge_runs(
             `pyfast.answer`.
 
     Example:
-        >>> from pyfast.api.judging import judge_runs
+        >>> from pyfast.api.judgement import judge_runs
         >>> judgement = judge_runs("RUN_A", "RUN_B", run="JUDGED", llm="openai:qwen3-8b@http://127.0.0.1:8000")
         >>> print(judgement.rows[-1].dimension, judgement.rows[-1].rate)
     """

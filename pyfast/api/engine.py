@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import orjson
 
-from pyfast.api.configured import ConfiguredSystem, configure, reads_history
-from pyfast.api.indexing import index_of
+from pyfast.api.configured_system import ConfiguredSystem, configure, reads_history
+from pyfast.api.index import index_of
 from pyfast.api.jobs import AnswerArguments, ManyQuestions, QuestionLike, job_of
 from pyfast.api.models import GivenLLM, opened
 from pyfast.api.run import Run

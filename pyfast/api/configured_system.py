@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.indexing import index_of
+from pyfast.api.index import index_of
 from pyfast.engine import Ask, Prompt, PromptOverrides, read_prompts
 from pyfast.errors import InputError
 from pyfast.llm import Role

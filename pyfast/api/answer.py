@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.distributing import answer_by_workers
 from pyfast.api.jobs import AnswerArguments, ManyQuestions, carry_out, job_of
 from pyfast.api.models import GivenLLM
+from pyfast.api.ray_workers import answer_by_workers
 from pyfast.api.run import Run
 from pyfast.engine import Watch
 from pyfast.engine.events import UNWATCHED

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyfast.api.answering import answer
+from pyfast.api.answer import answer
 from pyfast.api.jobs import ManyQuestions, read_in
 from pyfast.api.run import Run
 from pyfast.engine import recorded_value

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.blocking import blocking_loop, run_blocking
-from pyfast.api.indexing import open_index
+from pyfast.api.event_loop import blocking_loop, run_blocking
+from pyfast.api.index import open_index
 from pyfast.api.jobs import AnswerArguments, ManyQuestions, begin, carry_out, job_of
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
