@@ -11,7 +11,7 @@ import numpy as np
 
 from pyfast.api.answer import answer
 from pyfast.api.jobs import ManyQuestions, read_in
-from pyfast.api.run import Run
+from pyfast.api.run import Run, folder_of
 from pyfast.engine import recorded_value
 from pyfast.engine.service_times import ServiceTimes, service_times
 from pyfast.engine.status import Used, used_by
@@ -193,7 +193,7 @@ def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expecte
 
 
 def _folder(run: Run | str | Path, system: str | System) -> Path:
-    path = run.path if isinstance(run, Run) else Path(run)
+    path = folder_of(run)
     if path is None:
         raise InputError("based_on: expected a run with a folder")
     name = system if isinstance(system, str) else system.name

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.api.index import index_of
-from pyfast.api.run import Run
+from pyfast.api.run import Run, folder_of
 from pyfast.corpus import KnowledgeGraph, Table
 from pyfast.engine import Record
 from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
@@ -74,7 +74,7 @@ def evaluate(
 def _rows_of(run: Run | str | Path) -> Rows | None:
     """Return a function that returns the rows of a table in the index of a run. Returns None if the run used no
     index. If the index is not there any more, a warning says so, and the result is None too."""
-    path = run.path if isinstance(run, Run) else Path(run)
+    path = folder_of(run)
     if path is None or not recorded_value(path, "places", "index"):
         return None
 
@@ -108,7 +108,7 @@ def _rows_of(run: Run | str | Path) -> Rows | None:
 def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
     """Return the answers of a run, and a name of the run for error messages. Raises `InputError` if the
     folder has no run."""
-    path = run.path if isinstance(run, Run) else Path(run)
+    path = folder_of(run)
     if path is None:
         assert isinstance(run, Run)
         return run.records, "the run"
@@ -126,7 +126,7 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     """
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)
-    path = run.path if isinstance(run, Run) else Path(run)
+    path = folder_of(run)
     if path is None:
         raise InputError("the run is in memory: give the gold")
     try:
@@ -203,7 +203,7 @@ def _names(runs: Sequence[Run | str | Path]) -> list[str]:
     in memory is named by its position in `runs`, such as `run 2`. Raises `InputError` if two names are equal."""
     names = [
         str(path) if path is not None else f"run {number}"
-        for number, path in enumerate((run.path if isinstance(run, Run) else Path(run) for run in runs), start=1)
+        for number, path in enumerate((folder_of(run) for run in runs), start=1)
     ]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise InputError(f"{repeated.pop()}: given twice")
@@ -215,7 +215,7 @@ def _cost(name: str, run: Run | str | Path, scored: Sequence[Scored], prices: Pr
     records: dict[str, Record] = {
         record.id: record for record in (read_answers(answers) if isinstance(answers, Path) else answers)
     }
-    return cost_of(name, run.path if isinstance(run, Run) else Path(run), records, scored, prices)
+    return cost_of(name, folder_of(run), records, scored, prices)
 
 
 def convert(name: str, source: str | Path, out: str | Path) -> Converted:
