@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from pyfast import __version__
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
 from pyfast.commands.bench import bench
@@ -32,6 +31,7 @@ from pyfast.commands.terminal import OnStderr, plain
 from pyfast.commands.train import app as train
 from pyfast.errors import PyfastError
 from pyfast.extras import explained
+from pyfast.version import __version__
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -79,35 +79,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (
-    index,
-    answer,
-    ask,
-    serve,
-    mcp,
-    status,
-    prompts,
-    estimate,
-    evaluate,
-    evaluate_retrieval,
-    compare,
-    bench,
-    experiment,
-    report,
-    view,
-    show,
-    questions,
-    judge,
-    systems,
-    check,
-    verify,
-    doctor,
-):
+_ANSWERING = (index, answer, ask, serve, mcp, status, prompts, estimate)
+_COMPARING = (evaluate, evaluate_retrieval, compare, bench, experiment, report, view, show, questions, judge)
+_CHECKING = (systems, check, verify, doctor)
+for command in (*_ANSWERING, *_COMPARING, *_CHECKING):
     app.command()(command)
-app.add_typer(corpus, name="corpus")
-app.add_typer(train, name="train")
-app.add_typer(knowledge, name="knowledge")
-app.add_typer(data, name="data")
+for name, commands in {"corpus": corpus, "train": train, "knowledge": knowledge, "data": data}.items():
+    app.add_typer(commands, name=name)
 
 
 @app.callback()

@@ -79,7 +79,7 @@ SUITES: Mapping[str, Suite] = {
                 "pyfast/llm/batch_provider.py",
                 "pyfast/llm/collecting.py",
                 "pyfast/llm/openai_batches.py",
-                "pyfast/llm/rate_limit.py",
+                "pyfast/llm/http.py",
                 "pyfast/systems/n2n",
                 "tests/engine/",
                 "tests/batch_server.py",
@@ -169,7 +169,7 @@ SUITES: Mapping[str, Suite] = {
         480,
         (
             *(*PACKAGES, "pyfast/llm/vllm", "pyfast/llm/local.py", "pyfast/llm/protocol.py"),
-            *("pyfast/llm/template.py", "pyfast/conversation/", "pyfast/systems/graph_convqa"),
+            *("pyfast/conversation/", "pyfast/systems/graph_convqa"),
             *("tests/vllm/", "tests/models.py"),
         ),
     ),

@@ -1,5 +1,6 @@
 """Options: from a TOML file, on the command line, and refused where they have no effect."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path, monkeypatch: pytest
         heard.append(given)
         raise InputError("enough")
 
-    monkeypatch.setattr(pyfast, "answer", answer)
+    monkeypatch.setattr(importlib.import_module("pyfast.api.answer"), "answer", answer)
     (tmp_path / "q.jsonl").write_text("")
     line = ["answer", str(tmp_path / "q.jsonl"), "--run", str(tmp_path / "run"), "--llm", "instant"]
     CliRunner().invoke(app, [*line, "--options", str(tmp_path / "o.toml"), "--outage", "30", "--seed", "0"])

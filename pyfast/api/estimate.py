@@ -13,8 +13,7 @@ from pyfast.api.answer import answer
 from pyfast.api.jobs import ManyQuestions, read_in
 from pyfast.api.run import Run, folder_of
 from pyfast.engine import recorded_value
-from pyfast.engine.service_times import ServiceTimes, service_times
-from pyfast.engine.status import Used, used_by
+from pyfast.engine.ended_questions import ServiceTimes, Used, service_times, used_by
 from pyfast.errors import InputError
 from pyfast.evaluation.cost import money_of
 from pyfast.evaluation.prices import Price, Prices, read_prices

@@ -25,7 +25,7 @@ from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.data_sets.convert import GOLD
 from pyfast.evaluation.evaluate import Answers, Scored, groups_of, read_answers
 from pyfast.evaluation.evidence import Rows, row_text
-from pyfast.evaluation.jsonl_records import Lines
+from pyfast.evaluation.gold import Lines
 from pyfast.evaluation.prices import Prices, listed
 from pyfast.retrieval import Index
 

@@ -64,7 +64,8 @@ def answer(
     ] = None,
 ) -> None:
     """Answer questions, or resume a run."""
-    import pyfast
+    import pyfast.api.answer
+    import pyfast.api.estimate
     from pyfast.api.telemetry import export_spans
 
     settings = {**asked.settings, **({"shared_updates": "on"} if shared_updates else {})}
@@ -77,14 +78,16 @@ def answer(
         opened = None if index is None else searched.open(index)
         limit = options.sample or limit
         show_estimate(
-            pyfast.estimate(questions, index=opened, limit=limit, based_on=based_on, prices=prices, **given)
+            pyfast.api.estimate.estimate(
+                questions, index=opened, limit=limit, based_on=based_on, prices=prices, **given
+            )
         )
         return
     export_spans()
     done = watched(
         run,
         asked.llm,
-        lambda watch: pyfast.answer(
+        lambda watch: pyfast.api.answer.answer(
             questions,
             index=None if index is None else searched.open(index),
             run=run,

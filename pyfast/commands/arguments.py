@@ -127,9 +127,9 @@ class Searched(Options):
 
     def open(self, index: str | Path) -> Any:
         """Open an index."""
-        import pyfast
+        import pyfast.api.index
 
-        return pyfast.open_index(index, self.retriever, self.rerank, self.filter or ())
+        return pyfast.api.index.open_index(index, self.retriever, self.rerank, self.filter or ())
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

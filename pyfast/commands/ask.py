@@ -16,8 +16,9 @@ from pyfast.errors import CallError
 from pyfast.options import RunOptions
 
 if TYPE_CHECKING:
-    from pyfast import Index, Record
     from pyfast.engine import Event, Step, Watch
+    from pyfast.engine.record import Record
+    from pyfast.retrieval.index import Index
 
 _SAID, _SNIPPET = 120, 300  # the maximum number of characters shown of a reply, and of a piece of evidence
 
@@ -32,11 +33,11 @@ def ask(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
 ) -> None:
     """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing."""
-    import pyfast
+    import pyfast.api.answer
 
     opened = searched.open(index)
     with _left_at_once(), _shown(", ".join(dict.fromkeys(asked.llm.values()))) as watch:
-        run = pyfast.answer([question], index=opened, options=options, watch=watch, **asked.given)
+        run = pyfast.api.answer.answer([question], index=opened, options=options, watch=watch, **asked.given)
     record, session = run.records[0], run.session
     assert session is not None
     print(f"{session.seconds:.2f} s; {session.llm_calls} LLM calls; {tokens(session)}", file=sys.stderr)

@@ -33,9 +33,9 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure latency and throughput under load, in this process."""
-    import pyfast
+    import pyfast.experiments.latency
 
-    result = pyfast.bench(
+    result = pyfast.experiments.latency.bench(
         questions, load, index=index, concurrency=concurrency, journal=journal, out=out, **asked.given
     )
     if json:

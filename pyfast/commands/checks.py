@@ -46,9 +46,9 @@ def _tell(result: CheckResult) -> None:
 def verify(path: Annotated[Path, typer.Argument(help="The folder of a run or an index.")]) -> None:
     """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
     journal."""
-    import pyfast
+    import pyfast.api.verification
 
-    verification = pyfast.verify(path)
+    verification = pyfast.api.verification.verify(path)
     for check in verification.checks:
         print(f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {plain(check.detail)}")
     print(verification.summary)

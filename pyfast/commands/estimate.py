@@ -28,7 +28,7 @@ def estimate(
     ] = None,
 ) -> None:
     """Estimate hours, LLM calls, tokens and price of a run from an earlier run."""
-    import pyfast
+    import pyfast.api.estimate
     from pyfast.engine import recorded_value
 
     try:
@@ -38,7 +38,7 @@ def estimate(
         if not asked.exists():
             raise InputError(f"--questions {questions}: neither a number nor a file") from None
     show_estimate(
-        pyfast.estimate(
+        pyfast.api.estimate.estimate(
             asked,
             system=system or str(recorded_value(based_on, "system", "name")),
             llm=models.llm,

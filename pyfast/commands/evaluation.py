@@ -47,9 +47,9 @@ def evaluate(
     ] = None,
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure."""
-    import pyfast
+    import pyfast.api.evaluation
 
-    reports = {str(run): pyfast.evaluate(run, gold, metrics=metric or None) for run in runs}
+    reports = {str(run): pyfast.api.evaluation.evaluate(run, gold, metrics=metric or None) for run in runs}
     if per_question is not None:
         _write(per_question, reports)
     if json:
@@ -117,9 +117,9 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare runs over the same questions: show which differences are significant, and what each run cost."""
-    import pyfast
+    import pyfast.api.evaluation
 
-    comparison = pyfast.compare(runs, gold, metrics=metric or None, prices=prices)
+    comparison = pyfast.api.evaluation.compare(runs, gold, metrics=metric or None, prices=prices)
     if json:
         print(json_line(comparison.as_json()))
     else:
@@ -209,10 +209,12 @@ def evaluate_retrieval(
 
     No LLM is called.
     """
-    import pyfast
+    import pyfast.api.retrieval_evaluation
 
     options = {"at": at} if at else {}
-    report = pyfast.evaluate_retrieval(index, questions, setting or [""], gold=gold, scores=scores, **options)
+    report = pyfast.api.retrieval_evaluation.evaluate_retrieval(
+        index, questions, setting or [""], gold=gold, scores=scores, **options
+    )
     if json:
         print(json_line(report.as_json()))
     else:

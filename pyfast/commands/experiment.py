@@ -14,7 +14,7 @@ from pyfast.errors import InputError
 from pyfast.options import OF_EXPERIMENT, Cluster, RunOptions
 
 if TYPE_CHECKING:
-    from pyfast import Experiment
+    from pyfast.experiments.cells import Experiment
 
 
 @with_options
@@ -52,7 +52,7 @@ def experiment(
 ) -> None:
     """Run systems on data sets with models, and write tables. To resume a stopped experiment, repeat the
     command."""
-    import pyfast
+    import pyfast.experiments.cells
     from pyfast.experiments.plan import ready_plans
 
     if list_plans:
@@ -65,7 +65,7 @@ def experiment(
     result = watched(
         out,
         llms,
-        lambda watch: pyfast.experiment(
+        lambda watch: pyfast.experiments.cells.experiment(
             plan,
             data,
             out,

@@ -61,10 +61,10 @@ def index(
     To resume a stopped build, repeat the command. Finished parts are not built again. The return code is 2 if the
     index was built but a file, or a part of one, could not be read.
     """
-    import pyfast
+    from pyfast.api.index import build_index
 
     with unread_listed() as unread, _progress_shown() as on_progress:
-        built = pyfast.build_index(
+        built = build_index(
             sources,
             out,
             overwrite=overwrite,
@@ -144,10 +144,10 @@ def add(
     index: IndexFolder, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
 ) -> None:
     """Add documents. For a process that has the index open, nothing changes."""
-    import pyfast
+    import pyfast.api.index
 
     with unread_listed() as unread, console().status("reading and indexing"):
-        change = pyfast.add_documents(
+        change = pyfast.api.index.add_documents(
             index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
         )
     _tell_change(index, change)
@@ -160,10 +160,10 @@ def update(
 ) -> None:
     """Replace documents by new versions with the same uri, and add new documents. Tables and other parts that a
     file no longer has are deleted."""
-    import pyfast
+    import pyfast.api.index
 
     with unread_listed() as unread, console().status("reading and indexing"):
-        change = pyfast.update_documents(
+        change = pyfast.api.index.update_documents(
             index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
         )
     _tell_change(index, change)
@@ -176,9 +176,9 @@ def delete(
     uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence names them.")],
 ) -> None:
     """Delete documents."""
-    import pyfast
+    import pyfast.api.index
 
-    _tell_change(index, pyfast.delete_documents(index, uris))
+    _tell_change(index, pyfast.api.index.delete_documents(index, uris))
 
 
 @app.command()
@@ -193,19 +193,19 @@ def compact(
     ] = False,
 ) -> None:
     """Merge all parts of an index into one part, without the deleted documents."""
-    import pyfast
+    import pyfast.api.index
 
     with console().status("joining the parts"):
-        change = pyfast.compact_index(index, erase=erase)
+        change = pyfast.api.index.compact_index(index, erase=erase)
     _tell_change(index, change)
 
 
 @app.command()
 def info(index: IndexFolder) -> None:
     """Show the parts, documents and size of an index."""
-    import pyfast
+    import pyfast.api.index
 
-    described = pyfast.describe_index(index)
+    described = pyfast.api.index.describe_index(index)
     deleted = sum(part.deleted for part in described.parts)
     print(plain(f"{index}: commit {described.commit}, {len(described.commits) - 1} earlier commits"))
     print(f"{described.documents} documents, {described.passages} passages")

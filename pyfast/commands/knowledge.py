@@ -69,14 +69,14 @@ def build(
     --restart renames the folder of a stopped extraction and starts a new extraction. The triples that are
     already in the knowledge graph stay.
     """
-    import pyfast
+    import pyfast.api.knowledge
     from pyfast.knowledge.extraction import extraction_folder
 
     llms = read_models(llm)
     store = watched(
         extraction_folder(index),
         llms,
-        lambda watch: pyfast.build_knowledge(
+        lambda watch: pyfast.api.knowledge.build_knowledge(
             index,
             llms or None,
             embedder=embedder,
@@ -108,7 +108,7 @@ def show(index: IndexFolder) -> None:
     chunks that failed.
     """
     from pyfast.api.knowledge import open_knowledge
-    from pyfast.knowledge.provenance import in_words
+    from pyfast.knowledge.extraction import in_words
 
     store = open_knowledge(index)
     for extraction in store.extractions:

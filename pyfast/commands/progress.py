@@ -16,7 +16,7 @@ from pyfast.commands.terminal import clock, console, left_out, plain, tell_unusa
 from pyfast.errors import CallError, RunError
 
 if TYPE_CHECKING:
-    from pyfast import Run
+    from pyfast.api.run import Run
     from pyfast.engine import Event, OnEvent, Watch
 
 T = TypeVar("T")

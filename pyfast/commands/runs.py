@@ -15,9 +15,9 @@ def status(run: RunFolder) -> None:
     """Show the progress of a run."""
     from rich.text import Text
 
-    import pyfast
+    from pyfast.api.run import Run
 
-    status = pyfast.Run(run).status
+    status = Run(run).status
     screen = console(stderr=False)
     states = ", ".join(f"{count} {state}" for state, count in sorted(status.states.items())) or "none yet"
     left = "" if status.seconds_left is None else f", about {_duration(status.seconds_left)} left"
@@ -63,9 +63,9 @@ def prompts(
     id: Annotated[str, typer.Argument(help="The id of a question that has ended.")],
 ) -> None:
     """Show the prompts of one question, and the LLM's replies."""
-    import pyfast
+    import pyfast.api.run
 
-    for number, call in enumerate(pyfast.Run(run).prompts(id), start=1):
+    for number, call in enumerate(pyfast.api.run.Run(run).prompts(id), start=1):
         print(f"== {number}: {plain(call.prompt) or 'a prompt'}, asked of {plain(call.role)}")
         if call.messages is None:
             print("(the prompt was not kept)")

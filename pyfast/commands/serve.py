@@ -49,7 +49,7 @@ def serve(
     ] = None,
 ) -> None:
     """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS."""
-    import pyfast
+    import pyfast.server.listen
     from pyfast.api.telemetry import export_spans
     from pyfast.engine import dedicate_process
 
@@ -60,7 +60,7 @@ def serve(
     indexes = {name: searched.open(path) for name, path in paths.items()}
     dedicate_process()
     export_spans()
-    pyfast.serve(
+    pyfast.server.listen.serve(
         indexes or None,
         systems={name: settings.get(name, {}) for name in system} if system else None,
         host=host,
@@ -107,6 +107,6 @@ def mcp(
 ) -> None:
     """Offer an index to agents, as the tools search, answer and read_source of the Model Context Protocol
     (MCP)."""
-    import pyfast
+    import pyfast.server.mcp
 
-    pyfast.serve_mcp(index, transport="http" if http else "stdio", host=host, port=port, **asked.given)
+    pyfast.server.mcp.serve_mcp(index, transport="http" if http else "stdio", host=host, port=port, **asked.given)

@@ -10,7 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyfast
+from pyfast.api.answer import answer
+from pyfast.api.evaluation import evaluate
+from pyfast.api.index import build_index, open_index
+from pyfast.api.knowledge import build_knowledge
+from pyfast.api.run import Run
 from pyfast.engine import Watch
 from pyfast.engine.events import UNWATCHED
 from pyfast.errors import InputError, RunError
@@ -26,6 +30,7 @@ from pyfast.experiments.side_by_side import side_by_side
 from pyfast.experiments.writing import write_tables
 from pyfast.knowledge import has_knowledge
 from pyfast.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, RunOptions, Sampling
+from pyfast.retrieval.index import Index
 
 _LOG = logging.getLogger("pyfast")
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
@@ -191,7 +196,7 @@ def _run(
     plan: Plan,
     row: Row,
     model: Model,
-    index: pyfast.Index,
+    index: Index,
     source: Path,
     run: Path,
     seed: int,
@@ -203,7 +208,7 @@ def _run(
 ) -> None:
     _LOG.info("%s", run)
     follow_ups: Any = row.follow_ups
-    done = pyfast.answer(
+    done = answer(
         _questions(source),
         index=index,
         llm=model.llm,
@@ -226,11 +231,9 @@ def _cell(
     plan: Plan, name: str, row: Row, model: str, runs: tuple[Path, ...], source: Path, prices: Prices | None
 ) -> Cell:
     gold = source / "gold.jsonl"
-    reports = [
-        pyfast.evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs
-    ]
+    reports = [evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs]
     scored = _together([report.questions for report in reports])
-    records = {record.id: record for record in pyfast.Run(runs[0]).records}
+    records = {record.id: record for record in Run(runs[0]).records}
     cost = cost_of(str(runs[0]), runs[0], records, reports[0].questions, prices)
     figures = rows_of(scored)[0].figures
     return Cell(name, row.name, model, runs, figures, row.paper.get(name, {}), cost, scored)
@@ -270,18 +273,16 @@ def _questions(source: Path) -> Path:
     return next(source / name for name in reversed(_QUESTIONS) if (source / name).is_file())
 
 
-def _index(
-    plan: Plan, name: str, source: Path, folder: Path, model_name: str, given: Mapping[str, Any]
-) -> pyfast.Index:
+def _index(plan: Plan, name: str, source: Path, folder: Path, model_name: str, given: Mapping[str, Any]) -> Index:
     """Build or open the index of a data set. If the LLM of the table extracts the knowledge graph, each model has
     an index of its own with this graph."""
     extracts = plan.knowledge == "llm" and uses_knowledge(plan)
     place = folder / (f"{name}-{_slug(model_name)}" if extracts else name)
     folder.mkdir(parents=True, exist_ok=True)
-    index = pyfast.open_index(place) if place.exists() else pyfast.build_index(source / "corpus.jsonl", place)
+    index = open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place)
     if extracts and not has_knowledge(index):
         model = plan.models[model_name]
-        pyfast.build_knowledge(index, model.llm, llm_options=model.options, **given)
+        build_knowledge(index, model.llm, llm_options=model.options, **given)
     return index
 
 

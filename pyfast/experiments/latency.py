@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from pyfast import Engine, Index, __version__
+from pyfast.api.engine import Engine
 from pyfast.api.event_loop import run_blocking
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Question, questions_from, questions_in
@@ -26,7 +26,9 @@ from pyfast.experiments.figures import FORMAT, VERSION, Change, compare, figures
 from pyfast.experiments.load import Ask, Sample, asker, closed_loop, open_loop, repeated
 from pyfast.files import write_atomically
 from pyfast.options import Load, at_least_one
+from pyfast.retrieval.index import Index
 from pyfast.systems import System
+from pyfast.version import __version__
 
 _LOG = logging.getLogger("pyfast")
 _GAIN = 1.05  # Saturation: twice as many clients raise the throughput by less than this factor.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-from pyfast import plugins
+import pyfast.llm.protocol as protocol
+import pyfast.plugins as plugins
 from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, dialogue, with_defaults
 from pyfast.llm.response_cache import CachedLLM
@@ -67,11 +67,7 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
         if options:
             raise InputError(f"{spec}: an object, which has no options")
         return _checked(spec, opener)
-    try:
-        inspect.signature(opener).bind(**options)
-    except TypeError as error:  # An unknown option: Python's own message names it.
-        raise InputError(f"option not known to the LLM {spec!r}: {error}") from None
-    return _checked(spec, opener(**options))
+    return _checked(spec, protocol.build_with(spec, opener, **options))
 
 
 def _checked(spec: str, llm: Any) -> FullLLM:

@@ -7,8 +7,9 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
@@ -17,7 +18,7 @@ from yarl import URL
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError
 from pyfast.llm.chat import one_line
-from pyfast.llm.openai import Again, Refused
+from pyfast.llm.http import Again, Refused, ServerOptions
 
 ENDPOINT = "/v1/chat/completions"
 KEY = "pyfast_key"
@@ -27,6 +28,28 @@ _PAGE = 100  # batches in a page of the provider's list
 _ENDED = ("completed", "failed", "expired", "cancelled")
 _LONGEST_PAUSE_S = 60.0
 _log = logging.getLogger("pyfast")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(ServerOptions):
+    """The options of a model behind a Batch API. They are explained at `OpenAIBatches`."""
+
+    concurrency: int = field(default=64, init=False)
+    backoff_s: float = field(default=0.5, init=False)
+    requests_per_minute: None = field(default=None, init=False)
+    tokens_per_minute: None = field(default=None, init=False)
+    max_calls: int = 50_000
+    max_mb: float = 100.0
+    quiet_s: float = 0.5
+    wait_s: float = 600.0
+    poll_s: float = 30.0
+    settle_s: float = 60.0
+    patience_s: float = 1800.0
+    online_calls: int | None = None
+    questions_at_once: int = 10_000
+    accept_duplicates: bool = False
+    completion_window: str = "24h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +72,6 @@ class Batch:
     faults: str
     """The reasons why the whole batch failed. Empty if it did not fail"""
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the batch has ended: the provider has completed it, or it failed, expired or was
-        cancelled."""
-        return self.status in _ENDED
-
 
 class BatchProvider:
     """A client for the Batch API of one provider: it uploads files, submits batches and reads the results of
@@ -65,25 +82,12 @@ class BatchProvider:
     """
 
     def __init__(
-        self,
-        exchange: Callable[..., Awaitable[bytes]],
-        base_url: str,
-        shown: str,
-        *,
-        timeout_s: float,
-        patience_s: float,
-        poll_s: float,
-        settle_s: float,
-        window: str,
+        self, exchange: Callable[..., Awaitable[bytes]], base_url: str, shown: str, options: BatchOptions
     ) -> None:
         self._exchange = exchange
         self._files, self._batches = URL(f"{base_url}/files"), URL(f"{base_url}/batches")
         self._shown = shown
-        self._timeout_s = timeout_s
-        self._patience_s = patience_s
-        self._poll_s = poll_s
-        self._settle_s = settle_s
-        self._window = window
+        self._options = options
 
     async def check_list(self) -> None:
         """Raise `InputError` if the provider cannot list its batches."""
@@ -120,26 +124,24 @@ class BatchProvider:
         body = {
             "input_file_id": file,
             "endpoint": ENDPOINT,
-            "completion_window": self._window,
+            "completion_window": self._options.completion_window,
             "metadata": {KEY: key},
         }
-        async for attempt in self._attempts():
-            with attempt:
-                try:
-                    batch = orjson.loads(await self._send("POST", self._batches, data=orjson.dumps(body)))
-                    kept = batch.get("metadata")
-                    return _id(batch.get("id")), isinstance(kept, dict) and kept.get(KEY) == key
-                except Again as again:
-                    # A server that was too busy has not accepted the batch.
-                    id = None if again.error.kind == "busy" else await self.adopt(key, time.time())
-                    if id is None:
-                        raise
-                    return id, True
-                except (Refused, CallError, ValueError, AttributeError) as error:
-                    raise LLMUnavailableError(
-                        f"{self._shown} does not accept the batch: {one_line(error)}"
-                    ) from None
-        raise AssertionError("the last attempt returns or raises")
+
+        async def submit() -> tuple[str, bool]:
+            try:
+                batch = orjson.loads(await self._send("POST", self._batches, data=orjson.dumps(body)))
+                return _id(batch.get("id")), _has_key(batch, key)
+            except Again as again:
+                # A server that was too busy has not accepted the batch.
+                id = None if again.error.kind == "busy" else await self.adopt(key, time.time())
+                if id is None:
+                    raise
+                return id, True
+            except (Refused, CallError, ValueError, AttributeError) as error:
+                raise LLMUnavailableError(f"{self._shown} does not accept the batch: {one_line(error)}") from None
+
+        return await self._persist(submit)
 
     async def adopt(self, key: str, made: float) -> str | None:
         """Find the id of the batch that was submitted with this key. Returns None if the provider has no such
@@ -151,12 +153,12 @@ class BatchProvider:
         while True:
             looked = time.time()
             async for batch in self._listed():
-                metadata = batch.get("metadata")
-                if isinstance(metadata, dict) and metadata.get(KEY) == key:
+                if _has_key(batch, key):
                     return _id(batch.get("id"))
-            if looked >= made + self._settle_s:
+            settle_s = self._options.settle_s
+            if looked >= made + settle_s:
                 return None
-            await asyncio.sleep(min(self._settle_s / 10, made + self._settle_s - looked) + 0.01)
+            await asyncio.sleep(min(settle_s / 10, made + settle_s - looked) + 0.01)
 
     async def _listed(self) -> AsyncIterator[Mapping[str, Any]]:
         after: dict[str, str] = {}
@@ -171,10 +173,10 @@ class BatchProvider:
 
     async def ended(self, id: str) -> Batch:
         """Wait until a batch ends, and return its final state."""
-        pause = min(1.0, self._poll_s)
-        while not (batch := await self.look(id)).has_ended:
+        pause = min(1.0, self._options.poll_s)
+        while (batch := await self.look(id)).status not in _ENDED:
             await asyncio.sleep(pause)
-            pause = min(1.5 * pause, self._poll_s)
+            pause = min(1.5 * pause, self._options.poll_s)
         return batch
 
     async def look(self, id: str) -> Batch:
@@ -200,19 +202,17 @@ class BatchProvider:
         the result of the call. `key` is pyfast's key for the batch."""
         lines: dict[int, Line] = {}
         for file in batch.files:
-            content = await self._content(file)
+            sending = partial(self._send, "GET", self._files / file / "content", most=LARGEST_FILE)
+            content = await self._persist(sending)
             for text in content.splitlines():
                 for place, line in _line(text, key):
                     lines.setdefault(place, line)
         return lines
 
-    async def _content(self, file: str) -> bytes:
-        return await self._persist("GET", self._files / file / "content", most=LARGEST_FILE)
-
     async def _ask(self, method: str, url: URL, sent: Callable[[], Mapping[str, Any]] = dict) -> Mapping[str, Any]:
         """Send a request and return the JSON object of the reply. For each attempt, `sent` makes the arguments of
         `exchange`, such as the body of the request."""
-        reply = await self._persist(method, url, sent)
+        reply = await self._persist(lambda: self._send(method, url, **sent()))
         try:
             told = orjson.loads(reply)
         except ValueError:
@@ -221,22 +221,15 @@ class BatchProvider:
             raise LLMUnavailableError(f"{self._shown}/{url.name}: the reply is not a JSON object")
         return told
 
-    async def _persist(
-        self, method: str, url: URL, sent: Callable[[], Mapping[str, Any]] = dict, **options: Any
-    ) -> bytes:
-        async for attempt in self._attempts():
-            with attempt:
-                return await self._send(method, url, **sent(), **options)
-        raise AssertionError("the last attempt returns or raises")
-
     async def _send(self, method: str, url: URL, **sent: Any) -> bytes:
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._options.timeout_s):
                 return await self._exchange(method, url, **sent)
         except TimeoutError:
             raise Again(OutageError(f"{self._shown} did not answer in time", "slow")) from None
 
-    async def _attempts(self) -> AsyncIterator[tenacity.AttemptManager]:
+    async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat an attempt until it does not raise `Again`."""
         backoff = tenacity.wait_random_exponential(multiplier=0.5, max=_LONGEST_PAUSE_S)
 
         def pause(state: tenacity.RetryCallState) -> float:
@@ -250,16 +243,24 @@ class BatchProvider:
 
         policy = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Again),
-            stop=tenacity.stop_after_delay(self._patience_s),
+            stop=tenacity.stop_after_delay(self._options.patience_s),
             wait=pause,
             before_sleep=warn,
             reraise=True,
         )
+
+        async def attempted() -> T:  # tenacity awaits only what an async function returns.
+            return await attempt()
+
         try:
-            async for attempt in policy:
-                yield attempt
+            return await policy(attempted)
         except Again as again:
             raise LLMUnavailableError(str(again)) from None
+
+
+def _has_key(batch: Mapping[str, Any], key: str) -> bool:
+    metadata = batch.get("metadata")
+    return isinstance(metadata, dict) and metadata.get(KEY) == key
 
 
 def _id(value: object) -> str:

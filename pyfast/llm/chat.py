@@ -14,9 +14,8 @@ import numpy as np
 import orjson
 
 from pyfast.errors import CallError
-from pyfast.llm.foreign import without_controls
+from pyfast.llm.foreign import share_of_reasoning, without_controls
 from pyfast.llm.protocol import Completion, Request
-from pyfast.llm.reasoning import share_of_reasoning
 
 
 def closed(schema: Any) -> Any:
@@ -42,48 +41,28 @@ def closed(schema: Any) -> Any:
     return node
 
 
-def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
-    """Make the JSON body of one request, without the schema for the answer. `fields` are additional fields
-    for this server.
-
-    Raises `CallError` if the prompt is not valid Unicode, or if it consists of embeddings.
-    """
-    return as_json(request_fields(request, fields))
-
-
 def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the JSON body of a request, without the schema for the answer. `fields` are
-    additional fields for this server. Raises `CallError` if the prompt consists of embeddings."""
-    if request.embeds is not None:
-        raise CallError("this LLM takes text, not embeddings")
-    return {
-        **fields,
-        "messages": request.messages,
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "seed": request.seed,
-    }
+    additional fields for this server.
 
-
-def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request to vLLM's `/completions`, with embeddings as the prompt. The embeddings
-    are in torch's file format. `fields` are additional fields for this server.
-
-    Raises `CallError` if torch is not installed.
+    A prompt of embeddings is in torch's file format, for vLLM's `/completions`. Raises `CallError` if torch is
+    not installed.
     """
+    prompt: dict[str, Any] = {"messages": request.messages}
+    if request.embeds is not None:
+        prompt = {"prompt_embeds": _as_tensor(request)}
+    sampling = {"max_tokens": request.max_tokens, "temperature": request.temperature, "seed": request.seed}
+    return {**fields, **prompt, **sampling}
+
+
+def _as_tensor(request: Request) -> str:
     try:
         import torch
     except ImportError:
         raise CallError("a prompt in embeddings needs torch: pip install 'pyfast-qa[torch]'") from None
     file = io.BytesIO()
     torch.save(torch.tensor(np.asarray(request.embeds, np.float32, order="C")), file)
-    return {
-        **fields,
-        "prompt_embeds": base64.b64encode(file.getvalue()).decode(),
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "seed": request.seed,
-    }
+    return base64.b64encode(file.getvalue()).decode()
 
 
 def as_json(body: Mapping[str, Any]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,42 +49,25 @@ class LoggedBatch:
     of the call in the batch"""
 
 
-class BatchLog(Protocol):
-    """The interface of a store for the batches of a run. When `add` returns, the batch is on the disk."""
+class BatchLog:
+    """A store for the batches of a run. When `add` returns, the batch is on the disk.
+
+    This class itself is for runs without a folder, which cannot be resumed: it stores nothing.
+    """
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
         """Return the stored batches of one LLM, the oldest first. `llm` is the name under which `add` stored
         them."""
-        ...
-
-    async def add(self, llm: str, batch: LoggedBatch) -> None:
-        """Store a batch. An LLM calls this method before it submits the batch."""
-        ...
-
-    async def identify(self, key: str, id: str) -> None:
-        """Store the id that the provider gave to a batch."""
-        ...
-
-    async def remove(self, key: str) -> None:
-        """Remove a batch from the store. Its calls can then be submitted again."""
-        ...
-
-
-class NoLog:
-    """A store for runs without a folder. It stores nothing, because such runs cannot be resumed."""
-
-    async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """Return no batches."""
         return ()
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
-        """Store nothing."""
+        """Store a batch. An LLM calls this method before it submits the batch."""
 
     async def identify(self, key: str, id: str) -> None:
-        """Store nothing."""
+        """Store the id that the provider gave to a batch."""
 
     async def remove(self, key: str) -> None:
-        """Remove nothing."""
+        """Remove a batch from the store. Its calls can then be submitted again."""
 
 
 class CollectingLLM(LLM, Protocol):
@@ -109,9 +91,3 @@ def collecting(llm: LLM) -> CollectingLLM | None:
     while isinstance(inner, InFront):
         inner = inner._llm
     return inner if hasattr(inner, "join_run") else None
-
-
-def new_batch(key: str, digests: Sequence[str]) -> LoggedBatch:
-    """Describe a batch that is not submitted yet, for the `BatchLog`. `digests` are the digests of its
-    requests, in the order of the calls."""
-    return LoggedBatch(key, None, time.time(), dict(enumerate(digests)))

@@ -110,11 +110,6 @@ def _arises_at(text: str, seam: int) -> bool:
     return False
 
 
-def count_marks(text: str) -> int:
-    """Count the control tokens in a text: the number of spaces that `plain` would add."""
-    return len(_marks(text))
-
-
 def _marks(text: str) -> list[int]:
     """Return the positions of all control tokens, ascending. There is one pattern for each character with which
     control tokens begin: a search for one character is ten times faster here than a search for several."""

@@ -1,5 +1,5 @@
-"""Clean the replies of models and servers: remove control characters, and correct impossible counts of
-tokens."""
+"""Clean the replies of models and servers: remove control characters and reasoning, and correct impossible
+counts of tokens."""
 
 from __future__ import annotations
 
@@ -103,3 +103,38 @@ def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
         completion_tokens=completed,
         reasoning_tokens=min(completion.reasoning_tokens, completed),
     )
+
+
+_OPENED = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
+_CLOSED = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+
+
+def without_reasoning(completion: Completion) -> Completion:
+    """Remove the block `<think>...</think>` at the beginning of a completion.
+
+    Everything up to the last `</think>` is reasoning. The opening tag may be missing, because some chat
+    templates contain it. If there is an opening tag but no `</think>`, the whole text is reasoning. Text that
+    begins like JSON does not change.
+
+    Returns:
+        The completion without the block. If the server did not count `reasoning_tokens`, the function
+        estimates them from the block's share of all characters.
+    """
+    text = completion.text
+    if "<" not in text or text.lstrip()[:1] in ("{", "["):
+        return completion
+    end = 0
+    for thought in _CLOSED.finditer(text):
+        end = thought.end()
+    if end == 0:
+        if _OPENED.match(text) is None:
+            return completion
+        end = len(text)
+    counted = completion.reasoning_tokens or share_of_reasoning(completion.completion_tokens, end, len(text))
+    return replace(completion, text=text[end:], reasoning_tokens=counted)
+
+
+def share_of_reasoning(tokens: int, reasoning: int, whole: int) -> int:
+    """Estimate how many of a completion's `tokens` are reasoning, in proportion to the characters.
+    `reasoning` is the number of characters in the reasoning, and `whole` is the number of all characters."""
+    return round(tokens * reasoning / max(whole, 1))

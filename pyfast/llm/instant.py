@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from zlib import crc32
 
 import orjson
 
 from pyfast.errors import InputError
-from pyfast.llm.options import take_options
-from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema, take_options
 
 # A function that writes the JSON text of one value, from words of the prompt and a number of the request.
 Writer = Callable[[list[str], int], str]
+# A function that makes the writer for a part of a schema.
+Compiler = Callable[[Any], Writer]
 
 WORDS = 5  # the number of words in a made-up string: as many as a search query has
 TAIL = 512  # An answer depends on this many characters at the prompt's end, and on the prompt's length.
@@ -56,14 +58,11 @@ class Instant:
         prompt = request.messages[-1].content
         tail = prompt[-TAIL:].encode(errors="replace")
         number = crc32(tail, request.seed & 0xFFFFFFFF) + len(prompt)
-        words = _last_line(tail).split() or ["instant"]
-        if request.schema is None:
-            text = " ".join(_some(words, number))
-        else:
-            text = _compiled(request.schema)(words, number)
-        return Completion(
-            text, "stop", sum([len(message.content) for message in request.messages]) // 4, 0, len(text) // 4 + 1
-        )
+        words = tail.rstrip().rpartition(b"\n")[2].decode().split() or ["instant"]
+        write = _words if request.schema is None else _compiled(request.schema)
+        text = write(words, number)
+        asked = sum([len(message.content) for message in request.messages])
+        return Completion(text, "stop", asked // 4, 0, len(text) // 4 + 1)
 
 
 def open_instant(rest: str, **options: Any) -> Instant:
@@ -73,14 +72,9 @@ def open_instant(rest: str, **options: Any) -> Instant:
     return take_options("instant", Instant, **options)
 
 
-def _last_line(tail: bytes) -> str:
-    tail = tail.rstrip()
-    return tail[tail.rfind(b"\n") + 1 :].decode()
-
-
-def _some(words: list[str], number: int) -> list[str]:
+def _words(words: list[str], number: int) -> str:
     start = number % max(1, len(words) - WORDS + 1)
-    return words[start : start + WORDS]
+    return " ".join(words[start : start + WORDS])
 
 
 @once_per_schema
@@ -106,10 +100,8 @@ def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
         raise InputError(f"the instant LLM cannot honour the JSON schema {node!r}")
     if "const" in node:
         return _choice([node["const"]])
-    if node.get("examples"):
-        return _choice(node["examples"])
-    if "enum" in node:
-        return _choice(node["enum"])
+    if node.get("examples") or "enum" in node:
+        return _choice(node.get("examples") or node["enum"])
     if "$ref" in node:
         name = str(node["$ref"]).removeprefix("#/$defs/")
         if name in inside:
@@ -120,29 +112,18 @@ def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
     for keyword in _UNSUPPORTED:
         if node.get(keyword):
             raise _unsupported(keyword)
+    compiled = partial(_compile, defs=defs, inside=inside)
     alternatives = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
     if alternatives:
         if "allOf" in node and len(alternatives) > 1:
             raise _unsupported("allOf")
-        return _first_finite(alternatives, defs, inside)
+        return _first_finite(alternatives, compiled)
     kind = node.get("type", "object" if "properties" in node else "string")
     if isinstance(kind, list):
-        return _first_finite([{**node, "type": one} for one in kind], defs, inside)
-    if kind == "object":
-        return _object(node, defs, inside)
-    if kind == "array":
-        return _array(node, defs, inside)
-    if kind == "string":
-        return _string(node)
-    if kind == "integer":
-        return _integer(node)
-    if kind == "number":
-        return _number(node)
-    if kind == "boolean":
-        return lambda words, number: "true" if number & 1 else "false"
-    if kind == "null":
-        return lambda words, number: "null"
-    raise InputError(f"the JSON schema has the unknown type {kind!r}")
+        return _first_finite([{**node, "type": one} for one in kind], compiled)
+    if kind not in _KINDS:
+        raise InputError(f"the JSON schema has the unknown type {kind!r}")
+    return _KINDS[kind](node, compiled)
 
 
 def _unsupported(keyword: str) -> InputError:
@@ -151,27 +132,24 @@ def _unsupported(keyword: str) -> InputError:
 
 def _choice(values: list[Any]) -> Writer:
     texts = [orjson.dumps(value).decode() for value in values]
-    if len(texts) == 1:
-        only = texts[0]
-        return lambda words, number: only
     return lambda words, number: texts[number % len(texts)]
 
 
-def _first_finite(nodes: list[Any], defs: Schema, inside: tuple[str, ...]) -> Writer:
+def _first_finite(nodes: list[Any], compiled: Compiler) -> Writer:
     endless = _Endless()
     for node in nodes:
         try:
-            return _compile(node, defs, inside)
+            return compiled(node)
         except _Endless as error:
             endless = error
     raise endless
 
 
-def _object(node: Schema, defs: Schema, inside: tuple[str, ...]) -> Writer:
+def _object(node: Schema, compiled: Compiler) -> Writer:
     fields: list[tuple[str, Writer, int]] = []
     for place, (name, field) in enumerate(node.get("properties", {}).items()):
         try:
-            writer = _compile(field, defs, inside)
+            writer = compiled(field)
         except _Endless:
             if name in node.get("required", ()):
                 raise
@@ -184,15 +162,14 @@ def _object(node: Schema, defs: Schema, inside: tuple[str, ...]) -> Writer:
     return write
 
 
-def _array(node: Schema, defs: Schema, inside: tuple[str, ...]) -> Writer:
-    first = node.get("prefixItems", [])
-    fixed = [_compile(item, defs, inside) for item in first]
+def _array(node: Schema, compiled: Compiler) -> Writer:
+    fixed = [compiled(item) for item in node.get("prefixItems", [])]
     low = max(node.get("minItems", 0) - len(fixed), 0)
     high = max(min(node.get("maxItems", math.inf) - len(fixed), max(low, 1) + 2), 0)
     if fixed and "items" not in node:
         low = high = 0
     try:
-        item = _compile(node.get("items") or {}, defs, inside) if high else None
+        item = compiled(node.get("items") or {}) if high else None
     except _Endless:
         if low:
             raise
@@ -208,12 +185,12 @@ def _array(node: Schema, defs: Schema, inside: tuple[str, ...]) -> Writer:
     return write
 
 
-def _string(node: Schema) -> Writer:
+def _string(node: Schema, _: Compiler) -> Writer:
     shortest = int(node.get("minLength", 0))
     longest = node.get("maxLength")
 
     def write(words: list[str], number: int) -> str:
-        text = " ".join(_some(words, number))
+        text = _words(words, number)
         if len(text) < shortest:
             text = (text + " ") * (shortest // (len(text) + 1) + 1)
             text = text[:shortest].rstrip().ljust(shortest, ".")
@@ -236,8 +213,8 @@ def _bounds(node: Schema, step: float) -> tuple[float, float]:
     return low, min(high, low + 9) if high == math.inf else high
 
 
-def _integer(node: Schema) -> Writer:
-    low, high = _bounds({k: _inward(k, v) for k, v in node.items() if k in _INWARD}, 1)
+def _integer(node: Schema, _: Compiler) -> Writer:
+    low, high = _bounds({key: _INWARD[key](bound) for key, bound in node.items() if key in _INWARD}, 1)
     if low > high:
         raise InputError("the JSON schema has an integer field whose bounds allow no number")
     lowest, count = int(low), int(high) - int(low) + 1
@@ -253,14 +230,21 @@ _INWARD: dict[str, Callable[[float], int]] = {
 }
 
 
-def _inward(keyword: str, value: float) -> int:
-    return _INWARD[keyword](value)
-
-
-def _number(node: Schema) -> Writer:
+def _number(node: Schema, _: Compiler) -> Writer:
     low, high = _bounds(node, 0)
     if low > high or (low == high and node.keys() & {"exclusiveMinimum", "exclusiveMaximum"}):
         raise InputError("the JSON schema has a number field whose bounds allow no number")
     # These fractions are exact in binary, and they stay inside exclusive bounds.
     values = [str(low + (high - low) * part / 8) for part in range(1, 8)]
     return lambda words, number: values[number % 7]
+
+
+_KINDS: dict[str, Callable[[Schema, Compiler], Writer]] = {
+    "object": _object,
+    "array": _array,
+    "string": _string,
+    "integer": _integer,
+    "number": _number,
+    "boolean": lambda node, compiled: _choice([False, True]),
+    "null": lambda node, compiled: _choice([None]),
+}

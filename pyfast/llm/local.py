@@ -1,19 +1,23 @@
-"""Functions for LLMs that run on this machine: processor cores, hashes of model files, and schemas for
-constrained decoding."""
+"""Functions for LLMs that run on this machine: processor cores, folders and hashes of model files, schemas for
+constrained decoding, and prompts by a model's chat template. Trainings need such prompts too."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 
-from pyfast.errors import ModelNotFoundError
-from pyfast.llm.chat import closed
-from pyfast.llm.protocol import Schema
+from pyfast.errors import CallError, InputError, ModelNotFoundError
+from pyfast.llm.chat import closed, one_line
+from pyfast.llm.control_tokens import breaker_of
+from pyfast.llm.protocol import Message, Request, Schema
 
 LOG_VARIABLE = "PYFAST_LLM_LOG"
 """If this environment variable is set, the log of llama.cpp or vLLM appears on stderr."""
@@ -29,11 +33,38 @@ def compact(schema: Schema) -> Mapping[str, Any]:
     return {**closed(schema), "x-guidance": form}
 
 
-def usable_cores() -> list[int]:
-    """Return the numbers of the cores that this process may use, ascending."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def find_folder(text: str, what: str = "model folder", file: str = "config.json") -> Path:
+    """Check that a folder has a model or something else, and return its path. Raises
+    `ModelNotFoundError` if the folder lacks the file `file`."""
+    folder = Path(text).expanduser()
+    if not (folder / file).is_file():
+        raise ModelNotFoundError(f"no {what} at {text} (it has no {file})")
+    return folder.resolve()
+
+
+def check_window(size: int, request: Request, window: int) -> None:
+    """Raise `CallError` if a prompt of `size` tokens and its answer are larger than the context window."""
+    if size + request.max_tokens > window:
+        raise CallError(
+            f"a prompt of {size} tokens and {request.max_tokens} for the answer are more than the context"
+            f" window of {window}"
+        )
+
+
+def checked_embeds(request: Request, hidden: int) -> npt.NDArray[np.float32]:
+    """Return the embeddings of a request. Raises `CallError` if their shape does not fit the model, whose hidden
+    size is `hidden`, or if a number is not finite."""
+    embeds = np.asarray(request.embeds, np.float32, order="C")
+    if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
+        raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {list(embeds.shape)}")
+    if not np.isfinite(embeds).all():
+        raise CallError("the embeddings have values that are not finite")
+    return embeds
 
 
 # All files of a model. Other files, such as a README, do not change the fingerprint.
@@ -76,3 +107,62 @@ def sample_hash(path: Path) -> str:
     except OSError as error:
         raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
     return f"{size}:{digest.hexdigest()}"
+
+
+def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
+    """Write messages by the model's chat template, up to the start of the reply. `options` are variables of the
+    template.
+
+    If a message contains a control token, the function puts a space inside the token, so that it is ordinary
+    text (`control_tokens.breaker`). If the template has no system role, the system message is put before the
+    user's text. Raises `InputError` if the tokenizer has no template, or if the template does not accept the
+    messages.
+    """
+    if not getattr(tokenizer, "chat_template", True):  # Some tokenizers have their template in code.
+        raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
+    broken = breaker_of(tokenizer)
+    messages = [replace(each, content=broken(each.content)) for each in messages]
+    because = "it leaves some of it out"
+    for tried in (messages, _without_system(messages)):
+        turns = [{"role": each.role, "content": each.content} for each in tried]
+        try:
+            text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **options)
+        except Exception as error:  # A template may raise any exception.
+            because = one_line(error)
+            continue
+        # The model's own earlier replies may be shortened: some templates leave out reasoning.
+        if all(each.content.strip() in text for each in messages if each.role != "assistant"):
+            return text
+    raise InputError(f"{tokenizer.name_or_path}: its chat template refuses the prompt: {because}")
+
+
+def prompt_tokens(tokenizer: Any, request: Request, **options: Any) -> list[int]:
+    """Return the tokens of a request's prompt, as `chat_tokens` does. Raises `CallError` where it raises
+    `InputError`."""
+    try:
+        return chat_tokens(tokenizer, request.messages, **options)
+    except InputError as error:
+        raise CallError(str(error)) from None
+
+
+def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
+    """Return the tokens of the text that `chat` writes. Raises `InputError` as `chat` does, and for text that
+    is not valid Unicode.
+    """
+    text = chat(tokenizer, messages, **options)
+    try:
+        # The template has added the special tokens.
+        tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
+    except Exception as error:  # A tokenizer may raise any exception.
+        raise InputError(
+            f"{tokenizer.name_or_path}: its tokenizer refuses the prompt: {one_line(error)}"
+        ) from None
+    return tokens
+
+
+def _without_system(messages: Sequence[Message]) -> list[Message]:
+    """Move the text of the system message to the beginning of the next message, and return the messages without
+    the system message."""
+    contents = [each.content for each in messages if each.role == "system"]
+    left = [each for each in messages if each.role != "system"]
+    return [replace(left[0], content="\n\n".join([*contents, left[0].content])), *left[1:]] if left else []

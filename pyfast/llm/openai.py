@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import re
-import time
-from collections.abc import Mapping
-from dataclasses import replace
-from email.utils import parsedate_to_datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
-import tenacity
 from yarl import URL
 
+import pyfast.llm.http as http
 from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, OutageError
-from pyfast.llm.chat import as_json, completion, embeds_fields, error_field, error_text, one_line, request_fields
+from pyfast.llm.chat import as_json, completion, error_field, error_text, one_line, request_fields
 from pyfast.llm.foreign import bounded, without_controls
-from pyfast.llm.options import take_options
-from pyfast.llm.protocol import LLM, Completion, Request
-from pyfast.llm.rate_limit import RateLimit, limit_of
-from pyfast.llm.redaction import HIDDEN, api_key, check_no_secret, hider, keys_in, proxy_passwords
+from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, Completion, Request, take_options
+from pyfast.llm.redaction import api_key, check_no_secret, hider, keys_in, proxy_passwords
 from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_for, whole_format
 
-LARGEST_ANSWER = 8 << 20  # the maximum number of bytes of a reply
 LONGEST_PAUSE = 60.0  # A call waits at most this many seconds itself when Retry-After asks for it.
 LONGEST_REFUSAL = 15.0  # If the server refuses every call for this many seconds, that is an outage.
-LONGEST_RETRY_AFTER = 30 * 86400.0
+LONGEST_REST_S = 30.0  # the maximum number of seconds without a call for a server that failed
 BYTES_PER_TOKEN = 4
-LONGEST_BACKOFF = 20.0  # the maximum number of seconds between two attempts
 PROBE_TIMEOUT_S = 10.0
 
 _REFUSALS = {
@@ -46,87 +39,6 @@ _REFUSALS = {
 _OWN_FIELDS = {"messages", "model", "prompt_embeds", "response_format", "stream"}
 _OWN_FIELDS |= {"max_completion_tokens", "max_tokens", "seed", "temperature"}
 _log = logging.getLogger("pyfast")
-
-
-def parse_spec(spec: str) -> tuple[str, str]:
-    """Split `openai:MODEL@URL` into the model's name and the base URL.
-
-    pyfast adds `/chat/completions` to the base URL. If the URL has no path, its path becomes `/v1`. Raises
-    `InputError` if the text has another form.
-    """
-    match = re.fullmatch(r"openai:(.+?)@(https?://\S+)", spec)
-    unreadable = InputError(f"unreadable LLM {_shown(spec)!r}; expected openai:MODEL@http://HOST:PORT")
-    if match is None or "://" in match[1]:
-        raise unreadable
-    if re.search(r"[@?#]", match[2]):
-        raise InputError(
-            "an LLM's URL must have no password, no query and no fragment; put the key into OPENAI_API_KEY"
-        )
-    try:
-        parts = urlsplit(match[2])
-        path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
-        base_url = f"{parts.scheme}://{parts.netloc}{path}"
-        if not URL(base_url).host or parts.port == 0:
-            raise unreadable
-    except ValueError as error:  # The port is not a number, or the address in brackets is invalid.
-        raise InputError(f"{unreadable} ({one_line(error)})") from None
-    return match[1], base_url
-
-
-def open_server(rest: str, **options: Any) -> LLM:
-    """Open `openai:MODEL@URL` or `openai:MODEL@URL1,URL2`. Raises `InputError` if the text has another form."""
-    spec, *others = re.split(r",(?=https?://)", f"openai:{rest}")
-    if others:
-        from pyfast.llm.openai_servers import OpenAIServers
-
-        model, url = parse_spec(spec)
-        urls = [url, *(parse_spec(f"openai:{model}@{other}")[1] for other in others)]
-        specs = [(f"openai:{model}@{one}", one) for one in urls]
-        return take_options("openai", OpenAIServers, model, specs, **options)
-    return take_options("openai", OpenAI, spec, *parse_spec(spec), **options)
-
-
-def _shown(url: str) -> str:
-    """Return a URL without its passwords and keys, for messages. The URL may be malformed."""
-    bare = re.sub(r"(?:(?<=://)|(?<=@)).*@(?!https?://)", f"{HIDDEN}@", url, flags=re.DOTALL)
-    head, slashes, rest = re.split(r"[?#]", bare)[0].partition("://")
-    host, *path = rest.split("/")
-    keys = keys_in("/".join(path))
-    return head + slashes + "/".join([host, *(HIDDEN if part in keys else part for part in path)])
-
-
-def _proxy_for(base_url: URL) -> str | None:
-    """Return the proxy for a URL, from the environment variables for proxies, which curl reads too. Return
-    None if there is no proxy, or if the URL is on this machine."""
-    host = base_url.host or ""
-    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(f"{host}:{base_url.port}"):
-        return None
-    proxies = getproxies()
-    url = proxies.get(base_url.scheme) or proxies.get("all") or ""
-    proxy = url if "://" in url or not url else f"http://{url}"
-    return proxy if proxy.startswith(("http://", "https://")) else None  # aiohttp has no SOCKS.
-
-
-class Again(Exception):
-    """Raised if an attempt failed, but another attempt may succeed. If the last attempt fails too, the caller
-    gets `error`."""
-
-    def __init__(self, error: OutageError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class Refused(Exception):
-    """Raised if the server refuses a part of a request. `complaint` is the server's message.
-
-    pyfast then looks for a change of the request that the server accepts. If there is none, pyfast raises the
-    exception `error`.
-    """
-
-    def __init__(self, error: CallError, complaint: str) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.complaint = complaint
 
 
 class OpenAI:
@@ -152,52 +64,33 @@ class OpenAI:
     - `extra`: fields for every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
 
-    def __init__(
-        self,
-        spec: str,
-        model: str,
-        base_url: str,
-        *,
-        concurrency: int = 64,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
-        context_window: int | None = None,
-        timeout_s: float = 300.0,
-        attempts: int = 5,
-        backoff_s: float = 0.5,
-        reasoning_tokens: int = 0,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, spec: str, model: str, base_url: str, options: http.ServerOptions) -> None:
+        extra = dict(options.extra or {})
         self._key = api_key()
-        check_no_secret(extra or {}, self._key)
-        if own := sorted(_OWN_FIELDS & (extra or {}).keys()):
+        check_no_secret(extra, self._key)
+        if own := sorted(_OWN_FIELDS & extra.keys()):
             raise InputError(
                 f"extra: pyfast sets {', '.join(own)} itself; give temperature and seed as options of the run"
             )
         self._hidden = hider(self._key, *keys_in(base_url), *proxy_passwords())
-        self.spec = self._hidden(_shown(spec))
-        self.slots = concurrency
-        self.context_window = context_window or 8192
-        self._ask_context_window = context_window is None
-        self._model = model
-        self._base_url = self._hidden(_shown(base_url))  # the URL for messages, without secrets
+        self._options = options
+        self.spec = self._hidden(http.shown_url(spec))
+        self.slots = options.concurrency
+        self.context_window = options.context_window or CONTEXT_WINDOW
+        self._base_url = self._hidden(http.shown_url(base_url))  # the URL for messages, without secrets
         self._models_url = URL(base_url + "/models")
         self._chat_url = URL(base_url + "/chat/completions")
         # vLLM's endpoint that also accepts a prompt's embeddings
         self._embeds_url = URL(base_url + "/completions")
-        self._timeout_s = timeout_s
-        self._attempts = attempts
-        self._backoff_s = backoff_s
-        self._fields = {"model": model, **(extra or {})}
-        self._reasoning_tokens = reasoning_tokens
+        self._model = model
+        self._fields = {"model": model, **extra}
         self._session: aiohttp.ClientSession | None = None
-        self._free_slots = asyncio.Semaphore(concurrency)
-        self._limits = requests_per_minute, tokens_per_minute
-        self._rate = RateLimit()
+        self._free_slots = asyncio.Semaphore(options.concurrency)
+        self._rate = http.RateLimit()
         self._fallbacks: Fallbacks = frozenset()
         self._miscounted = False
         self._answered = -math.inf  # the event loop's time of the last completion
-        self._proxy = _proxy_for(self._chat_url)
+        self._proxy = http.proxy_for(self._chat_url)
 
     @property
     def fingerprint(self) -> str:
@@ -207,8 +100,8 @@ class OpenAI:
         server.
         """
         extra = {name: value for name, value in self._fields.items() if name != "model"}
-        if self._reasoning_tokens:
-            extra["reasoning_tokens"] = self._reasoning_tokens
+        if self._options.reasoning_tokens:
+            extra["reasoning_tokens"] = self._options.reasoning_tokens
         return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
@@ -216,8 +109,8 @@ class OpenAI:
         the server does not answer."""
         if self._session is not None:
             return
-        self._rate = limit_of(str(self._chat_url))
-        self._rate.limit(*self._limits)
+        self._rate = http.limit_of(str(self._chat_url))
+        self._rate.limit(self._options.requests_per_minute, self._options.tokens_per_minute)
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -236,15 +129,15 @@ class OpenAI:
             raise LLMUnavailableError(
                 f"nothing answers at {self._base_url}: {reason}; is the server up?"
             ) from None
-        if self._ask_context_window:
-            self.context_window = _context_window(models, self._model) or self.context_window
+        if self._options.context_window is None:
+            self.context_window = http.context_window_in(models, self._model) or self.context_window
 
     async def _models(self, session: aiohttp.ClientSession) -> object:
         """Return the server's reply to `GET /models`, or None if the reply is not JSON. Some servers have no
         such page."""
         async with session.get(self._models_url, proxy=self._proxy, allow_redirects=False) as response:
             try:
-                return orjson.loads(await _read(response))
+                return orjson.loads(await http.read_body(response))
             except (ValueError, CallError):
                 return None
 
@@ -258,27 +151,22 @@ class OpenAI:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
         no longer answers.
         """
-        if self._reasoning_tokens:
-            request = replace(request, max_tokens=request.max_tokens + self._reasoning_tokens)
+        request = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
         async with self._free_slots:
             fallbacks = self._fallbacks
             while True:
                 body = self._body(request, fallbacks)
-                sent = as_json(body)
                 try:
                     url = self._chat_url if request.embeds is None else self._embeds_url
-                    answer = await self._persist(sent, url, request.max_tokens)
+                    answer = await self._persist(as_json(body), url, request.max_tokens)
                     break
-                except Refused as refused:
-                    wish = fallback_for(refused.complaint, body, fallbacks)
-                    if wish is None:
-                        raise refused.error from None
-                    fallbacks |= {wish}
+                except http.Refused as refused:
+                    fallbacks = with_next(fallbacks, refused, body)
         self._remember(fallbacks)
-        return self._counted(answer, len(sent), request)
+        return answer
 
     def _body(self, request: Request, fallbacks: Fallbacks) -> dict[str, Any]:
-        body = (request_fields if request.embeds is None else embeds_fields)(request, self._fields)
+        body = request_fields(request, self._fields)
         if request.schema is not None:
             body["response_format"] = whole_format(request.schema)
         apply_fallbacks(body, request.schema, fallbacks)
@@ -300,74 +188,45 @@ class OpenAI:
         clock = asyncio.get_running_loop().time
         # The time starts with the slot: the server does not cause the wait for one.
         began = clock()
-        deadline = began + self._timeout_s
+        deadline = began + self._options.timeout_s
         last: OutageError | None = None
         failures = 0
         # Servers estimate the tokens of a request in this way before they count them.
         tokens = len(body) // BYTES_PER_TOKEN + max_tokens
-
-        async def attempt() -> Completion:
-            nonlocal deadline, last, failures
+        # A loop of its own: the bookkeeping of tenacity costs about 80 µs a call.
+        for attempt in itertools.count(1):
             deadline += await self._rate.turn(tokens, self._running)
             try:
                 async with asyncio.timeout_at(deadline):
-                    answer = await self._attempt(body, url)
-            except Again as again:
+                    answer = self._reply(await self._exchange("POST", url, data=body))
+            except TimeoutError:
+                break
+            except http.Again as again:
                 last = again.error
-                failures += not (last.kind == "busy" and last.retry_after)
-                nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
-                if last.retry_after > LONGEST_PAUSE or (last.kind == "busy" and nobody):
-                    raise last from None
-                self._rate.pause(last.retry_after)
-                raise
-            self._answered = clock()
-            completion = bounded(answer, len(body), max_tokens)
-            self._rate.correct(completion.prompt_tokens + completion.completion_tokens - tokens)
-            return answer
-
-        def late(state: tenacity.RetryCallState) -> bool:
-            return clock() + state.upcoming_sleep > deadline
-
-        first: Again | None = None
-
-        async def later_attempt() -> Completion:
-            nonlocal first
-            if first is not None:
-                error, first = first, None
-                raise error
-            return await attempt()
-
-        try:
-            # The first attempt is made without the policy, whose bookkeeping costs about 80 µs a call. The policy
-            # also refers to itself, so only the garbage collector can free it.
-            try:
-                return await attempt()
-            except Again as error:
-                first = error
-            policy = tenacity.AsyncRetrying(
-                retry=tenacity.retry_if_exception_type(Again),
-                stop=lambda state: failures >= self._attempts or late(state),
-                # Random waits, so that refused calls do not all return at the same moment.
-                wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=LONGEST_BACKOFF),
-                reraise=True,
-            )
-            return await policy(later_attempt)
-        except (Again, TimeoutError):
-            if last is not None and failures >= self._attempts:
-                raise last from None
-            before = f"; before that, {last}" if last else ""
-            kind = last.kind if last else "slow"
-            raise OutageError(
-                f"{self._base_url} gave no answer within {self._timeout_s:g} s{before}", kind
-            ) from None
+            else:
+                self._answered = clock()
+                counted = self._counted(answer, len(body), max_tokens)
+                self._rate.correct(counted.prompt_tokens + counted.completion_tokens - tokens)
+                return counted
+            failures += not (last.kind == "busy" and last.retry_after)
+            nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
+            if last.retry_after > LONGEST_PAUSE or (last.kind == "busy" and nobody):
+                raise last
+            self._rate.pause(last.retry_after)
+            if failures >= self._options.attempts:
+                raise last
+            pause = self._options.backoff(attempt)
+            if clock() + pause > deadline:
+                break
+            await asyncio.sleep(pause)
+        before = f"; before that, {last}" if last else ""
+        kind = last.kind if last else "slow"
+        raise OutageError(f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}", kind)
 
     def _running(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
         return self._session
-
-    async def _attempt(self, body: bytes, url: URL) -> Completion:
-        return self._reply(await self._exchange("POST", url, data=body))
 
     def _reply(self, answer: bytes) -> Completion:
         """Read the completion in the body of a reply. Raises `CallError` if there is none."""
@@ -378,7 +237,7 @@ class OpenAI:
             complaint = error_text(self._hidden(answer.decode(errors="replace")).encode())
             raise CallError(f"{self._base_url} answered with no chat completion: {complaint}") from None
 
-    async def _exchange(self, method: str, url: URL, most: int = LARGEST_ANSWER, **sent: Any) -> bytes:
+    async def _exchange(self, method: str, url: URL, most: int = http.LARGEST_ANSWER, **sent: Any) -> bytes:
         """Make one HTTP request, and return the body of the reply. The status must be 200, and the body may
         have at most `most` bytes.
 
@@ -388,17 +247,17 @@ class OpenAI:
             async with self._running().request(
                 method, url, proxy=self._proxy, allow_redirects=False, **sent
             ) as response:
-                answer = await _read(response, most)
+                answer = await http.read_body(response, most)
         except aiohttp.ClientConnectorError as error:
             reason = one_line(self._hidden(str(error)))
-            raise Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
+            raise http.Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
         except aiohttp.ServerTimeoutError:
-            raise Again(OutageError(f"{self._base_url} takes no more connections")) from None
+            raise http.Again(OutageError(f"{self._base_url} takes no more connections")) from None
         except (aiohttp.ClientError, OSError) as error:
             if self._session is None:  # The session was closed during the call.
                 raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
             reason = one_line(self._hidden(str(error))) or type(error).__name__
-            raise Again(OutageError(f"{self._base_url} cut the connection: {reason}")) from None
+            raise http.Again(OutageError(f"{self._base_url} cut the connection: {reason}")) from None
         if response.status != 200:
             raise self._refused(response.status, response.headers, answer)
         return answer
@@ -420,21 +279,17 @@ class OpenAI:
         )
         return completion(text, reason, usage, reasoning)
 
-    def _counted(self, completion: Completion, sent: int, request: Request) -> Completion:
+    def _counted(self, completion: Completion, sent: int, max_tokens: int) -> Completion:
         """Correct impossible token counts of a completion (see `foreign.bounded`). The first correction is
         logged."""
-        counted = bounded(completion, sent, request.max_tokens)
+        counted = bounded(completion, sent, max_tokens)
         if counted != completion and not self._miscounted:
             self._miscounted = True
+            said, believed = ((one.prompt_tokens, one.completion_tokens) for one in (completion, counted))
             _log.warning(
                 "%s counts %d tokens in and %d out where %d bytes were sent: not believed, counted as %d and %d at"
                 " most; so is what it says from now on",
-                self._base_url,
-                completion.prompt_tokens,
-                completion.completion_tokens,
-                sent,
-                counted.prompt_tokens,
-                counted.completion_tokens,
+                *(self._base_url, *said, sent, *believed),
             )
         return counted
 
@@ -451,49 +306,154 @@ class OpenAI:
             return LLMUnavailableError(f"{self._base_url} answered {status} with no completion; check the URL")
         message = f"{self._base_url} answered {status}: {complaint}"
         if status in (408, 425, 429) or status >= 500:
-            pause = _seconds(headers.get("Retry-After"))
-            return Again(OutageError(message, "busy" if status == 429 else "down", pause))
-        error = CallError(message)
-        return Refused(error, f"{error_field(answer, 'param')} {complaint}") if status in (400, 422) else error
+            pause = http.pause_asked(headers.get("Retry-After"))
+            return http.Again(OutageError(message, "busy" if status == 429 else "down", pause))
+        if status in (400, 422):
+            return http.Refused(CallError(message), f"{error_field(answer, 'param')} {complaint}")
+        return CallError(message)
 
 
-async def _read(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER) -> bytes:
-    """Read the body of a reply. Raises `CallError` if it has more than `most` bytes. The body is read piece
-    by piece, so that an endless body cannot fill the memory."""
-    pieces, size = [], 0
-    async for piece in response.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if size > most:
-            response.close()  # The rest of the body is unread, so the connection cannot be used again.
-            raise CallError(f"the LLM's answer is larger than {most >> 20} MB")
-    return b"".join(pieces)
+def with_next(fallbacks: Fallbacks, refused: http.Refused, body: dict[str, Any]) -> Fallbacks:
+    """Add the next fallback to try to those that were tried before. Raises the error for the call if there is
+    none."""
+    wish = fallback_for(refused.complaint, body, fallbacks)
+    if wish is None:
+        raise refused.error from None
+    return fallbacks | {wish}
 
 
-def _seconds(retry_after: str | None) -> float:
-    """Return how many seconds a Retry-After header asks the client to wait. The header has a number of
-    seconds or a date. Without a usable header, the result is 0."""
-    if retry_after is None:
-        return 0.0
-    try:
-        return min(max(0.0, float(retry_after)), LONGEST_RETRY_AFTER)
-    except ValueError:
-        pass
-    try:
-        return min(max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time()), LONGEST_RETRY_AFTER)
-    except (ValueError, OverflowError):
-        return 0.0
+@dataclass(slots=True, eq=False)
+class _Server:
+    """One of the servers and its state."""
+
+    llm: OpenAI
+    weight: float
+    running: int = 0
+    failures: int = 0
+    """How often the server has failed since its last answer. Calls that fail together count once"""
+    rests_until: float = 0.0
+    """Until this time, on the event loop's clock, a call goes to this server only if no other server is left"""
+
+    def may_take_one(self, now: float) -> bool:
+        """Return whether the server is ready for a call at the time `now`. A server that has failed is not ready
+        before `rests_until`. Then it is ready for one call, and for more calls after it has answered."""
+        return not self.failures or (now >= self.rests_until and not self.running)
 
 
-def _context_window(models: object, model: str) -> int | None:
-    """Find the context window in the reply to `GET /models`, in tokens. The model's entry has it as vLLM's
-    `max_model_len`, or as llama.cpp's `n_ctx` or `n_ctx_train`. Returns None if it is missing."""
-    entries = models.get("data") if isinstance(models, dict) else None
-    known = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    # A server with one model often accepts any name.
-    entry = next((entry for entry in known if entry.get("id") == model), known[0] if len(known) == 1 else {})
-    meta = entry.get("meta")
-    if not isinstance(meta, dict):
-        meta = {}
-    sizes = [entry.get("max_model_len"), meta.get("n_ctx"), meta.get("n_ctx_train")]
-    return next((size for size in sizes if isinstance(size, int) and size > 0), None)
+class OpenAIServers:
+    """A model on several servers. Each call goes to the server that has the fewest running calls in relation to
+    its weight.
+
+    If a call fails on one server, it goes to another server.
+
+    After a failure, a server gets no calls for some time, unless no other server is left. The time grows with
+    each failure. Then pyfast tries the server with one call. If no server answers a call, pyfast waits and
+    tries all servers again, up to `attempts` times in total. Then the call fails. Each server has the same
+    options as an `OpenAI` model. In addition, `weights` is a list with one number for each server: a server
+    with twice the weight gets twice as many calls.
+    """
+
+    def __init__(
+        self, model: str, urls: Sequence[str], weights: Sequence[float] | None, options: http.ServerOptions
+    ):
+        numbers = [1.0] * len(urls) if weights is None else weights
+        if (
+            not isinstance(numbers, list | tuple)
+            or not all(isinstance(weight, int | float) and 0 < weight < math.inf for weight in numbers)
+            or len(numbers) != len(urls)
+        ):
+            raise InputError(f"weights: expected {len(urls)} numbers above 0, one for each server")
+        if len(set(urls)) < len(urls):
+            raise InputError("the same server is given twice")
+        once = replace(options, attempts=1)  # The next attempt goes to another server.
+        llms = [OpenAI(f"openai:{model}@{url}", model, url, once) for url in urls]
+        self._servers = list(map(_Server, llms, numbers))
+        self._options = options
+        self.spec = ",".join([llms[0].spec, *(llm.spec.removeprefix(f"openai:{model}@") for llm in llms[1:])])
+        self.slots = sum(llm.slots for llm in llms)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the model. It does not depend on the servers."""
+        return self._servers[0].llm.fingerprint
+
+    @property
+    def context_window(self) -> int:
+        """The smallest context window of the servers that have not failed since their last answer, in tokens.
+        If all servers have failed, the smallest context window of all."""
+        reached = [server for server in self._servers if not server.failures]
+        return min(server.llm.context_window for server in reached or self._servers)
+
+    async def start(self) -> None:
+        """Check which servers answer. Raises `LLMUnavailableError` if no server answers."""
+        starting = (server.llm.start() for server in self._servers)
+        results = await asyncio.gather(*starting, return_exceptions=True)
+        for server, error in zip(self._servers, results, strict=True):
+            if isinstance(error, LLMUnavailableError):
+                self._failed(server)
+            elif isinstance(error, BaseException):
+                raise error
+        if all(server.failures for server in self._servers):
+            assert isinstance(results[0], LLMUnavailableError)
+            raise results[0]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await asyncio.gather(*(server.llm.close() for server in self._servers))
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
+        no longer answers.
+        """
+        for attempt in range(self._options.attempts):
+            if attempt:
+                await asyncio.sleep(self._options.backoff(attempt))
+            untried = list(self._servers)
+            while untried:
+                server = self._chosen(untried)
+                untried.remove(server)
+                try:
+                    return await self._ask(server, request)
+                except LLMUnavailableError as error:
+                    last = error
+        raise last
+
+    def _chosen(self, untried: Sequence[_Server]) -> _Server:
+        """Choose a server for a call: of the servers that are ready (`may_take_one`), the one with the fewest
+        running calls in relation to its weight. If no server is ready, the one with the earliest
+        `rests_until`."""
+        now = asyncio.get_running_loop().time()
+        ready = [server for server in untried if server.may_take_one(now)]
+        if ready:
+            return min(ready, key=lambda server: (server.running + 1) / server.weight)
+        return min(untried, key=lambda server: server.rests_until)
+
+    async def _ask(self, server: _Server, request: Request) -> Completion:
+        server.running += 1
+        try:
+            await server.llm.start()  # A server that was reached before is not asked again.
+            completion = await server.llm.complete(request)
+        except LLMUnavailableError:
+            self._failed(server)
+            raise
+        finally:
+            server.running -= 1
+        server.failures = 0
+        return completion
+
+    def _failed(self, server: _Server) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= server.rests_until:  # Calls that fail together count as one failure.
+            server.failures += 1
+            server.rests_until = now + min(self._options.backoff_s * 2**server.failures, LONGEST_REST_S)
+
+
+def open_server(rest: str, **options: Any) -> LLM:
+    """Open `openai:MODEL@URL` or `openai:MODEL@URL1,URL2`. Raises `InputError` if the text has another form."""
+    spec, *others = re.split(r",(?=https?://)", f"openai:{rest}")
+    model, url = http.parse_spec(spec)
+    if not others:
+        return OpenAI(spec, model, url, take_options("openai", http.ServerOptions, **options))
+    urls = [url, *(http.parse_spec(f"openai:{model}@{other}")[1] for other in others)]
+    weights = options.pop("weights", None)
+    return OpenAIServers(model, urls, weights, take_options("openai", http.ServerOptions, **options))

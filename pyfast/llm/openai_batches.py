@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections import defaultdict, deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError, TransportError
-from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchProvider, Line
+from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchOptions, BatchProvider, Line
 from pyfast.llm.chat import as_json, error_text, one_line
-from pyfast.llm.collecting import BatchLog, LoggedBatch, NoLog, Progress, new_batch
-from pyfast.llm.openai import Again, OpenAI, Refused, parse_spec
-from pyfast.llm.options import take_options
-from pyfast.llm.protocol import LLM, Completion, Request
-from pyfast.llm.request_fallbacks import fallback_for
+from pyfast.llm.collecting import BatchLog, LoggedBatch, Progress
+from pyfast.llm.http import Again, Refused, parse_spec
+from pyfast.llm.openai import OpenAI, with_next
+from pyfast.llm.protocol import LLM, Completion, Request, take_options
 
 _LOOK_S = 0.05
 _LOG = logging.getLogger("pyfast")
@@ -51,14 +51,6 @@ class _Batch:
 _Place = tuple[_Batch, int]
 
 
-@dataclass(slots=True, eq=False)
-class _Run:
-    """The run to which the calls belong."""
-
-    progress: Progress = field(default_factory=Progress)
-    log: BatchLog = field(default_factory=NoLog)
-
-
 class OpenAIBatches(OpenAI):
     """A model behind the Batch API of its provider. A run with this model can also be resumed without batches,
     with `openai:MODEL@URL`.
@@ -79,64 +71,22 @@ class OpenAIBatches(OpenAI):
     questions in progress.
     """
 
-    def __init__(
-        self,
-        spec: str,
-        model: str,
-        base_url: str,
-        *,
-        max_calls: int = 50_000,
-        max_mb: float = 100.0,
-        quiet_s: float = 0.5,
-        wait_s: float = 600.0,
-        poll_s: float = 30.0,
-        settle_s: float = 60.0,
-        patience_s: float = 1800.0,
-        attempts: int = 5,
-        online_calls: int | None = None,
-        questions_at_once: int = 10_000,
-        accept_duplicates: bool = False,
-        completion_window: str = "24h",
-        context_window: int | None = None,
-        timeout_s: float = 300.0,
-        reasoning_tokens: int = 0,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            spec,
-            model,
-            base_url,
-            context_window=context_window,
-            timeout_s=timeout_s,
-            attempts=attempts,
-            reasoning_tokens=reasoning_tokens,
-            extra=extra,
-        )
-        self.slots = max_calls
-        self.questions_at_once = questions_at_once
-        self._max_calls = max_calls
-        self._max_bytes = max_mb * 1e6
-        self._quiet_s = quiet_s
-        self._wait_s = wait_s
-        self._online_calls = online_calls or 0
-        self._accept_duplicates = accept_duplicates
-        self._provider = BatchProvider(
-            self._exchange,
-            base_url,
-            self._base_url,
-            timeout_s=timeout_s,
-            patience_s=patience_s,
-            poll_s=poll_s,
-            settle_s=settle_s,
-            window=completion_window,
-        )
+    def __init__(self, spec: str, model: str, base_url: str, options: BatchOptions) -> None:
+        super().__init__(spec, model, base_url, options)
+        self.slots = options.max_calls
+        self.questions_at_once = options.questions_at_once
+        self._batching = options
+        self._online_calls = options.online_calls or 0
+        self._provider = BatchProvider(self._exchange, base_url, self._base_url, options)
         self._queue: list[_Call] = []
         self._collector: asyncio.Task[None] | None = None
         self._batches: set[_Batch] = set()
         self._submitted: dict[str, deque[_Place]] = defaultdict(deque)
         """The calls that earlier sessions of the run submitted: their batches and positions, by the digests
         of their requests"""
-        self._run: _Run | None = None
+        self._progress: Progress | None = None
+        """The progress of the run to which the calls belong"""
+        self._log = BatchLog()
 
     @property
     def _name(self) -> str:
@@ -148,7 +98,7 @@ class OpenAIBatches(OpenAI):
         """Check that the provider answers and lists its batches. Raises `LLMUnavailableError` if the provider
         does not answer, and `InputError` if it lists no batches."""
         await super().start()
-        if not self._accept_duplicates:
+        if not self._batching.accept_duplicates:
             try:
                 await self._provider.check_list()
             except BaseException:
@@ -158,9 +108,9 @@ class OpenAIBatches(OpenAI):
     async def join_run(self, progress: Progress, log: BatchLog) -> None:
         """Start collecting calls for a run. In the background, wait for the batches that earlier sessions of
         the run submitted. Raises `InputError` if another run uses this model."""
-        if self._run is not None:
+        if self._progress is not None:
             raise InputError(f"{self.spec}: another run is using it: open the model once more")
-        self._run = _Run(progress, log)
+        self._progress, self._log = progress, log
         for logged in await log.load(self._name):
             if not logged.calls:
                 continue
@@ -172,7 +122,7 @@ class OpenAIBatches(OpenAI):
 
     def leave_run(self) -> None:
         """Stop collecting calls for the run. The provider continues to work on its batches."""
-        self._run = None
+        self._progress, self._log = None, BatchLog()
         self._submitted.clear()
         self._stop()
 
@@ -199,11 +149,12 @@ class OpenAIBatches(OpenAI):
         if request.embeds is not None:
             raise CallError("a Batch API takes text, not embeddings")
         digest = request.digest().hex()
-        asked = replace(request, max_tokens=request.max_tokens + self._reasoning_tokens)
+        asked = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
         fallbacks, failures = self._fallbacks, 0
         while True:
             body = as_json(self._body(asked, fallbacks))
-            place = self._place_of_earlier(digest) or await self._enqueue(digest, body)
+            earlier = self._submitted.get(digest)
+            place = earlier.popleft() if earlier else await self._enqueue(digest, body)
             if place is None:
                 try:
                     return await super().complete(request)
@@ -216,18 +167,15 @@ class OpenAIBatches(OpenAI):
             if line is not None and line.status == 200:
                 completion = self._reply(line.body)
                 self._remember(fallbacks)
-                return self._counted(completion, len(body), asked)
+                return self._counted(completion, len(body), asked.max_tokens)
             if batch.is_adopted:
                 continue  # The next session tries again.
             fault = self._fault(line)
             if isinstance(fault, Refused):
-                wish = fallback_for(fault.complaint, self._body(asked, fallbacks), fallbacks)
-                if wish is None:
-                    raise fault.error from None
-                fallbacks |= {wish}
+                fallbacks = with_next(fallbacks, fault, self._body(asked, fallbacks))
             elif isinstance(fault, Again):
                 failures += 1
-                if failures >= self._attempts:
+                if failures >= self._options.attempts:
                     raise TransportError(f"{fault.error}; the last of {failures} batches")
             else:
                 raise fault
@@ -239,12 +187,6 @@ class OpenAIBatches(OpenAI):
             reason = "no result" if line is None else error_text(line.body)
             return Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))
         return self._refused(line.status, {}, line.body)
-
-    def _place_of_earlier(self, digest: str) -> _Place | None:
-        """Return the batch and the position of a request that an earlier session has submitted. Return None
-        if no earlier session has submitted it."""
-        places = self._submitted.get(digest)
-        return places.popleft() if places else None
 
     async def _enqueue(self, digest: str, body: bytes) -> _Place | None:
         """Add a call to the waiting calls. Wait until it has a place in a batch, and return the batch and the
@@ -292,21 +234,21 @@ class OpenAIBatches(OpenAI):
                         call.place.set_result((batch, place))
 
     def _is_due(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        if len(self._queue) >= self._max_calls or sum(len(call.body) for call in self._queue) >= self._max_bytes:
+        now, options = asyncio.get_running_loop().time(), self._batching
+        if len(self._queue) >= options.max_calls or now - self._queue[0].joined >= options.wait_s:
             return True
-        if now - self._queue[0].joined >= self._wait_s:
+        if sum(len(call.body) for call in self._queue) >= options.max_mb * 1e6:
             return True
-        nobody_can_go_on = self._run is None or self._run.progress.all_wait
-        return nobody_can_go_on and now - self._queue[-1].joined >= self._quiet_s
+        nobody_can_go_on = self._progress is None or self._progress.all_wait
+        return nobody_can_go_on and now - self._queue[-1].joined >= options.quiet_s
 
     def _taken(self) -> list[_Call]:
         """Remove the calls of the next batch from the waiting calls, and return them in the order in which
         they came."""
         size, count = 0, 0
-        for call in self._queue[: self._max_calls]:
+        for call in self._queue[: self._batching.max_calls]:
             size += len(call.body)
-            if count and size > self._max_bytes:
+            if count and size > self._batching.max_mb * 1e6:
                 break
             count += 1
         taken, self._queue = self._queue[:count], self._queue[count:]
@@ -329,13 +271,14 @@ class OpenAIBatches(OpenAI):
         content = b"".join(_line_of(batch.key, place, call.body) for place, call in enumerate(calls))
         _LOG.info("%s: a batch of %d calls, %.1f MB", self._base_url, len(calls), len(content) / 1e6)
         file = await self._provider.upload(f"pyfast-{batch.key}.jsonl", content)
-        logged = new_batch(batch.key, [call.digest for call in calls])
+        digests = {place: call.digest for place, call in enumerate(calls)}
+        logged = LoggedBatch(batch.key, None, time.time(), digests)
         for call in calls:
             call.body = b""
         await self._log.add(self._name, logged)
         id, keeps_key = await self._provider.create(batch.key, file)
         await self._log.identify(batch.key, id)
-        if not keeps_key and not self._accept_duplicates:
+        if not keeps_key and not self._batching.accept_duplicates:
             await self._provider.cancel(id)
             raise InputError(f"{self._base_url} keeps no metadata of a batch: {DUPLICATES}")
         return await self._results(batch, id)
@@ -348,7 +291,7 @@ class OpenAIBatches(OpenAI):
             try:
                 id = await self._provider.adopt(logged.key, logged.made)
             except (CallError, LLMUnavailableError):
-                if not self._accept_duplicates:
+                if not self._batching.accept_duplicates:
                     raise
             if id is None:
                 await self._log.remove(logged.key)
@@ -365,10 +308,6 @@ class OpenAIBatches(OpenAI):
             raise LLMUnavailableError(f"{self._base_url}: batch {id} failed: {one_line(ended.faults)}")
         return await self._provider.lines(ended, batch.key)
 
-    @property
-    def _log(self) -> BatchLog:
-        return NoLog() if self._run is None else self._run.log
-
 
 def open_batches(rest: str, **options: Any) -> LLM:
     """Open `batch:MODEL@URL`. Raises `InputError` if the text has another form."""
@@ -376,7 +315,7 @@ def open_batches(rest: str, **options: Any) -> LLM:
         model, base_url = parse_spec(f"openai:{rest}")
     except InputError as error:
         raise InputError(str(error).replace("openai:", "batch:")) from None
-    return take_options("batch", OpenAIBatches, f"batch:{rest}", model, base_url, **options)
+    return OpenAIBatches(f"batch:{rest}", model, base_url, take_options("batch", BatchOptions, **options))
 
 
 def _line_of(key: str, place: int, body: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -217,11 +217,14 @@ def with_defaults(llm: LLM) -> FullLLM:
         >>> with_defaults(Parrot()).context_window
         8192
     """
-    # `hasattr` would compute a fingerprint, which can be slow.
-    known = {*dir(type(llm)), *getattr(llm, "__dict__", {})}
-    full: Any = llm if known.issuperset(_MEMBERS) else _WithDefaults(llm)
+    full: Any = llm if _members(llm).issuperset(_MEMBERS) else InFront(llm)
     complete: FullLLM = full
     return complete
+
+
+def _members(llm: LLM) -> set[str]:
+    """Return the names of an LLM's members. `hasattr` would compute a fingerprint, which can be slow."""
+    return {*dir(type(llm)), *getattr(llm, "__dict__", {})}
 
 
 def weights_of(llm: LLM) -> str:
@@ -237,44 +240,28 @@ def device_of(llm: LLM) -> str:
     return device
 
 
+def _forwarded(name: str, default: object = None) -> Any:
+    """Return a property with the value of the wrapped LLM, read at each access: `start` may change it."""
+    return property(lambda self: getattr(self._llm, name, default))
+
+
 class InFront:
-    """Base class of LLMs that wrap another LLM."""
+    """A wrapper of an LLM. Members that the LLM lacks have the default values of `LLM`."""
 
-    _llm: Any
-
-    @property
-    def weights(self) -> str:
-        """The checksum of the wrapped model's weights."""
-        return weights_of(self._llm)
-
-    @property
-    def device(self) -> str:
-        """The device of the wrapped model."""
-        return device_of(self._llm)
-
-
-class _WithDefaults(InFront):
-    """A wrapper that adds default values for the optional members that an LLM lacks. It reads `context_window` and
-    `slots` from the LLM at each access, because `start` may change them."""
+    context_window: int = _forwarded("context_window", CONTEXT_WINDOW)
+    slots: int = _forwarded("slots", SLOTS)
+    weights: str = _forwarded("weights", "")
+    device: str = _forwarded("device", "cpu")
 
     def __init__(self, llm: LLM) -> None:
         self._llm: Any = llm
         self.spec: str = getattr(llm, "spec", type(llm).__name__)
 
     @property
-    def context_window(self) -> int:
-        window: int = getattr(self._llm, "context_window", CONTEXT_WINDOW)
-        return window
-
-    @property
-    def slots(self) -> int:
-        slots: int = getattr(self._llm, "slots", SLOTS)
-        return slots
-
-    @property
     def fingerprint(self) -> str:
+        """The fingerprint of the wrapped model. Raises `InputError` if it has none."""
         name = type(self._llm).__name__
-        if "fingerprint" not in {*dir(type(self._llm)), *getattr(self._llm, "__dict__", {})}:
+        if "fingerprint" not in _members(self._llm):
             raise InputError(
                 f"{name} has no fingerprint, so a run could be resumed with another model: add the line"
                 f' `fingerprint = "{name.lower()}-1"` to the class, and change it when its answers change'
@@ -283,20 +270,45 @@ class _WithDefaults(InFront):
         return fingerprint
 
     async def start(self) -> None:
+        """Start the wrapped model. Raises its errors."""
         if hasattr(self._llm, "start"):
             await self._llm.start()
 
     async def close(self) -> None:
+        """Close the wrapped model."""
         if hasattr(self._llm, "close"):
             await self._llm.close()
 
     async def complete(self, request: Request) -> Completion:
+        """Ask the wrapped model. Raises its errors, and `CallError` if it returns no completion."""
         answering = self._llm.complete(request)
         completion = await answering if isawaitable(answering) else answering
         if not isinstance(completion, Completion):
             kind = type(completion).__name__
             raise CallError(f"{self.spec}: its `complete` must be async and return a Completion, not {kind}")
         return completion
+
+
+def build_with(kind: str, build: Callable[..., T], *given: Any, **options: Any) -> T:
+    """Return `build(*given, **options)`. Raises `InputError` if `build` does not accept an option. `kind` is the
+    name of the LLM, for the message."""
+    try:
+        signature(build).bind(*given, **options)
+    except TypeError as error:  # Python's own message names the option.
+        raise InputError(f"option not known to the LLM {kind!r}: {error}") from None
+    return build(*given, **options)
+
+
+def take_options(kind: str, build: Callable[..., T], *given: Any, **options: Any) -> T:
+    """Check the options, then return `build(*given, **options)`.
+
+    `build` must accept every option, and numbers must be positive. Otherwise the function raises an
+    `InputError` that names the option.
+    """
+    for name, value in options.items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+            raise InputError(f"{name} must be more than 0, not {value}")
+    return build_with(kind, build, *given, **options)
 
 
 def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:

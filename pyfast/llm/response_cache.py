@@ -25,47 +25,21 @@ class CachedLLM(InFront):
     completion, and counts its tokens too. If a file is damaged or unreadable, pyfast asks the model again.
     """
 
-    _llm: FullLLM
-
     def __init__(self, llm: FullLLM, folder: Path) -> None:
-        self._llm = llm
+        super().__init__(llm)
+        # The cache does not change the fingerprint, because the answers are the same.
         self._folder = folder / blake2b(llm.fingerprint.encode(), digest_size=8).hexdigest()
-        self.spec = llm.spec
-
-    @property
-    def slots(self) -> int:
-        """The slots of the wrapped model."""
-        return self._llm.slots
-
-    @property
-    def context_window(self) -> int:
-        """The context window of the wrapped model."""
-        return self._llm.context_window
-
-    async def start(self) -> None:
-        """Start the wrapped model. Raises its errors."""
-        await self._llm.start()
-
-    async def close(self) -> None:
-        """Close the wrapped model."""
-        await self._llm.close()
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of the wrapped model. The cache does not change it, because the answers are the
-        same."""
-        return self._llm.fingerprint
 
     async def complete(self, request: Request) -> Completion:
         """Return the stored completion of a reusable request. If there is none, ask the model and store its
         completion. Raises the model's errors."""
         if not request.reusable:
-            return await self._llm.complete(request)
+            return await super().complete(request)
         digest = request.digest().hex()
         path = self._folder / f"{digest}.json"
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AnswerError):
             return _read(path.read_bytes(), digest, request)
-        completion = await self._llm.complete(request)
+        completion = await super().complete(request)
         with contextlib.suppress(OSError, ValueError, TypeError, AnswerError):
             entry = _entry(_sound(completion, request), digest)
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -8,27 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
+import pyfast.llm.local as local
+from pyfast.errors import LLMUnavailableError, ModelNotFoundError
 from pyfast.llm.chat import one_line
-from pyfast.llm.local import folder_digest, folder_hash
-from pyfast.llm.options import take_options
-from pyfast.llm.protocol import Completion, Request
-from pyfast.llm.template import chat_tokens
-
-
-def find_folder(text: str) -> Path:
-    """Check that a folder has a model, and return its path. Raises `ModelNotFoundError` if it has none."""
-    folder = Path(text).expanduser()
-    if not (folder / "config.json").is_file():
-        raise ModelNotFoundError(f"no model folder at {text} (it has no config.json)")
-    return folder.resolve()
+from pyfast.llm.protocol import Completion, Request, take_options
 
 
 def open_folder(rest: str, **options: Any) -> Transformers:
     """Open `transformers:FOLDER`. Raises `ModelNotFoundError` if the folder has no model."""
-    return take_options("transformers", Transformers, f"transformers:{rest}", find_folder(rest), **options)
+    return take_options("transformers", Transformers, f"transformers:{rest}", local.find_folder(rest), **options)
 
 
 class Transformers:
@@ -52,12 +40,12 @@ class Transformers:
     def fingerprint(self) -> str:
         """A text that identifies the model. The same model in vLLM has another fingerprint, because vLLM
         computes slightly different numbers."""
-        return f"transformers:{folder_hash(self._folder)}:float32"
+        return f"transformers:{local.folder_hash(self._folder)}:float32"
 
     @cached_property
     def weights(self) -> str:
         """A checksum of the model's folder."""
-        return folder_digest(self._folder)
+        return local.folder_digest(self._folder)
 
     async def start(self) -> None:
         """Load the model. Raises `ModelNotFoundError` if the model cannot be loaded."""
@@ -95,11 +83,7 @@ class Transformers:
 
         prompt = self._prompt(request)
         (size,) = {tensor.shape[1] for tensor in prompt.values()}
-        if size + request.max_tokens > self.context_window:
-            raise CallError(
-                f"a prompt of {size} tokens and {request.max_tokens} for the answer are more than the context"
-                f" window of {self.context_window}"
-            )
+        local.check_window(size, request, self.context_window)
         hot = {"do_sample": True, "temperature": request.temperature, "top_k": 0, "top_p": 1.0}
         torch.manual_seed(request.seed)
         with torch.inference_mode():
@@ -119,20 +103,10 @@ class Transformers:
         import torch
 
         if request.embeds is not None:
-            embeds = np.asarray(request.embeds, np.float32, order="C")
-            hidden = self._model.config.hidden_size
-            if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
-                shape = list(embeds.shape)
-                raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {shape}")
-            if not np.isfinite(embeds).all():
-                raise CallError("the embeddings have values that are not finite")
+            embeds = local.checked_embeds(request, self._model.config.hidden_size)
             prompt = {"inputs_embeds": torch.tensor(embeds)[None]}
         else:
-            try:
-                tokens = chat_tokens(self._tokenizer, request.messages)
-            except InputError as error:
-                raise CallError(str(error)) from None
-            prompt = {"input_ids": torch.tensor([tokens])}
+            prompt = {"input_ids": torch.tensor([local.prompt_tokens(self._tokenizer, request)])}
         (given,) = prompt.values()
         return {**prompt, "attention_mask": torch.ones(given.shape[:2], dtype=torch.int64)}
 

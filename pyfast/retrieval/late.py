@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, ends
 from pyfast.retrieval.colbert import ColBERT

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyfast import plugins
+import pyfast.plugins as plugins
 
 if TYPE_CHECKING:
     from pyfast.retrieval.index import Index

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.ops.arrays import Float32, Int32, Int64, ends
 
 

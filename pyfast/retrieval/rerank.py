@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.ops.arrays import Float32, Int32, Int64, stack
 from pyfast.retrieval.forward_index import cells_of
 from pyfast.retrieval.fusion import reciprocal_ranks

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
 from pyfast.retrieval.forward_index import fit_together

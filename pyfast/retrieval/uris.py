@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyfast.blocks import MappedFolder, raw
 from pyfast.corpus import Corpus
-from pyfast.corpus.segment_ids import hash_uris
+from pyfast.corpus.sequence import hash_uris
 from pyfast.errors import IndexFormatError
 
 FOLDER = "uris"

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors

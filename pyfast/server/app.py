@@ -14,20 +14,18 @@ from fastapi.responses import Response
 from orjson import dumps
 from starlette.exceptions import HTTPException
 
-from pyfast import __version__
 from pyfast.api.models import GivenLLM
 from pyfast.errors import PyfastError
 from pyfast.options import SERVER_DEFAULTS, ServerOptions
 from pyfast.server import chat, search
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
-from pyfast.server.guard import OPEN, Guard, Message, Receive, Send
+from pyfast.server.guard import OPEN, Guard, counted, direct
 from pyfast.server.jobs import router as jobs_pages
 from pyfast.server.limits import Limits
-from pyfast.server.metrics import CONTENT_TYPE
-from pyfast.server.routes import Direct
 from pyfast.server.schemas import Error, FieldError, Model, ModelList, Status
-from pyfast.server.service import GivenIndex, Service, Systems
+from pyfast.server.service import CONTENT_TYPE, GivenIndex, Service, Systems
+from pyfast.version import __version__
 
 _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
@@ -110,36 +108,40 @@ def create_app(
     refused = (ApiError, PyfastError, TimeoutError, HTTPException, RequestValidationError)
     for error in (*refused, Exception):
         app.add_exception_handler(error, _refuse)
-    app.add_middleware(Direct, routes=app.routes, refuse=_refuse, refused=refused)
+    app.add_middleware(direct, routes=app.routes, refuse=_refuse, refused=refused)
     app.add_middleware(Guard, limits=limits, keys=tuple(keys), hosts=hosts)
-    app.add_middleware(_Counted, service=service)
+    app.add_middleware(counted, count=service.metrics.requests)
     return app
 
 
 def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
     """Add the HTTP paths that give information about the server itself."""
 
-    @app.get("/v1/models", response_model=ModelList, tags=["server"])
-    async def models() -> Response:
-        """List the names that requests can use as `model`: SYSTEM (with the first index) and SYSTEM@INDEX."""
-        return _json({"object": "list", "data": [_model(service, name) for name in service.models]})
+    def described(name: str) -> Model:
+        return Model(id=name, object="model", created=service.started_at, owned_by="pyfast")
 
-    @app.get("/v1/models/{model}", response_model=Model, tags=["server"])
-    async def model(model: str) -> Response:
+    @app.get("/v1/models", tags=["server"])
+    async def models() -> ModelList:
+        """List the names that requests can use as `model`: SYSTEM (with the first index) and SYSTEM@INDEX."""
+        return ModelList(object="list", data=[described(name) for name in service.models])
+
+    @app.get("/v1/models/{model}", tags=["server"])
+    async def model(model: str) -> Model:
         """Return one name that requests can use as `model`. If there is no such name, the status is 404."""
         if model not in service.models:
             raise ApiError(404, f"there is no model {model!r}", "model_not_found", param="model")
-        return _json(_model(service, model))
+        return described(model)
 
-    @app.get("/health", response_model=Status, tags=["server"])
-    async def health() -> Response:
+    @app.get("/health", tags=["server"])
+    async def health() -> Status:
         """Return status 200 if the server runs."""
-        return _json({"status": "ok"})
+        return Status(status="ok")
 
-    @app.get("/ready", response_model=Status, responses={503: {"model": Status}}, tags=["server"])
-    async def ready() -> Response:
+    @app.get("/ready", responses={503: {"model": Status}}, tags=["server"])
+    async def ready(response: Response) -> Status:
         """Return status 200 if the server accepts questions, and 503 if it is stopping."""
-        return _json({"status": "ready"}) if service.is_ready else _json({"status": "stopping"}, 503)
+        response.status_code = 200 if service.is_ready else 503
+        return Status(status="ready" if service.is_ready else "stopping")
 
     @app.get(
         "/metrics", responses={200: {"content": {CONTENT_TYPE: {}}}}, response_class=Response, tags=["server"]
@@ -150,15 +152,7 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
-        return _json(_described(app, with_keys))
-
-
-def _json(body: dict[str, Any], status: int = 200) -> Response:
-    return Response(dumps(body), status, media_type="application/json")
-
-
-def _model(service: Service, name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": service.started_at, "owned_by": "pyfast"}
+        return Response(dumps(_described(app, with_keys)), media_type="application/json")
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -186,11 +180,8 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
         parts = made.setdefault("components", {})
         for name in ("HTTPValidationError", "ValidationError"):
             parts["schemas"].pop(name, None)
-        parts["schemas"] |= {
-            name: schema
-            for model in (Error,)
-            for name, schema in _flat(model.model_json_schema(ref_template="#/components/schemas/{model}")).items()
-        }
+        error = Error.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts["schemas"] |= {**error.pop("$defs"), error["title"]: error}
         if with_keys:
             parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         refused = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
@@ -204,32 +195,3 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
         app.openapi_schema = made
     described: dict[str, Any] = app.openapi_schema
     return described
-
-
-def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a mapping from names to JSON schemas: the given schema under its title, and each schema in its
-    `$defs` under its own name."""
-    return {**schema.pop("$defs", {}), schema["title"]: schema}
-
-
-class _Counted:
-    """ASGI middleware that counts the requests by path and status."""
-
-    def __init__(self, app: Any, service: Service) -> None:
-        self._app, self._count = app, service.metrics.requests
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass one request to the application, and count it when it ends."""
-        status = 0
-
-        async def counted(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, counted)
-        finally:
-            if scope["type"] == "http":
-                route = scope.get("route")
-                self._count(getattr(route, "path", "other"), status).inc()

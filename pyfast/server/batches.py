@@ -1,5 +1,5 @@
-"""The batches of questions behind the path `/v1/batches`. Each batch has a folder with a run. The folder
-stays when the server ends.
+"""The batches of questions behind the path `/v1/batches`, and the files behind `/v1/files`. Each batch has a
+folder with a run. The folder stays when the server ends.
 
     JOBS/files           the uploads, and the results of batches
     JOBS/batches/ID      batch.json, the questions, and the run
@@ -13,65 +13,88 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from contextvars import Context
-from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
-from pyfast import Record, Run
-from pyfast.engine import Event
+import pyfast.server.schemas as schemas
+from pyfast.api.run import Run
+from pyfast.engine import Event, Record
 from pyfast.errors import InputError, PyfastError, first_fault
 from pyfast.files import write_atomically, written_aside
 from pyfast.options import RunOptions
 from pyfast.server.completions import completion, failure
 from pyfast.server.errors import ApiError
-from pyfast.server.files import File, Files
-from pyfast.server.schemas import ChatRequest
 from pyfast.server.service import Service
 
-ENDPOINT = "/v1/chat/completions"
 _MANY = 100  # faults of an input that are reported
 _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody
 _LOG = logging.getLogger("pyfast")
-State = Literal["validating", "failed", "in_progress", "finalizing", "completed", "cancelling", "cancelled"]
 _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
+_ID = re.compile(r"file-[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch, with the fields of OpenAI's API."""
+class Files:
+    """The files of clients, in a folder. The content of a file is in the folder under the name `ID`, and its
+    metadata under the name `ID.json`."""
 
-    id: str
-    endpoint: str
-    input_file_id: str
-    completion_window: str
-    created_at: int
-    metadata: dict[str, str] | None
-    status: State = "validating"
-    model: str | None = None
-    errors: dict[str, Any] | None = None
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-    in_progress_at: int | None = None
-    finalizing_at: int | None = None
-    completed_at: int | None = None
-    failed_at: int | None = None
-    cancelling_at: int | None = None
-    cancelled_at: int | None = None
-    request_counts: dict[str, int] = field(default_factory=lambda: {"total": 0, "completed": 0, "failed": 0})
-    object: str = "batch"
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._folder, self._limit = folder, limit
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in folder.glob(".*.part"):  # uploads that a killed server was taking
+            part.unlink()
 
-    def moved(self, status: State, **values: Any) -> Batch:
-        """Return the batch with a new state. The current time becomes the time of this state."""
-        entered: dict[str, Any] = {f"{status}_at": int(time.time())}
-        return replace(self, status=status, **entered, **values)
+    def new_path(self) -> Path:
+        """Return a new path, to which the caller can write an upload. Raises `ApiError` if there are too many
+        files."""
+        if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
+            raise ApiError(400, f"there are {self._limit} files; delete some", "too_many_files")
+        return self._folder / f".{token_hex(16)}.part"
+
+    def add(self, content: Path, filename: str) -> schemas.FileObject:
+        """Add a finished upload: move `content` into the folder, under a new id."""
+        path = self.path(f"file-{token_hex(16)}")
+        content.rename(path)
+        return self.note(path, int(time.time()), filename, "batch")
+
+    def note(self, path: Path, created_at: int, filename: str, purpose: str) -> schemas.FileObject:
+        """Register a file whose content is already in the folder."""
+        told = {"id": path.name, "bytes": path.stat().st_size, "created_at": created_at, "filename": filename}
+        kind = {"purpose": purpose, "object": "file", "status": "processed"}
+        made = schemas.FileObject.model_validate({**told, **kind})
+        write_atomically(self._folder / f"{path.name}.json", made.model_dump_json(), durable=True)
+        return made
+
+    def all(self) -> list[schemas.FileObject]:
+        """Return the metadata of all files, the newest first."""
+        files = [schemas.FileObject.model_validate_json(path.read_bytes()) for path in self._folder.glob("*.json")]
+        return sorted(files, key=lambda file: (-file.created_at, file.id))
+
+    def get(self, id: str) -> schemas.FileObject:
+        """Return the metadata of a file. Raises `ApiError` 404 if no file has this id."""
+        if _ID.fullmatch(id):
+            with contextlib.suppress(FileNotFoundError):
+                return schemas.FileObject.model_validate_json((self._folder / f"{id}.json").read_bytes())
+        raise ApiError(404, f"there is no file {id!r}", "file_not_found")
+
+    def path(self, id: str) -> Path:
+        """Return the path of a file's content."""
+        return self._folder / id
+
+    def delete(self, id: str) -> None:
+        """Delete a file. Raises `ApiError` 404 if no file has this id."""
+        name = self.get(id).id
+        (self._folder / f"{name}.json").unlink(missing_ok=True)
+        (self._folder / name).unlink(missing_ok=True)
 
 
 class Batches:
@@ -85,7 +108,7 @@ class Batches:
         self._grace = grace  # seconds that questions in progress may take when the server ends
         self._ending = False
         self._stops: dict[str, asyncio.Event] = {}
-        self._known: dict[str, Batch] = {}
+        self._known: dict[str, schemas.BatchObject] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()  # one batch at a time: requests that wait for an answer share the LLM with it
 
@@ -95,7 +118,7 @@ class Batches:
         the block, it continues in the next `with` block, for example when the server starts again.
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
-            batch = Batch(**orjson.loads(path.read_bytes()))
+            batch = schemas.BatchObject.model_validate_json(path.read_bytes())
             self._known[batch.id] = batch
             if batch.status in _OPEN:
                 self._begin(batch)
@@ -111,45 +134,46 @@ class Batches:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def create(
-        self, input_file_id: str, endpoint: str, window: str, metadata: dict[str, str] | None, key: str | None
-    ) -> Batch:
+    def create(self, asked: schemas.BatchRequest, key: str | None) -> schemas.BatchObject:
         """Start a batch. If a batch was already started with this `key` (an `Idempotency-Key`), return the
         earlier batch.
 
         Raises `ApiError` if no file has the id `input_file_id`, or if the earlier batch has other arguments.
         """
-        name = token_hex(16) if key is None else blake2b(key.encode(errors="replace"), digest_size=16).hexdigest()
-        made = Batch(f"batch_{name}", endpoint, input_file_id, window, int(time.time()), metadata)
-        before = self._known.get(made.id)
+        name = token_hex(16) if key is None else _digest(key)
+        before, told = self._known.get(f"batch_{name}"), attrgetter("endpoint", "input_file_id", "metadata")
         if before is not None:
-            if (before.endpoint, before.input_file_id, before.metadata) != (endpoint, input_file_id, metadata):
+            if told(before) != told(asked):
                 raise ApiError(409, "this Idempotency-Key began another batch", "key_reused")
             return before
-        self.files.get(input_file_id)
+        self.files.get(asked.input_file_id)
+        now = {"id": f"batch_{name}", "created_at": int(time.time()), "status": "validating", "object": "batch"}
+        counts = {"request_counts": {"total": 0, "completed": 0, "failed": 0}}
+        nothing = dict.fromkeys(schemas.BatchObject.model_fields)
+        made = schemas.BatchObject.model_validate({**nothing, **asked.model_dump(), **now, **counts})
         (self._folder / made.id).mkdir()
         self._keep(made)
         self._begin(made)
         return made
 
-    def all(self) -> list[Batch]:
+    def all(self) -> list[schemas.BatchObject]:
         """Return all batches, the newest first."""
         return sorted(self._known.values(), key=lambda batch: (-batch.created_at, batch.id))
 
-    def get(self, id: str) -> Batch:
+    def get(self, id: str) -> schemas.BatchObject:
         """Return a batch. Raises `ApiError` 404 if no batch has this id."""
         if id not in self._known:
             raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
         return self._known[id]
 
-    def cancel(self, id: str) -> Batch:
+    def cancel(self, id: str) -> schemas.BatchObject:
         """Cancel a batch. Its finished answers are kept. Raises `ApiError` if no batch has this id, or if the
         batch has already ended."""
         batch = self.get(id)
         if batch.status not in _OPEN:
             raise ApiError(409, f"the batch is {batch.status}", "batch_ended")
         if batch.status in ("validating", "in_progress"):
-            batch = self._keep(batch.moved("cancelling"))
+            batch = self._move(id, "cancelling")
             self._stops[id].set()
         return batch
 
@@ -157,7 +181,7 @@ class Batches:
         """Return whether an unfinished batch needs this file."""
         return any(batch.input_file_id == file and batch.status in _OPEN for batch in self._known.values())
 
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: schemas.BatchObject) -> None:
         self._stops[batch.id] = asyncio.Event()
         if batch.status == "cancelling":
             self._stops[batch.id].set()
@@ -174,31 +198,27 @@ class Batches:
                 return
             try:
                 await self._answer(id, folder, stop)
-            except ApiError as error:
-                self._fail(id, error.message)
-            except InputError as error:
-                self._fail(id, str(error))
+            except (ApiError, InputError) as error:
+                self._fail(id, _fault(str(error)))
             except PyfastError as error:  # it can be continued when the server starts again
                 _LOG.error("%s stopped: %s; the server continues it when it starts again", id, error)
             except Exception as error:
                 _LOG.error("%s failed", id, exc_info=error)
-                self._fail(id, "the server failed; its log says why")
+                self._fail(id, _fault("the server failed; its log says why"))
 
     async def _answer(self, id: str, folder: Path, stop: asyncio.Event) -> None:
         service = self.service
         questions = folder / "questions.jsonl"
         if not questions.exists():
-            read, count, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
+            model, count, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
             if faults:
-                self._keep(self._known[id].moved("failed", errors={"object": "list", "data": faults}))
+                self._fail(id, *faults)
                 return
-            counts = {"total": count, "completed": 0, "failed": 0}
-            self._keep(replace(self._known[id], model=read, request_counts=counts))
-        model = self._known[id].model
-        assert model is not None
-        system, index = service.resolve(model)
+            counts = schemas.RequestCounts(total=count, completed=0, failed=0)
+            self._move(id, model=model, request_counts=counts)
+        system, index = service.resolve(_model(self._known[id]))
         if self._known[id].status == "validating":
-            self._keep(self._known[id].moved("in_progress"))
+            self._move(id, "in_progress")
         if self._known[id].status != "finalizing":
             run = await service.engine(index)[1].answer_run(
                 questions,
@@ -209,79 +229,77 @@ class Batches:
                 on_event=lambda event: self._heard(id, event),
                 stop=stop,
             )
-            states = run.status.states
-            failed = states.get("failed", 0)
-            counts = {"total": run.status.questions, "completed": sum(states.values()) - failed, "failed": failed}
-            if sum(states.values()) < run.status.questions and self._known[id].status != "cancelling":
+            done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
+            is_cancelled = self._known[id].status == "cancelling"
+            if done < run.status.questions and not is_cancelled:
                 return  # the server ends: it goes on when that starts again
-            ends: State = "cancelling" if self._known[id].status == "cancelling" else "finalizing"
-            self._keep(replace(self._known[id].moved(ends), request_counts=counts))
+            counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
+            self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
         outputs = await asyncio.to_thread(self._write_out, self._known[id], folder)
-        ended: State = "cancelled" if self._known[id].status == "cancelling" else "completed"
-        self._keep(self._known[id].moved(ended, **outputs))
+        self._move(id, "cancelled" if self._known[id].status == "cancelling" else "completed", **outputs)
 
     def _heard(self, id: str, event: Event) -> None:
         """Count an event of a batch's run, so that clients see the progress. The counts are only in memory,
         because the files of the run have the same numbers."""
-        batch = self._known[id]
-        counts = dict(batch.request_counts)
+        counts = self._known[id].request_counts
         if event.kind == "answered" and event.record is not None:
-            counts["failed" if event.record.state == "failed" else "completed"] += 1
+            if event.record.state == "failed":
+                counts.failed += 1
+            else:
+                counts.completed += 1
         elif event.kind == "started":
-            counts |= {"completed": event.done, "failed": 0}  # those of earlier sessions are separated at the end
-        self._known[id] = replace(batch, request_counts=counts)
+            # Those of earlier sessions are separated at the end.
+            counts.completed, counts.failed = event.done, 0
 
-    def _fail(self, id: str, fault: str) -> None:
-        errors = {"object": "list", "data": [{"code": "failed", "line": None, "message": fault, "param": None}]}
-        self._keep(self._known[id].moved("failed", errors=errors))
+    def _fail(self, id: str, *faults: schemas.BatchFault) -> None:
+        self._move(id, "failed", errors=schemas.BatchFaults(object="list", data=list(faults)))
 
-    def _keep(self, batch: Batch) -> Batch:
+    def _move(self, id: str, status: schemas.State | None = None, **values: Any) -> schemas.BatchObject:
+        """Give a batch new values, and a new state. The current time becomes the time of this state."""
+        if status is not None:
+            values |= {"status": status, f"{status}_at": int(time.time())}
+        return self._keep(self._known[id].model_copy(update=values))
+
+    def _keep(self, batch: schemas.BatchObject) -> schemas.BatchObject:
         self._known[batch.id] = batch
-        write_atomically(self._folder / batch.id / "batch.json", orjson.dumps(asdict(batch)), durable=True)
+        write_atomically(self._folder / batch.id / "batch.json", batch.model_dump_json(), durable=True)
         return batch
 
-    def _read_in(self, batch: Batch, questions: Path) -> tuple[str, int, list[dict[str, Any]]]:
+    def _read_in(self, batch: schemas.BatchObject, questions: Path) -> tuple[str, int, list[schemas.BatchFault]]:
         """Check a batch's input and write its questions.
 
         Returns (the model, the number of questions, the errors in the input).
         """
-        faults: list[dict[str, Any]] = []
-        models: set[str] = set()
+        faults: list[schemas.BatchFault] = []
+        model = ""
         seen: set[str] = set()
         with (
             self.files.path(batch.input_file_id).open("rb") as lines,
             written_aside(questions, durable=True) as aside,
+            aside.open("wb") as out,
         ):
-            with aside.open("wb") as out:
-                for number, line in enumerate(lines, 1):
-                    if line.isspace():
-                        continue
-                    try:
-                        custom_id, model, question = self._line(line, batch.endpoint)
-                        if custom_id in seen:
-                            raise ApiError(400, f"the custom_id {custom_id!r} came before", "duplicate_custom_id")
-                        if models and model not in models:
-                            raise ApiError(400, "all lines need the same model", "mismatched_model", param="model")
-                    except ApiError as error:
-                        fault = {
-                            "line": number,
-                            "code": error.code,
-                            "message": error.message,
-                            "param": error.param,
-                        }
-                        faults.append(fault)
-                        if len(faults) == _MANY:
-                            break
-                        continue
-                    seen.add(custom_id)
-                    models.add(model)
-                    out.write(orjson.dumps({"id": custom_id, "question": question}) + b"\n")
-            if not faults and not seen:
-                faults = [{"line": None, "code": "empty_file", "message": "no line", "param": None}]
+            for number, line in enumerate(lines, 1):
+                if line.isspace():
+                    continue
+                try:
+                    custom_id, of, question = self._line(line, batch.endpoint)
+                    if custom_id in seen:
+                        raise ApiError(400, f"the custom_id {custom_id!r} came before", "duplicate_custom_id")
+                    if seen and of != model:
+                        raise ApiError(400, "all lines need the same model", "mismatched_model", param="model")
+                except ApiError as error:
+                    faults.append(_fault(str(error), error.code, number, error.param))
+                    if len(faults) == _MANY:
+                        break
+                    continue
+                seen.add(custom_id)
+                model = of
+                out.write(orjson.dumps({"id": custom_id, "question": question}) + b"\n")
+        if not faults and not seen:
+            faults = [_fault("no line", "empty_file")]
         if faults:
             questions.unlink()
-            return "", 0, faults
-        return models.pop(), len(seen), []
+        return model, len(seen), faults
 
     def _line(self, line: bytes, endpoint: str) -> tuple[str, str, str]:
         """Return (custom_id, model, question) of a line of the uploaded file. Raises `ApiError` if the line
@@ -290,16 +308,13 @@ class Batches:
             fields = orjson.loads(line)
         except orjson.JSONDecodeError:
             raise ApiError(400, "not JSON", "invalid_json_line") from None
-        if (
-            not isinstance(fields, dict)
-            or not isinstance(custom_id := fields.get("custom_id"), str)
-            or not custom_id
-        ):
+        custom_id = fields.get("custom_id") if isinstance(fields, dict) else None
+        if not custom_id or not isinstance(custom_id, str):
             raise ApiError(400, "needs a custom_id, a text", "missing_custom_id", param="custom_id")
         if (fields.get("method"), fields.get("url")) != ("POST", endpoint):
             raise ApiError(400, f"needs the method POST and the url {endpoint}", "mismatched_url", param="url")
         try:
-            asked = ChatRequest.model_validate(fields.get("body"))
+            asked = schemas.ChatRequest.model_validate(fields.get("body"))
         except ValidationError as error:
             name, fault = first_fault(error)
             raise ApiError(400, f"body.{name}: {fault}", "invalid_request", param=name) from None
@@ -308,7 +323,7 @@ class Batches:
             raise ApiError(400, "a batch has no conversations: give one question", "has_history", param="messages")
         return custom_id, asked.model, read.question
 
-    def _write_out(self, batch: Batch, folder: Path) -> dict[str, str | None]:
+    def _write_out(self, batch: schemas.BatchObject, folder: Path) -> dict[str, str | None]:
         """Write the two result files of a batch.
 
         One result file has the answers, and the other has the failed questions. Returns the ids of the two
@@ -318,32 +333,38 @@ class Batches:
         ids: dict[str, str | None] = {}
         run = Run(folder / "run")
         for name in ("output_file_id", "error_file_id"):
-            wants_failed = name == "error_file_id"
-            digest = blake2b(f"{batch.id} {name}".encode(), digest_size=16).hexdigest()
-            path = self.files.path(f"file-{digest}")
-            count = 0
+            records = (one for one in run.records if (one.state == "failed") == (name == "error_file_id"))
+            path = self.files.path(f"file-{_digest(f'{batch.id} {name}')}")
             with written_aside(path, durable=True) as aside, aside.open("wb") as out:
-                for record in run.records:
-                    if (record.state == "failed") == wants_failed:
-                        out.write(orjson.dumps(self._result(batch, record)) + b"\n")
-                        count += 1
-            ids[name] = path.name if count else None
-            if count:
-                made = File(
-                    path.name, path.stat().st_size, batch.created_at, f"{batch.id}_{name}.jsonl", "batch_output"
-                )
-                self.files.note(made)
+                out.writelines(orjson.dumps(self._result(batch, record)) + b"\n" for record in records)
+            if path.stat().st_size:
+                ids[name] = self.files.note(path, batch.created_at, f"{batch.id}_{name}.jsonl", "batch_output").id
             else:
+                ids[name] = None
                 path.unlink()
         return ids
 
-    def _result(self, batch: Batch, record: Record) -> dict[str, Any]:
-        assert batch.model is not None
-        id = blake2b(f"{batch.id} {record.id}".encode(errors="replace"), digest_size=16).hexdigest()
+    def _result(self, batch: schemas.BatchObject, record: Record) -> dict[str, Any]:
+        id, model = _digest(f"{batch.id} {record.id}"), _model(batch)
         if record.state == "failed":
             status, body = 422, failure(record).body()
         else:
-            title = self.service.titles(self.service.resolve(batch.model)[1])
-            status, body = 200, completion(f"chatcmpl-{id}", batch.created_at, batch.model, record, title)
+            title = self.service.titles(self.service.resolve(model)[1])
+            status, body = 200, completion(f"chatcmpl-{id}", batch.created_at, model, record, title)
         response = {"status_code": status, "request_id": f"req_{id}", "body": body}
         return {"id": f"batch_req_{id}", "custom_id": record.id, "response": response, "error": None}
+
+
+def _model(batch: schemas.BatchObject) -> str:
+    assert batch.model is not None
+    return batch.model
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
+
+
+def _fault(
+    message: str, code: str = "failed", line: int | None = None, param: str | None = None
+) -> schemas.BatchFault:
+    return schemas.BatchFault(code=code, line=line, message=message, param=param)

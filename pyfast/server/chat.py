@@ -17,8 +17,7 @@ from orjson import dumps
 from pyfast.engine import Step
 from pyfast.server.completions import citations, completion, text, usage
 from pyfast.server.errors import ClientLeft, api_error
-from pyfast.server.guard import Message, Receive, Send
-from pyfast.server.routes import JsonRoute
+from pyfast.server.guard import JsonRoute, Message, Receive, Send
 from pyfast.server.schemas import ChatCompletion, ChatRequest
 from pyfast.server.service import Asked, Service
 

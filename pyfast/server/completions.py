@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyfast import Evidence, Record
+from pyfast.engine import Evidence, Record
 from pyfast.server.errors import ApiError
 
 ABSTAINS = "The evidence has no answer."
@@ -51,14 +51,12 @@ def passage(one: Evidence, title: Titles) -> dict[str, Any]:
     """Convert a piece of evidence to JSON types. The title is the `title` in the metadata of the evidence. If
     there is none, it is the title of the document."""
     given = one.metadata.get("title")
-    return {
-        "title": given if isinstance(given, str) else title(one.uri),
-        "url": one.uri,
-        "snippet": one.snippet,
-        "offsets": one.offsets,
-        "segment": one.segment,
-        "score": one.score,
-    }
+    return {"title": given if isinstance(given, str) else title(one.uri), "url": one.uri, **quoted(one)}
+
+
+def quoted(one: Evidence) -> dict[str, Any]:
+    """Convert what a piece of evidence quotes to JSON types."""
+    return {"snippet": one.snippet, "offsets": one.offsets, "segment": one.segment, "score": one.score}
 
 
 def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:

@@ -20,9 +20,8 @@ class ApiError(Exception):
     def __init__(
         self, status: int, message: str, code: str, *, param: str | None = None, retry_after: int | None = None
     ) -> None:
-        super().__init__(message)
+        super().__init__(_unicode(message))
         self.status = status
-        self.message = _unicode(message)
         self.code = code
         self.param = None if param is None else _unicode(param)
         self.retry_after = retry_after
@@ -30,7 +29,7 @@ class ApiError(Exception):
     def body(self) -> dict[str, Any]:
         """The JSON of the error reply."""
         kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> Response:
         """The HTTP response with the error."""

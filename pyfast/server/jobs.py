@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import FileResponse, Response
-from orjson import dumps
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect
 
-from pyfast.server.batches import Batch, Batches
+from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, ClientLeft
-from pyfast.server.files import File
-from pyfast.server.guard import Message, Receive
+from pyfast.server.guard import limited_to, too_large
 from pyfast.server.schemas import BatchList, BatchObject, BatchRequest, FileDeleted, FileList, FileObject
 
-T = TypeVar("T", File, Batch)
+L = TypeVar("L", FileList, BatchList)
 _ASIDE = 1 << 16  # bytes of an upload that are not the file's
 
 router = APIRouter(tags=["batches"])
@@ -41,42 +38,41 @@ Most = Annotated[int, Query(ge=1, le=10_000, description="The maximum number of 
 
 @router.post(
     "/v1/files",
-    response_model=FileObject,
     openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
 )
-async def upload(request: Request) -> Response:
+async def upload(request: Request) -> FileObject:
     """Upload a file with the questions of a batch."""
     batches = _batches(request)
     limits = batches.service.limits
-    limited = Request(request.scope, _limited(request.receive, limits.file_bytes + _ASIDE))
+    limited = Request(request.scope, limited_to(limits.file_bytes + _ASIDE, "file", request.receive))
     try:
         async with asyncio.timeout(limits.seconds), limited.form(max_files=1, max_fields=8) as form:
             given, purpose = form.get("file"), form.get("purpose")
             if not isinstance(given, UploadFile) or purpose != "batch":
                 raise ApiError(400, "give a file, and the purpose batch", "invalid_request", param="file")
             if (given.size or 0) > limits.file_bytes:
-                raise _too_large(limits.file_bytes)
+                raise too_large("file", limits.file_bytes)
             path = batches.files.new_path()
             with path.open("wb") as out:
                 while piece := await given.read(1 << 20):
                     out.write(piece)
-            return _json(batches.files.add(path, (given.filename or "")[:255], purpose))
+            return batches.files.add(path, (given.filename or "")[:255])
     except MultiPartException as error:
         raise ApiError(400, error.message, "invalid_request") from None
     except ClientDisconnect:
         raise ClientLeft from None
 
 
-@router.get("/v1/files", response_model=FileList)
-async def files(request: Request, after: After = None, limit: Most = 10_000) -> Response:
+@router.get("/v1/files")
+async def files(request: Request, after: After = None, limit: Most = 10_000) -> FileList:
     """List the files, the newest first. The reply is one page of the list."""
-    return _page(_batches(request).files.all(), after, limit)
+    return _page(FileList, _batches(request).files.all(), after, limit)
 
 
-@router.get("/v1/files/{file_id}", response_model=FileObject)
-async def file(request: Request, file_id: str) -> Response:
+@router.get("/v1/files/{file_id}")
+async def file(request: Request, file_id: str) -> FileObject:
     """Return the metadata of a file."""
-    return _json(_batches(request).files.get(file_id))
+    return _batches(request).files.get(file_id)
 
 
 @router.get(
@@ -90,45 +86,41 @@ async def content(request: Request, file_id: str) -> Response:
     return FileResponse(files.path(files.get(file_id).id), media_type="application/jsonl")
 
 
-@router.delete("/v1/files/{file_id}", response_model=FileDeleted)
-async def delete(request: Request, file_id: str) -> Response:
+@router.delete("/v1/files/{file_id}")
+async def delete(request: Request, file_id: str) -> FileDeleted:
     """Delete a file. If an unfinished batch needs the file, the reply has status 409."""
     batches = _batches(request)
     if batches.reads(file_id):
         raise ApiError(409, "a batch in progress reads this file", "file_in_use")
     batches.files.delete(file_id)
-    return Response(dumps({"id": file_id, "object": "file", "deleted": True}), media_type="application/json")
+    return FileDeleted(id=file_id, object="file", deleted=True)
 
 
-@router.post("/v1/batches", response_model=BatchObject)
+@router.post("/v1/batches")
 async def create(
     asked: BatchRequest, request: Request, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
-) -> Response:
+) -> BatchObject:
     """Start a batch. A second request with the same `Idempotency-Key` starts no batch, and returns the first
     batch."""
-    return _json(
-        _batches(request).create(
-            asked.input_file_id, asked.endpoint, asked.completion_window, asked.metadata, idempotency_key
-        )
-    )
+    return _batches(request).create(asked, idempotency_key)
 
 
-@router.get("/v1/batches", response_model=BatchList)
-async def batches(request: Request, after: After = None, limit: Most = 20) -> Response:
+@router.get("/v1/batches")
+async def batches(request: Request, after: After = None, limit: Most = 20) -> BatchList:
     """List the batches, the newest first. The reply is one page of the list."""
-    return _page(_batches(request).all(), after, limit)
+    return _page(BatchList, _batches(request).all(), after, limit)
 
 
-@router.get("/v1/batches/{batch_id}", response_model=BatchObject)
-async def batch(request: Request, batch_id: str) -> Response:
+@router.get("/v1/batches/{batch_id}")
+async def batch(request: Request, batch_id: str) -> BatchObject:
     """Return a batch with its progress."""
-    return _json(_batches(request).get(batch_id))
+    return _batches(request).get(batch_id)
 
 
-@router.post("/v1/batches/{batch_id}/cancel", response_model=BatchObject)
-async def cancel(request: Request, batch_id: str) -> Response:
+@router.post("/v1/batches/{batch_id}/cancel")
+async def cancel(request: Request, batch_id: str) -> BatchObject:
     """Cancel a batch. Questions in progress finish, and no other question starts. All answers are kept."""
-    return _json(_batches(request).cancel(batch_id))
+    return _batches(request).cancel(batch_id)
 
 
 def _batches(request: Request) -> Batches:
@@ -140,38 +132,9 @@ def _batches(request: Request) -> Batches:
     return batches
 
 
-def _json(value: File | Batch) -> Response:
-    return Response(dumps(asdict(value)), media_type="application/json")
-
-
-def _page(items: Sequence[T], after: str | None, limit: int) -> Response:
+def _page(kind: type[L], items: Sequence[Any], after: str | None, limit: int) -> L:
     ids = [one.id for one in items]
     start = ids.index(after) + 1 if after in ids else 0
-    page = items[start : start + limit]
-    body: dict[str, Any] = {
-        "object": "list",
-        "data": page,
-        "first_id": page[0].id if page else None,
-        "last_id": page[-1].id if page else None,
-        "has_more": start + limit < len(items),
-    }
-    return Response(dumps(body), media_type="application/json")
-
-
-def _limited(receive: Receive, most: int) -> Receive:
-    """A function like `receive`. It raises `ApiError` when the body is larger than `most` bytes."""
-    size = 0
-
-    async def limited() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > most:
-            raise _too_large(most)
-        return message
-
-    return limited
-
-
-def _too_large(most: int) -> ApiError:
-    return ApiError(413, f"the file is larger than {most} bytes", "file_too_large")
+    page = list(items[start : start + limit])
+    first, last = (page[0].id, page[-1].id) if page else (None, None)
+    return kind(object="list", data=page, first_id=first, last_id=last, has_more=start + limit < len(items))

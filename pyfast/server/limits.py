@@ -1,4 +1,4 @@
-"""Limits of requests, and of the number of waiting questions."""
+"""Limits of requests, of the number of waiting questions, and of the addresses that need no keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from ipaddress import ip_address
 from time import monotonic
 from typing import Any, Self
 
@@ -97,3 +98,10 @@ class Queue:
             self.admitted -= 1
             # With the time in the queue: a long queue asks for more patience than a short one, up to a minute.
             self._seconds += 0.05 * (min(monotonic() - began, 60.0) - self._seconds)
+
+
+def is_local(host: str) -> bool:
+    """Return whether only this machine can reach a server that listens at this address."""
+    with contextlib.suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"

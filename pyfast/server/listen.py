@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import signal
@@ -20,7 +19,7 @@ from pyfast.api.models import GivenLLM
 from pyfast.errors import InputError
 from pyfast.options import SERVER_DEFAULTS, ServerOptions
 from pyfast.server.app import create_app
-from pyfast.server.limits import Limits
+from pyfast.server.limits import Limits, is_local
 from pyfast.server.service import GivenIndex, Systems
 
 KEYS_VARIABLE = "PYFAST_API_KEYS"
@@ -75,9 +74,8 @@ def serve(
         >>> threading.Timer(1, stop.set).start()
         >>> pyfast.serve("IDX", "instant", port=0, stop=stop)
     """
-    keys = _keys()
-    local = _is_local(host)
-    if not local and not keys:
+    keys = tuple(key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip())
+    if not keys and not is_local(host):
         raise InputError(
             f"{host}: set {KEYS_VARIABLE} to listen for other machines, or anyone could ask questions"
         )
@@ -151,19 +149,6 @@ async def _follow(stop: threading.Event | None, server: _Server) -> None:
     while stop is not None and not server.should_exit:
         server.should_exit = stop.is_set()
         await asyncio.sleep(0.05)
-
-
-def _keys() -> tuple[str, ...]:
-    return tuple(key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip())
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.contextmanager

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
-from ipaddress import ip_address
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from pyfast import Engine, Evidence, Index, __version__, open_index
+from pyfast.api.engine import Engine
+from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
+from pyfast.engine import Evidence
 from pyfast.errors import InputError, PyfastError
+from pyfast.retrieval import Index
+from pyfast.server.limits import is_local
 from pyfast.systems import System
+from pyfast.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -95,13 +99,8 @@ def mcp_server(
     own = index if isinstance(index, Index) else open_index(index)
     engine = Engine(own, opened(llm, llm_options).by_role, budget=budget, outage=outage)
 
-    @contextlib.asynccontextmanager
-    async def running(_: MCPServer) -> AsyncIterator[None]:
-        async with engine:
-            yield
-
     server = MCPServer(
-        "pyfast", instructions=_INSTRUCTIONS, version=__version__, lifespan=running, log_level="WARNING"
+        "pyfast", instructions=_INSTRUCTIONS, version=__version__, lifespan=lambda _: engine, log_level="WARNING"
     )
 
     def shown(item: Evidence) -> Passage:
@@ -197,7 +196,7 @@ def serve_mcp(
         Traceback (most recent call last):
         pyfast.errors.InputError: 192.0.2.1: MCP over HTTP has no keys here: give an address of this machine
     """
-    if transport == "http" and not _is_local(host):
+    if transport == "http" and not is_local(host):
         raise InputError(f"{host}: MCP over HTTP has no keys here: give an address of this machine")
     server = mcp_server(
         index, llm, llm_options=llm_options, system=system, settings=settings, budget=budget, outage=outage
@@ -207,12 +206,6 @@ def serve_mcp(
     else:
         _LOG.info("serving MCP at http://%s:%d/mcp", host, port)
         asyncio.run(server.run_streamable_http_async(host=host, port=port))
-
-
-def _is_local(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _text(index: Index, uri: str) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+
+T = TypeVar("T")
 
 
 class FieldError(ValueError):
@@ -276,11 +278,11 @@ class FileObject(BaseModel):
     """The metadata of a file: of an upload, or of the results of a batch."""
 
     id: str
-    object: Literal["file"]
     bytes: int
     created_at: int
     filename: str
     purpose: Literal["batch", "batch_output"]
+    object: Literal["file"]
     status: Literal["processed"]
 
 
@@ -292,17 +294,16 @@ class FileDeleted(BaseModel):
     deleted: Literal[True]
 
 
-class _Page(BaseModel):
+class _Page(BaseModel, Generic[T]):
     object: Literal["list"]
+    data: list[T]
     first_id: str | None
     last_id: str | None
     has_more: bool
 
 
-class FileList(_Page):
+class FileList(_Page[FileObject]):
     """One page of the list of files, the newest first."""
-
-    data: list[FileObject]
 
 
 class BatchRequest(_Request):
@@ -324,8 +325,8 @@ class BatchRequest(_Request):
 class BatchFault(BaseModel):
     """An error in a batch, or in one line of its file."""
 
-    code: str
     line: int | None
+    code: str
     message: str
     param: str | None
 
@@ -345,17 +346,19 @@ class RequestCounts(BaseModel):
     failed: int
 
 
+State = Literal["validating", "failed", "in_progress", "finalizing", "completed", "cancelling", "cancelled"]
+
+
 class BatchObject(BaseModel):
     """A batch of questions, with its state and its progress."""
 
     id: str
-    object: Literal["batch"]
     endpoint: str
     input_file_id: str
     completion_window: str
     created_at: int
     metadata: dict[str, str] | None
-    status: Literal["validating", "failed", "in_progress", "finalizing", "completed", "cancelling", "cancelled"]
+    status: State
     model: str | None
     errors: BatchFaults | None
     output_file_id: str | None
@@ -367,12 +370,11 @@ class BatchObject(BaseModel):
     cancelling_at: int | None
     cancelled_at: int | None
     request_counts: RequestCounts
+    object: Literal["batch"]
 
 
-class BatchList(_Page):
+class BatchList(_Page[BatchObject]):
     """One page of the list of batches, the newest first."""
-
-    data: list[BatchObject]
 
 
 class Status(BaseModel):

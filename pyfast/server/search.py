@@ -11,8 +11,9 @@ from orjson import dumps
 
 from pyfast.api.search import rerank_texts
 from pyfast.server.chat import unless_gone
+from pyfast.server.completions import quoted
 from pyfast.server.errors import ApiError
-from pyfast.server.routes import JsonRoute
+from pyfast.server.guard import JsonRoute
 from pyfast.server.schemas import RerankRequest, RerankResponse, RetrieveRequest, RetrieveResponse
 from pyfast.server.service import Service
 
@@ -28,17 +29,7 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
     async with asyncio.timeout(service.limits.seconds):
         passages = await unless_gone(engine.retrieve(asked.query, asked.k), request.receive)
     title = service.titles(name)
-    results = [
-        {
-            "uri": one.uri,
-            "title": title(one.uri),
-            "snippet": one.snippet,
-            "offsets": one.offsets,
-            "segment": one.segment,
-            "score": one.score,
-        }
-        for one in passages
-    ]
+    results = [{"uri": one.uri, "title": title(one.uri), **quoted(one)} for one in passages]
     return Response(dumps({"object": "list", "index": name, "results": results}), media_type="application/json")
 
 

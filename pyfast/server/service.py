@@ -1,4 +1,4 @@
-"""The engines of a server, one for each index, and the conversion of requests to questions."""
+"""The engines of a server, one for each index, the conversion of requests to questions, and the metrics."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from pyfast import Engine, Index, Record, open_index, systems
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from pyfast.api.engine import Engine
+from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
-from pyfast.engine import Ledger, OnStep
+from pyfast.engine import Ledger, OnStep, Record
 from pyfast.errors import InputError
 from pyfast.options import ServerOptions
+from pyfast.retrieval import Index
 from pyfast.server.completions import Titles, failure
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import Limits, Queue
-from pyfast.server.metrics import Metrics
 from pyfast.server.schemas import ChatMessage, ChatRequest
+from pyfast.systems.registry import load_system, names
 
 GivenIndex = Index | str | Path
 Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
 _TITLES = 1 << 14  # the number of titles of an index that stay in memory, because finding a title takes long
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The format of the metrics, as an HTTP header says it"""
+_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,41 @@ class Answered:
 
     record: Record
     cached_tokens: int
+
+
+class Metrics:
+    """The metrics of one server."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = self._counter("pyfast_requests", "Requests that ended", "path", "status")
+        self.questions = self._counter("pyfast_questions", "Questions that ended", "system", "state")
+        seconds = Histogram(
+            "pyfast_question_seconds",
+            "From a question's admission to its answer",
+            ["system"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.seconds: Callable[..., Histogram] = cache(seconds.labels)
+        self.calls = self._counter("pyfast_llm_calls", "LLM calls", "system")
+        kinds = "Tokens of LLM calls: prompt, cached (a part of prompt), completion"
+        self.tokens = self._counter("pyfast_tokens", kinds, "system", "kind")
+        admitted = Gauge("pyfast_questions_admitted", "Questions in progress or waiting", registry=self._registry)
+        admitted.set_function(lambda: queue.admitted)
+        waiting = Gauge("pyfast_questions_waiting", "Questions that wait for a place", registry=self._registry)
+        waiting.set_function(lambda: queue.waiting)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
+        """Make a counter. Returns a function that takes a value for each of the `labels` and returns the
+        counter for these values. The function caches the counters, because prometheus's own method `labels`
+        is slow."""
+        return cache(Counter(name, meaning, labels, registry=self._registry).labels)
+
+    def text(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        text: bytes = generate_latest(self._registry)
+        return text
 
 
 class Service:
@@ -151,16 +194,13 @@ class Service:
         usage = record.usage
         metrics.questions(asked.system, record.state).inc()
         metrics.calls(asked.system).inc(usage.llm_calls)
-        counts = {
-            "prompt": usage.prompt_tokens,
-            "cached": ledger.cached_tokens,
-            "completion": usage.completion_tokens,
-        }
+        cached = ledger.cached_tokens
+        counts = {"prompt": usage.prompt_tokens, "cached": cached, "completion": usage.completion_tokens}
         for kind, count in counts.items():
             metrics.tokens(asked.system, kind).inc(count)
         if record.state == "failed":
             raise failure(record)
-        return Answered(record, ledger.cached_tokens)
+        return Answered(record, cached)
 
     def titles(self, index: str) -> Titles:
         """Return a function that returns the title of a document of this index, by its uri. Without an index,
@@ -214,26 +254,22 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
 def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, Any]]:
     """The systems to serve, with their settings. If `given` is None: all systems that can run with their
     default settings."""
-    if given is None:
-        given = [name for name in systems.names() if _runs(name, {}, has_index)]
-    settings = dict(given) if isinstance(given, Mapping) else {name: {} for name in given}
-    for name, values in settings.items():
-        _check(name, values, has_index)  # refused now, and not by the first request
+    served = names() if given is None else given
+    settings = dict(served) if isinstance(served, Mapping) else {name: {} for name in served}
+    for name, values in list(settings.items()):
+        try:
+            _check(name, values, has_index)  # refused now, and not by the first request
+        except InputError:
+            if given is not None:
+                raise
+            del settings[name]  # graph_convqa, for one, needs what was trained
     if not settings:
         raise InputError("no system is given")
     return settings
 
 
-def _runs(name: str, values: Mapping[str, Any], has_index: bool) -> bool:
-    try:
-        _check(name, values, has_index)
-    except InputError:  # graph_convqa, for one, needs what was trained
-        return False
-    return True
-
-
 def _check(name: str, values: Mapping[str, Any], has_index: bool) -> None:
-    system = systems.load_system(name)
+    system = load_system(name)
     system.configure(values)
     if system.needs_index and not has_index:
         raise InputError(f"{name} retrieves: give the server an index")

@@ -21,8 +21,7 @@ from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.engine import Question
 from pyfast.errors import InputError
-from pyfast.llm.local import folder_digest, folder_hash
-from pyfast.llm.template import chat
+from pyfast.llm.local import chat, folder_digest, folder_hash
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.training.devices import open_devices

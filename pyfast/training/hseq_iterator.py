@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from pyfast.llm.local import digest, folder_hash
-from pyfast.llm.template import chat_tokens
+from pyfast.llm.local import chat_tokens, digest, folder_hash
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
 from pyfast.training.devices import Devices, open_devices

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.engine.admission import Admission
+from pyfast.engine.models import Admission
 from pyfast.llm import Request, dialogue
 
 

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import pyfast
 from pyfast.cli import app
 from pyfast.engine import LLMCall
-from pyfast.engine.journal import Journal, calls_of, completion_row, row_of_question
+from pyfast.engine.ended_questions import calls_of
+from pyfast.engine.journal import Journal, completion_row, row_of_question
 from pyfast.engine.kept_prompts import Asked
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Completion, Message, Request

@@ -37,11 +37,11 @@ from pyfast.knowledge.extraction import (
     extraction_folder,
     extraction_job,
     extraction_results,
+    in_words,
     plan_extraction,
     why_all_failed,
 )
 from pyfast.knowledge.extraction_prompts import halves
-from pyfast.knowledge.provenance import in_words
 from pyfast.knowledge.snapshots import make_snapshot
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index

@@ -5,7 +5,7 @@ import pytest
 
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.llm import open_llm
-from pyfast.llm.openai import parse_spec
+from pyfast.llm.http import parse_spec
 from pyfast.llm.protocol import once_per_schema
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pyfast.api.models import opened
 from pyfast.errors import InputError, LLMUnavailableError, ModelNotFoundError
-from pyfast.llm import Request, dialogue, open_llm, vllm_shared
+from pyfast.llm import Request, dialogue, open_llm, vllm_engine
 from pyfast.llm.vllm import Vllm
 
 
@@ -137,8 +137,8 @@ def engines(installed: None, monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     """Those that are started."""
     started: list[Engine] = []
 
-    def start(made: list[Any], model: str, options: dict[str, Any], extra: Any, invariant: bool) -> None:
-        made.append(Engine(options))
+    def start(made: list[Any], setup: vllm_engine.Setup) -> None:
+        made.append(Engine(dict(setup.options)))
         started.append(made[0])
 
     lora = ModuleType("vllm.lora.request")
@@ -149,7 +149,7 @@ def engines(installed: None, monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
         lora.__name__: lora,
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(vllm_shared, "start_engine", start)
+    monkeypatch.setattr(vllm_engine, "start_engine", start)
     monkeypatch.setattr(Vllm, "_prompt", lambda *_: ("prompt", 5))
     monkeypatch.setattr("pyfast.llm.vllm._sampling", lambda request: None)
     return started

@@ -20,9 +20,9 @@ import pytest
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Level, Table, TextDocument, Triple, encode
 from pyfast.errors import InputError, RunError
-from pyfast.reports import bundle, processes
+from pyfast.reports import bundle
 from pyfast.reports.blocks import Block, BlockWriter
-from pyfast.reports.documents import content_of, part_of
+from pyfast.reports.passages import content_of, part_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
 from pyfast.reports.summary import Series
 from pyfast.retrieval import Index, build_index
@@ -279,7 +279,7 @@ def test_a_damaged_run_is_one_error_in_several_processes(runs: list[Path], asked
 
 def children() -> set[int]:
     found = subprocess.run(
-        ["pgrep", "-P", str(os.getpid()), "-f", processes.__name__], capture_output=True, text=True
+        ["pgrep", "-P", str(os.getpid()), "-f", bundle.__name__], capture_output=True, text=True
     )
     return set(map(int, found.stdout.split()))
 

@@ -37,7 +37,7 @@ from pyfast.knowledge import (
     update_knowledge,
 )
 from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
-from pyfast.knowledge.learned import encode_statements
+from pyfast.knowledge.session import encode_statements
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 from pyfast.systems.subqrag import SYSTEM

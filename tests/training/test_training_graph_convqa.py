@@ -23,8 +23,7 @@ from pyfast.engine import Question, Record, answer_all
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.evaluation import evaluate
 from pyfast.llm import Request, open_llm
-from pyfast.llm.local import folder_digest
-from pyfast.llm.template import chat
+from pyfast.llm.local import chat, folder_digest
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.graph_convqa import MOST_TOKENS

@@ -1,8 +1,9 @@
-"""HybridQA and OTT-QA: questions over tables whose cells link to passages of Wikipedia."""
+"""Sets of questions over tables. HybridQA and OTT-QA: tables whose cells link to passages of Wikipedia. TAT-QA: a
+table and paragraphs of a financial report, with questions about them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +16,11 @@ from pyfast.evaluation.data_sets.layout import (
     Text,
     beside,
     checked,
+    gold,
     load,
     one_file,
+    passage,
+    question,
     records,
     title_of,
 )
@@ -24,7 +28,7 @@ from pyfast.evaluation.data_sets.layout import (
 _Cell = tuple[Text, Annotated[tuple[str, ...], OrNull]]
 
 
-class _Table(BaseModel):
+class _LinkedTable(BaseModel):
     uid: str | None = None
     title: Text = ""
     section_title: Text = ""
@@ -32,7 +36,7 @@ class _Table(BaseModel):
     data: tuple[tuple[_Cell | Text, ...], ...]
 
 
-class _Question(BaseModel):
+class _OfTable(BaseModel):
     id: Text = Field(alias="question_id")
     question: Text
     table_id: str | None = None
@@ -87,7 +91,7 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
     known: dict[str, list[str]] = {}
     linked: dict[str, None] = {}
     for name, record, place in tables:
-        table = checked(record, _Table, place)
+        table = checked(record, _LinkedTable, place)
         uri = table.uid or name
         links: dict[str, list[str]] = {}
         for r, row in enumerate(table.data):
@@ -96,48 +100,91 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
                     links[f"{r},{c}"] = [*dict.fromkeys(cell[1])]
         known[uri] = [uri, *dict.fromkeys(to for some in links.values() for to in some)]
         linked |= dict.fromkeys(known[uri])
-        yield (
-            "document",
-            {
-                "id": uri,
-                "kind": "table",
-                "title": table.title,
-                "section": table.section_title,
-                "header": [_text_of(cell) for cell in table.header],
-                "rows": [[_text_of(cell) for cell in row] for row in table.data],
-                "links": links,
-            },
-        )
+        header, rows = _texts_of(table.header), [_texts_of(row) for row in table.data]
+        columns = {"header": header, "rows": rows, "links": links}
+        titles = {"title": table.title, "section": table.section_title}
+        yield "document", {"id": uri, "kind": "table", **titles, **columns}
     written: set[str] = set()
     for some in passages:
         if not isinstance(some, dict):
             raise InputError("request_tok: expected objects that map uris to texts")
         for uri, text in some.items():
-            if uri not in written and isinstance(text, str) and text.strip():
+            if uri not in written and isinstance(text, str):
                 written.add(uri)
-                yield "document", {"id": uri, "kind": "text", "title": title_of(uri), "text": text}
+                yield passage(uri, title_of(uri), text)
     return {table: [uri for uri in uris if uri in written or uri == table] for table, uris in known.items()}
 
 
-def _text_of(cell: _Cell | str) -> str:
-    return cell if isinstance(cell, str) else cell[0]
+def _texts_of(cells: Iterable[_Cell | str]) -> list[str]:
+    return [cell if isinstance(cell, str) else cell[0] for cell in cells]
 
 
 def _questions(path: Path, links: Mapping[str, list[str]] | None) -> Pieces:
-    for one in records(path, _Question):
-        asked: dict[str, Any] = {"id": one.id, "question": one.question}
-        if links is not None and one.table_id is not None and one.table_id in links:
-            asked["documents"] = links[one.table_id]
-        yield "question", asked
+    for one in records(path, _OfTable):
+        table = [] if one.table_id is None else [one.table_id]
+        yield question(one.id, one.question, documents=next(((links or {}).get(uri) for uri in table), None))
         if one.answer is not None:
-            supporting = [one.table_id] if one.table_id is not None else None
-            yield (
-                "gold",
-                {
-                    "id": one.id,
-                    "answers": [one.answer],
-                    "supporting": supporting,
-                    "supporting_facts": one.rows(),
-                    "metrics": ["hybridqa", "evidence"],
-                },
+            metrics = ["hybridqa", "evidence"]
+            facts = one.rows()
+            yield gold(
+                one.id, answers=[one.answer], supporting=table or None, supporting_facts=facts, metrics=metrics
+            )
+
+
+class _Table(BaseModel):
+    uid: str
+    table: tuple[tuple[Text, ...], ...]
+
+
+class _Paragraph(BaseModel):
+    uid: str
+    order: int
+    text: Text
+
+
+class _Question(BaseModel):
+    uid: str
+    question: Text
+    answer: Any = None
+    answer_type: str | None = None
+    answer_from: str | None = None
+    scale: Text = ""
+    derivation: Text = ""
+    rel_paragraphs: Annotated[tuple[Text, ...], OrNull] = ()
+
+
+class _Report(BaseModel):
+    table: _Table
+    paragraphs: tuple[_Paragraph, ...]
+    questions: tuple[_Question, ...]
+
+
+def tatqa(source: Path) -> Pieces:
+    """Yield the converted lines of a file of TAT-QA. All questions of a report share the documents of the
+    report.
+    """
+    for record in records(one_file(source, "*.json", "questions"), _Report):
+        header, *rows = record.table.table or ((),)
+        yield "document", {"id": record.table.uid, "kind": "table", "header": header, "rows": rows}
+        yield from (passage(one.uid, None, one.text) for one in record.paragraphs)
+        places = {str(one.order): one.uid for one in record.paragraphs}
+        documents = [record.table.uid, *(one.uid for one in record.paragraphs)]
+        for asked in record.questions:
+            yield question(asked.uid, asked.question, documents=documents)
+            if asked.answer_type is None:
+                continue
+            answers = asked.answer if isinstance(asked.answer, list) else [asked.answer]
+            supporting = [places[order] for order in asked.rel_paragraphs if order in places]
+            if "table" in (asked.answer_from or ""):
+                supporting.insert(0, record.table.uid)
+            yield gold(
+                asked.uid,
+                answers=[str(answer) for answer in answers if answer is not None],
+                answer_mode="all" if asked.answer_type == "multi-span" else "",
+                type=asked.answer_type,
+                answer_from=asked.answer_from,
+                scale=asked.scale,
+                derivation=asked.derivation,
+                supporting=supporting,
+                metrics=["tatqa", "evidence"],
             )
