@@ -76,12 +76,8 @@ def answer(
     if dry_run:
         del given["llm_options"]
         opened = None if index is None else searched.open(index)
-        limit = options.sample or limit
-        show_estimate(
-            pyfast.api.estimate.estimate(
-                questions, index=opened, limit=limit, based_on=based_on, prices=prices, **given
-            )
-        )
+        given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
+        show_estimate(pyfast.api.estimate.estimate(questions, index=opened, **given))
         return
     export_spans()
     done = watched(
