@@ -25,7 +25,7 @@ from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
 from pyfast.files import free_name
 from pyfast.llm import Completion
-from pyfast.llm.collecting import LoggedBatch
+from pyfast.llm.collecting import BatchLog, LoggedBatch
 from pyfast.options import Sync
 from pyfast.sqlite_files import fault, open_database
 
@@ -503,7 +503,7 @@ def row_of_question(
     return orjson.dumps((number, id, state, reason, row, line, trace))
 
 
-class JournalledBatches:
+class JournalledBatches(BatchLog):
     """Stores the batches of LLM calls that a run submits to a Batch API, in the run's open journal. Any
     method can raise `RunError`."""
 

@@ -8,7 +8,7 @@ from scipy.sparse import random_array
 
 from pyfast.reports import graphs
 from pyfast.reports.graphs import SharedTerms
-from pyfast.retrieval.forward_index import narrow
+from pyfast.retrieval.part_files import narrow
 from pyfast.retrieval.strongest_edges import TERMS, strongest_shared_terms
 
 

@@ -16,7 +16,7 @@ from test_changing import document, same
 import pyfast
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval import BuildProgress, Index, building, forward_index
-from pyfast.retrieval.part_maker import PartMaker
+from pyfast.retrieval.making import PartMaker
 
 BASE = [document(name, 0) for name in range(40)]
 
@@ -79,7 +79,7 @@ def documents(uri, *rest):
     read.append(uri)
     yield from opened(uri, *rest)
 readers._documents = documents
-pyfast.build_index(sys.argv[1], sys.argv[2], memory=950)
+pyfast.build_index(sys.argv[1], sys.argv[2], options=pyfast.IndexOptions(memory=950))
 print(len(read), *read)
 """
 
@@ -184,7 +184,8 @@ from pyfast.corpus import TextDocument
 from pyfast.retrieval import building
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 building._footprint = lambda document: 600_000_000
-pyfast.build_index([TextDocument(f"{k}", "", f"Moon {k} of Saturn") for k in range(30)], sys.argv[1], memory=900)
+documents = [TextDocument(f"{k}", "", f"Moon {k} of Saturn") for k in range(30)]
+pyfast.build_index(documents, sys.argv[1], options=pyfast.IndexOptions(memory=900))
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "index")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -196,7 +197,7 @@ import os, signal, sys, time
 from pathlib import Path
 import pyfast
 from pyfast.retrieval import building
-from pyfast.retrieval.part_maker import PartMaker
+from pyfast.retrieval.making import PartMaker
 building._footprint = lambda document: 165_000_000
 moment, whom, start = int(sys.argv[3]), sys.argv[4], PartMaker.start
 def kills(maker, folder):
