@@ -154,8 +154,7 @@ SUITES: Mapping[str, Suite] = {
         (
             *(
                 "pyfast/integrations/",
-                "pyfast/api/reranking.py",
-                "pyfast/api/retrieving.py",
+                "pyfast/api/search.py",
                 "tests/integrations/",
                 "tests/environments.py",
             ),

@@ -115,6 +115,11 @@ class Run:
         return f"<pyfast.Run {where}, {self.status.ended} of {self.status.questions} questions>"
 
 
+def folder_of(run: Run | str | Path) -> Path | None:
+    """Return the folder of a run. None: the run is in memory."""
+    return run.path if isinstance(run, Run) else Path(run)
+
+
 class _Lines(Sequence[Record]):
     """The records of a file, read one by one. Memory holds only the position of each line."""
 

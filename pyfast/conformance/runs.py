@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from pyfast.api.answering import answer
+from pyfast.api.answer import answer
 from pyfast.conformance.llm import CheckLLM
 from pyfast.engine import Budget, Question
 from pyfast.engine.run_folder import ANSWERS

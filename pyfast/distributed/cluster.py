@@ -7,58 +7,18 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pyfast.distributed.worker import Work, Worker
 from pyfast.errors import InputError, RunError
-from pyfast.extras import explained
+from pyfast.options import Cluster
 
 LOCAL = "local"
 AT_ONCE = 2
 """How many blocks a worker has in progress: while the last questions of one block finish, the next block starts"""
 _STORE = 100 << 20  # bytes of Ray's object store on this machine: blocks go through the run's folder
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A Ray cluster whose workers answer a run."""
-
-    address: str
-    """`local`: the workers are processes of this machine. `auto`: the Ray cluster to which this machine
-    belongs. Otherwise the address of a Ray cluster, as `HOST:PORT`"""
-    workers: int | None = None
-    """The number of workers. None: as many workers as the cluster has resources for"""
-    resources: Mapping[str, float] = field(default_factory=dict)
-    """The resources that each worker needs, by Ray's names: `CPU` (by default 1), `GPU`, and others"""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a number is not valid."""
-        if self.workers is not None and self.workers < 1:
-            raise InputError(f"workers: expected a number of at least 1, got {self.workers}")
-        for name, amount in self.resources.items():
-            if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
-                raise InputError(f"worker_resources {name}: expected a number of at least 0, got {amount}")
-
-    @property
-    def needs(self) -> dict[str, float]:
-        """The resources that each worker needs, including its `CPU`."""
-        return {"CPU": 1.0, **self.resources}
-
-
-def cluster_of(address: str | None, workers: int | None, resources: Mapping[str, float] | None) -> Cluster | None:
-    """Return the cluster that a caller asked for. Return None if `address` is None. Raises `InputError` if an
-    argument is not valid, and `MissingPackageError` if Ray is not installed."""
-    if address is None:
-        if workers is not None or resources:
-            raise InputError("workers and worker_resources need ray")
-        return None
-    cluster = Cluster(address, workers, resources or {})
-    with explained():
-        import ray  # noqa: F401
-    return cluster
 
 
 @contextlib.contextmanager

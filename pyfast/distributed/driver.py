@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.distributed.blocks import Block, blocks_in, cut, remove
-from pyfast.distributed.cluster import AT_ONCE, Cluster, Pool, connected
+from pyfast.distributed.cluster import AT_ONCE, Pool, connected
 from pyfast.distributed.leases import LEASE_S, Lease, is_given_back, read_lease
 from pyfast.distributed.worker import Told, Work
-from pyfast.engine import Configuration, Event, Job, OnEvent, RunFolder, Summary, Waiting
+from pyfast.engine import Configuration, Event, Job, RunFolder, Summary, Waiting, Watch
 from pyfast.engine.configuration import CONFIGURATION, differences, read_configuration, write_configuration
+from pyfast.engine.events import UNWATCHED
 from pyfast.engine.run_folder import BLOCKS, is_running
 from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
 from pyfast.errors import InputError, RunError, error_of
+from pyfast.options import Cluster
 
 HUNG_S = 30.0
 """If a worker has renewed none of its leases for this many seconds, the driver ends the worker"""
@@ -34,18 +36,15 @@ _PATIENCE_S = 60.0  # between two warnings that there is no worker
 _LOG = logging.getLogger("pyfast")
 
 
-def work_on_blocks(
-    job: Job, opens: Callable[[], Work], cluster: Cluster, on_event: OnEvent, stop: threading.Event
-) -> Summary:
-    """Let the workers of a cluster answer or resume a run, until it is finished or `stop` is set.
+def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch: Watch = UNWATCHED) -> Summary:
+    """Let the workers of a cluster answer or resume a run, until it is finished or `watch.stop` is set.
 
     Args:
         job: The run. Its folder is on a file system that all machines share. Its LLMs are not started in this
             process.
         opens: A function that makes the `Work` object of a worker.
         cluster: The cluster with the workers.
-        on_event: A function that is called with each event, in this thread.
-        stop: After this event is set, no new question starts. Questions in progress finish.
+        watch: Whom to tell, in this thread, and how to stop.
 
     Returns:
         The counts of this session.
@@ -71,9 +70,9 @@ def work_on_blocks(
         )
     if not (run / CONFIGURATION).exists():
         write_configuration(run / CONFIGURATION, described)  # so that workers open the commit that it names
-    on_event(Event("starting", 0, job.questions.count))
+    watch.on_event(Event("starting", 0, job.questions.count))
     with connected(cluster) as pool:
-        driver = _Driver(job, run, described, opens, pool, on_event, stop)
+        driver = _Driver(job, run, described, opens, pool, watch)
         try:
             return driver.drive()
         finally:
@@ -110,11 +109,10 @@ class _Driver:
         described: Configuration,
         opens: Callable[[], Work],
         pool: Pool,
-        on_event: OnEvent,
-        stop: threading.Event,
+        watch: Watch,
     ) -> None:
         self._job, self._run, self._described = job, run, described
-        self._pool, self._on_event, self._stop = pool, on_event, stop
+        self._pool, self._on_event, self._stop = pool, watch.on_event, watch.stop or threading.Event()
         self._new = partial(pool.new, opens, run)
         self._folder: RunFolder | None = None
         self._members: list[_Member] = []
@@ -227,10 +225,11 @@ class _Driver:
             self._open({**theirs, "places": places})
 
     def _open(self, described: Configuration) -> None:
-        job, total = self._job, self._job.questions.count
+        job, total, options = self._job, self._job.questions.count, self._job.options
         self._described = described
-        folder = self._folder = RunFolder(self._run, described, job.sync, job.keep_prompts, extends=job.extends())
-        folder.forget_failures(only_of_transport=not job.retry_failed)
+        folder = RunFolder(self._run, described, options.sync, options.keep_prompts, extends=job.extends())
+        self._folder = folder
+        folder.forget_failures(only_of_transport=not options.retry_failed)
         self._done = folder.answered(job.questions.read())
         begun = blocks_in(self._run)
         for block in [block for block in begun if block.end <= self._done]:  # merged when the process was killed

@@ -24,7 +24,7 @@ from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import JOURNALLING, Ledger, Stage
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Clock
-from pyfast.engine.prompt import GREEDY, Prompt, Sampling
+from pyfast.engine.prompt import Prompt, with_sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, Cited, cite, reply_begins
@@ -43,6 +43,7 @@ from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.collecting import Progress
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in, without_reasoning
 from pyfast.llm.protocol import device_of, weights_of
+from pyfast.options import GREEDY, Sampling
 from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
@@ -378,7 +379,7 @@ class Context:
         return completion
 
     async def _complete(self, request: Request, name: str, role: Role) -> Completion:
-        request = self._runtime.sampling.apply(request)
+        request = with_sampling(request, self._runtime.sampling)
         ledger, budget = self.ledger, self._runtime.budget
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
             raise BudgetError(f"{name}: the question's {budget.calls} LLM calls are used up")

@@ -14,9 +14,8 @@ from typing import Any
 from pyfast.engine.budget import Budget, Profile, profile_of
 from pyfast.engine.configuration import Configuration, configuration, recorded_value, with_accepted_code
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
-from pyfast.engine.journal import Sync
-from pyfast.engine.outages import PATIENCE_S, Waiting
-from pyfast.engine.prompt import GREEDY, Prompt, Sampling
+from pyfast.engine.outages import Waiting
+from pyfast.engine.prompt import Prompt
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
 from pyfast.engine.record import Record
@@ -24,6 +23,7 @@ from pyfast.engine.run import Ask, Summary, answer_all
 from pyfast.engine.run_folder import ANSWERS, GROWN, RunFolder, check_run
 from pyfast.errors import RunError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
+from pyfast.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling
 from pyfast.retrieval import Index
 
 _LOG = logging.getLogger("pyfast")
@@ -69,18 +69,12 @@ class Job:
     """Paths, and texts that name models, for run.toml. They may differ from one session to the next"""
     sampling: Sampling = GREEDY
     """The temperature and the seed. A temperature that the system sets for a prompt takes precedence"""
-    accept_code: bool = False
-    """Whether to resume a run that another version of the code started"""
+    options: RunOptions = RUN_DEFAULTS
+    """Those of its values that `questions`, `replaced` and `failures` do not show already"""
     concurrency: int = 64
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
     """How many questions may fail, in all sessions together. None: all may fail"""
-    outage_seconds: float = PATIENCE_S
-    """How many seconds to wait for an LLM that answers no call"""
-    sync: Sync = "normal"
-    keep_prompts: bool = False
-    """Whether the journal stores the prompts"""
-    retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
     """A function that is called with the path of answers.jsonl before a run with answers resumes.
 
@@ -110,7 +104,7 @@ class Job:
             knowledge=self.knowledge,
             sampling={} if self.sampling == GREEDY else asdict(self.sampling),
         )
-        return described if not self.accept_code else with_accepted_code(described, self.folder)
+        return described if not self.options.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
         """Return whether the folder has a run of only the first questions of this `Job`. The method compares
@@ -185,9 +179,10 @@ async def work_on(
         except RunError as error:
             error.records = tuple(records)
             raise
-    folder = RunFolder(job.folder, job.describe(), job.sync, job.keep_prompts, extends=job.extends())
+    options = job.options
+    folder = RunFolder(job.folder, job.describe(), options.sync, options.keep_prompts, extends=job.extends())
     try:
-        lost = folder.forget_failures(only_of_transport=not job.retry_failed)
+        lost = folder.forget_failures(only_of_transport=not options.retry_failed)
         done = folder.answered(job.questions.read())
         if job.resumed is not None and done:
             await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
@@ -246,7 +241,7 @@ async def _answered(
         failed=failed,
         stop=stop,
         replaced=job.replaced,
-        outage_seconds=job.outage_seconds,
+        outage_seconds=60 * job.options.outage,
         on_outage=waits,
         lost=lost,
         on_step=on_step,

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from zlib import crc32
 
 import orjson
@@ -26,9 +26,9 @@ from pyfast.errors import AnswerError, CallError, InputError, RunError, Transpor
 from pyfast.files import free_name
 from pyfast.llm import Completion
 from pyfast.llm.collecting import BatchLog, LoggedBatch
+from pyfast.options import Sync
 from pyfast.sqlite_files import fault, open_database
 
-Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
 T = TypeVar("T")
 Key = tuple[str, int]

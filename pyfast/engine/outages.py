@@ -22,7 +22,6 @@ from pyfast.engine.budget import within
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError, TransportError
 from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
 
-PATIENCE_S = 1800.0
 THE_LLM = "the LLM"
 PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0

@@ -18,6 +18,7 @@ from pyfast.llm import DEFAULT_ROLE, Completion, Message, Request, Role, dialogu
 from pyfast.llm.control_tokens import join_plain, plain
 from pyfast.llm.foreign import has_escaped_controls, json_without_controls
 from pyfast.llm.roles import read_role
+from pyfast.options import GREEDY, Sampling
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -29,28 +30,20 @@ option `reasoning_tokens`, the model already gets more tokens for its first atte
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the LLM samples an answer: temperature and seed. The default is temperature 0."""
-
-    temperature: float = 0.0
-    seed: int = 0
-
-    def apply(self, request: Request) -> Request:
-        """Return the request with this temperature and seed.
-
-        If the system has set a temperature above 0 for the request, this temperature stays. The seed of the
-        request is combined with the seed of the run, so that two runs with different seeds never send the
-        same seed.
-        """
-        if self == GREEDY:
-            return request
-        seed = (self.seed * _SEEDS + request.seed) % 2**31
-        return replace(request, temperature=request.temperature or self.temperature, seed=seed)
-
-
 _SEEDS = 1_000_003  # the step between the seeds of two runs: larger than the number of calls of a question
-GREEDY = Sampling()
+
+
+def with_sampling(request: Request, sampling: Sampling) -> Request:
+    """Return the request with the temperature and seed of a run.
+
+    If the system has set a temperature above 0 for the request, this temperature stays. The seed of the
+    request is combined with the seed of the run, so that two runs with different seeds never send the
+    same seed.
+    """
+    if sampling == GREEDY:
+        return request
+    seed = (sampling.seed * _SEEDS + request.seed) % 2**31
+    return replace(request, temperature=request.temperature or sampling.temperature, seed=seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -24,7 +24,6 @@ from pyfast.engine.events import OnStep
 from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals, add_stages
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Waiting, hear_nothing
-from pyfast.engine.prompt import GREEDY, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usage, with_names
@@ -32,6 +31,7 @@ from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import LLM, Role
 from pyfast.llm.collecting import BatchLog
+from pyfast.options import GREEDY, Sampling
 from pyfast.retrieval import Index, PassageList, ScoredSegments
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]

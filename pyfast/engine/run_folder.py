@@ -35,7 +35,6 @@ from pyfast.engine.journal import (
     JournalledBatches,
     Key,
     Outcome,
-    Sync,
     admit_run,
     completion_row,
     digests,
@@ -52,6 +51,7 @@ from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, read_
 from pyfast.errors import InputError, RunError
 from pyfast.files import free_name, refuse_links, write_atomically
 from pyfast.llm import Message
+from pyfast.options import Sync
 
 GROWN = ("questions.count", "questions.digest")
 """The values of run.toml that change if a run is resumed with more questions"""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import answer
-from pyfast.api.evaluating import evaluate
-from pyfast.api.indexing import build_index, open_index
+from pyfast.api.answer import answer
+from pyfast.api.evaluation import evaluate
+from pyfast.api.index import build_index, open_index
 from pyfast.api.knowledge import build_knowledge
 from pyfast.api.run import Run
-from pyfast.distributed import cluster_of
-from pyfast.engine import OnEvent
-from pyfast.engine.events import ignore
+from pyfast.engine import Watch
+from pyfast.engine.events import UNWATCHED
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Figure, Scored
 from pyfast.evaluation.compare import Difference, holm
@@ -31,6 +29,7 @@ from pyfast.experiments.plan import Model, Plan, Row, read_plan
 from pyfast.experiments.side_by_side import side_by_side
 from pyfast.experiments.writing import write_tables
 from pyfast.knowledge import has_knowledge
+from pyfast.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, RunOptions, Sampling
 from pyfast.retrieval.index import Index
 
 _LOG = logging.getLogger("pyfast")
@@ -108,15 +107,11 @@ def experiment(
     llm: str | Mapping[str, str] | None = None,
     llm_options: Mapping[str, Any] | None = None,
     limit: int | None = None,
-    sample: int | None = None,
     prices: str | Path | Prices | None = None,
     concurrency: int | None = None,
-    outage: float = 30.0,
-    on_event: OnEvent = ignore,
-    stop: threading.Event | None = None,
-    ray: str | None = None,
-    workers: int | None = None,
-    worker_resources: Mapping[str, float] | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    cluster: Cluster | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Experiment:
     """Run systems on data sets, score the answers, and write tables.
 
@@ -136,19 +131,15 @@ def experiment(
         llm_options: Options of `llm`.
         limit: Ask only the first `limit` questions of each set. This argument replaces the plan's `limit`.
             You can resume the experiment with a larger `limit`.
-        sample: Ask this number of questions of each set, drawn uniformly. This argument replaces the plan's
-            `sample`. You can resume the experiment with a larger `sample`.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
-        outage: How many minutes a run waits if a model does not answer, before it stops.
-        on_event: A function that is called with each `pyfast.engine.Event` of each run, from another thread.
-        stop: After you set this event, questions in progress finish, and `RunError` is raised.
-        ray: Let the workers of a Ray cluster carry out the runs, as in `pyfast.answer`. Each worker carries out
-            one run at a time. `out` must be a folder that all machines share. Give models as texts, not as
-            objects. None: this process carries out the runs, one after the other.
-        workers: How many runs are carried out at the same time, each by one worker. None: as many as the
-            cluster has resources for.
-        worker_resources: The resources that each worker needs, as in `pyfast.answer`.
+        options: As in `pyfast.answer`. `outage` and `sample` have an effect here, and others are refused. `sample`
+            replaces the plan's `sample`. You can resume the experiment with a larger `sample`.
+        cluster: Let the workers of a Ray cluster carry out the runs. Each worker carries out one run at a time, so
+            `cluster.workers` is the number of runs at the same time. `out` must be a folder that all machines
+            share. Give models as texts, not as objects. None: this process carries out the runs, one after the
+            other.
+        watch: As in `pyfast.answer`, for all runs. If `watch.stop` is set, `RunError` is raised.
 
     Returns:
         The experiment, with the cells of the table.
@@ -165,22 +156,21 @@ def experiment(
         >>> [(cell.row, cell.figures["em"].questions) for cell in result.cells]
         [('RAG', 2), ('LLM alone', 2)]
     """
+    options.only("experiment", *OF_EXPERIMENT)
     read = read_plan(plan)
     if llm is not None:
         read = read.model_copy(update={"models": {_name_of(llm): Model(llm=llm, options=llm_options or {})}})
-    parts = {"limit": limit, "sample": sample}
+    parts = {"limit": limit, "sample": options.sample}
     read = read.model_copy(update={name: part for name, part in parts.items() if part is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
-    cluster = cluster_of(ray, workers, worker_resources)
-    given = {"concurrency": concurrency, "outage": outage}
+    bare = replace(options, sample=None)
     planned, todo = [], []
     sets: dict[str, Searched] = {}
     for name, source in sources.items():
         for model_name, model in read.models.items():
-            index = _index(
-                read, name, source, folder / "indexes", model_name, given | {"on_event": on_event, "stop": stop}
-            )
+            given = {"concurrency": concurrency, "options": bare, "watch": watch}
+            index = _index(read, name, source, folder / "indexes", model_name, given)
             sets[name] = searched(_questions(source), index)
             for row in read.rows:
                 if not row.not_run:
@@ -188,14 +178,14 @@ def experiment(
                     runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
                     planned.append((read, name, row, model_name, runs, source, listed))
                     todo += [
-                        partial(_run, read, row, model, index, source, run, seed, **given)
+                        partial(_run, read, row, model, index, source, run, seed, concurrency, bare)
                         for run, seed in zip(runs, read.seeds, strict=True)
                     ]
     if cluster is None:
         for do in todo:
-            do(on_event=on_event, stop=stop)
+            do(watch=watch)
     else:
-        side_by_side(todo, cluster, on_event, stop)
+        side_by_side(todo, cluster, watch)
     cells = [_cell(*one) for one in planned]
     result = Experiment(read, cells)
     write_tables(result.plan, result.cells, folder, sets)
@@ -203,9 +193,21 @@ def experiment(
 
 
 def _run(
-    plan: Plan, row: Row, model: Model, index: Index, source: Path, run: Path, seed: int, **given: Any
+    plan: Plan,
+    row: Row,
+    model: Model,
+    index: Index,
+    source: Path,
+    run: Path,
+    seed: int,
+    concurrency: int | None,
+    options: RunOptions,
+    *,
+    watch: Watch,
+    cluster: Cluster | None = None,
 ) -> None:
     _LOG.info("%s", run)
+    follow_ups: Any = row.follow_ups
     done = answer(
         _questions(source),
         index=index,
@@ -213,14 +215,13 @@ def _run(
         llm_options=model.options,
         system=row.system,
         settings=row.settings,
-        follow_ups=row.follow_ups,  # type: ignore[arg-type]
         run=run,
-        seed=seed,
-        temperature=plan.temperature,
         limit=plan.limit,
-        sample=plan.sample,
-        documents=plan.documents,
-        **given,
+        concurrency=concurrency,
+        sampling=Sampling(plan.temperature, seed),
+        options=replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
+        cluster=cluster,
+        watch=watch,
     )
     if done.status.ended < done.status.questions:
         raise RunError(f"{run}: stopped; the same command resumes the experiment")

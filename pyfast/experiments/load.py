@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from pyfast.api.service import Engine
+from pyfast.api.engine import Engine
 from pyfast.engine import Ledger, Question, Record
 from pyfast.engine.ledger import JOURNALLING
 from pyfast.engine.telemetry import RETRIEVAL

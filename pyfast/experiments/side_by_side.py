@@ -9,25 +9,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pyfast.distributed import Cluster, connected
-from pyfast.engine import Event, OnEvent
+from pyfast.distributed import connected
+from pyfast.engine import Event, Watch
 from pyfast.errors import RunError
+from pyfast.options import Cluster
 
 _LOOK_S = 0.25
 
 
-def side_by_side(
-    runs: Sequence[Callable[..., Any]], cluster: Cluster, on_event: OnEvent, stop: threading.Event | None
-) -> None:
+def side_by_side(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch: Watch) -> None:
     """Carry out runs on a cluster. Each worker of the cluster carries out one run at a time.
 
     Args:
-        runs: One function for each run. It gets keyword arguments, such as `workers` and `on_event`, and
-            passes them to `pyfast.answer`.
+        runs: One function for each run. It gets the arguments `cluster` and `watch` of `pyfast.answer`.
         cluster: The cluster.
-        on_event: A function that is called with each event of each run. Calls do not overlap. The counts in
-            an event are sums over all runs that have started.
-        stop: After this event is set, no new question starts. Questions in progress finish.
+        watch: Whom to tell, and how to stop. Calls of `on_event` do not overlap. The counts in an event are sums
+            over all runs that have started.
 
     Raises:
         PyfastError: A run ended with this error. All other runs in progress are stopped before it is raised.
@@ -40,15 +37,18 @@ def side_by_side(
         with turn:
             counts[number] = event.done, event.total
             done, total = map(sum, zip(*counts.values(), strict=True))
-            on_event(replace(event, done=done, total=total))
+            watch.on_event(replace(event, done=done, total=total))
 
     with connected(cluster) as pool:
         threads = ThreadPoolExecutor(pool.size, "pyfast-run")
-        given = {"ray": cluster.address, "workers": 1, "worker_resources": cluster.resources, "stop": halt}
-        doing = [threads.submit(run, on_event=partial(hear, number), **given) for number, run in enumerate(runs)]
+        one = replace(cluster, workers=1)
+        doing = [
+            threads.submit(run, cluster=one, watch=Watch(partial(hear, number), stop=halt))
+            for number, run in enumerate(runs)
+        ]
         try:
             left = set(doing)
-            while left and not (stop is not None and stop.is_set()):
+            while left and not (watch.stop is not None and watch.stop.is_set()):
                 ended, left = wait(left, _LOOK_S, FIRST_COMPLETED)
                 for run in ended:
                     run.result()

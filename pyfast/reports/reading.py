@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.evaluating import GoldLike, evaluate, gold_of
+from pyfast.api.evaluation import GoldLike, evaluate, gold_of
 from pyfast.api.run import Run
 from pyfast.engine import Question, Record, read_questions
 from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value

@@ -14,7 +14,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pyfast.api.evaluating import GoldLike
+from pyfast.api.evaluation import GoldLike
 from pyfast.api.run import Run
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import PyfastError

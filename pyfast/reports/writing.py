@@ -12,8 +12,7 @@ from typing import Any
 
 import orjson
 
-from pyfast.api.comparing import compare
-from pyfast.api.evaluating import GoldLike
+from pyfast.api.evaluation import GoldLike, compare
 from pyfast.api.run import Run
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric

@@ -7,17 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from threading import local
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pyfast.errors import InputError
 from pyfast.extras import explained
+from pyfast.options import Accents, StopWords, Tokenizer
 from pyfast.text_forms import compared, marks, words
 
 TOKENS = "letters, digits and marks, NFKC, no accents"
 """What the terms of the default analysis are, for the manifest of an index"""
-Tokenizer = Literal["words", "characters"]
-StopWords = Literal["english", "none"]
-Accents = Literal["fold", "keep"]
 # Scripts without blanks between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. Each character is a term.
 _UNSEPARATED = "\u0e01-\u0e30\u0e32\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0ebd-\u0ec6\u0edc-\u0edf"
 _UNSEPARATED += (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from grouped import grouped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import Watched
@@ -40,7 +41,7 @@ class Remembering(Watched):
 
 def ask(small: pyfast.Index, folder: Path, llm: Any, **options: Any) -> pyfast.Run:
     options = {"system": "n2n", "concurrency": 1, **options}
-    return pyfast.answer(ASKED, index=small, llm=llm, run=folder, **options)
+    return pyfast.answer(ASKED, index=small, llm=llm, run=folder, **grouped(**options))
 
 
 def calls(run: pyfast.Run) -> list[LLMCall]:

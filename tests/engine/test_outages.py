@@ -458,8 +458,8 @@ SPEED = 20.0
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Blocking calls run on a fast clock."""
-    monkeypatch.setattr("pyfast.api.blocking._running", None)
-    monkeypatch.setattr("pyfast.api.blocking.asyncio.new_event_loop", lambda: FastLoop(SPEED))
+    monkeypatch.setattr("pyfast.api.event_loop._running", None)
+    monkeypatch.setattr("pyfast.api.event_loop.asyncio.new_event_loop", lambda: FastLoop(SPEED))
     yield
     assert blocking._running is not None
     blocking._running[1].call_soon_threadsafe(blocking._running[1].stop)

@@ -15,7 +15,7 @@ import scipy.stats
 from runs import go, records
 from scripted import Scripted
 
-from pyfast.api.judging import judge_runs
+from pyfast.api.judgement import judge_runs
 from pyfast.engine import Summary, questions_in
 from pyfast.engine.configuration import write_configuration
 from pyfast.errors import InputError, LLMUnavailableError

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from pyfast import _native, ops
-from pyfast.commands.doctor import doctor
+from pyfast.commands.checks import doctor
 from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end, errors_pending, errors_wait_for, gpu_problem, on_gpu
 from pyfast.ops.gpu import Forward, bounds

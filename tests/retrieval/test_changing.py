@@ -171,7 +171,7 @@ def test_a_change_is_one_commit_or_none(index: Path) -> None:
         with pytest.raises(InputError, match=told):
             wrong()
         assert pyfast.describe_index(index).commit == 1
-    assert pyfast.update_documents(index, [document(3, 0)]) == pyfast.api.changing.Change(1, unchanged=1)
+    assert pyfast.update_documents(index, [document(3, 0)]) == pyfast.api.index.Change(1, unchanged=1)
     for wrong in (lambda: pyfast.add_documents(index / "parts", []), lambda: pyfast.describe_index(index.parent)):
         with pytest.raises(IndexFormatError):
             wrong()

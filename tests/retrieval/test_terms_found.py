@@ -55,7 +55,7 @@ def first(index: Index, question: str) -> str | None:
 
 @pytest.mark.parametrize("tokenizer", ["words", "characters"])
 def test_each_title_finds_its_own_document_first(tokenizer: Any, tmp_path: Path) -> None:
-    pyfast.build_index(documents()[:9], tmp_path / "I", tokenizer=tokenizer)
+    pyfast.build_index(documents()[:9], tmp_path / "I", options=pyfast.IndexOptions(tokenizer=tokenizer))
     pyfast.add_documents(tmp_path / "I", documents()[9:])
     index = pyfast.open_index(tmp_path / "I")
     for i, title in enumerate(TITLES):
@@ -65,7 +65,7 @@ def test_each_title_finds_its_own_document_first(tokenizer: Any, tmp_path: Path)
 
 
 def test_accents_can_be_kept(tmp_path: Path) -> None:
-    index = pyfast.build_index(documents(), tmp_path / "I", accents="keep")
+    index = pyfast.build_index(documents(), tmp_path / "I", options=pyfast.IndexOptions(accents="keep"))
     assert first(index, "Beyonce") is None and first(index, "Beyonce\u0301") == "0"
     assert pyfast.open_index(tmp_path / "I").analysis.accents == "keep"
 

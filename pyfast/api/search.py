@@ -1,16 +1,55 @@
-"""`rerank_texts`: rank texts by `bridge_rank`, without an index."""
+"""Find passages in an index, and rank texts, without an LLM."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import orjson
 
-import pyfast.ops as ops
+from pyfast import ops
+from pyfast.api.index import index_of
+from pyfast.engine import Evidence
 from pyfast.errors import InputError
+from pyfast.options import at_least_one
+from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.analysis import term_ids
 from pyfast.retrieval.forward_index import weigh
 from pyfast.retrieval.term_counts import count_terms
+
+
+def retrieve(queries: Sequence[str], index: Index | str | Path, k: int = 20) -> list[list[Evidence]]:
+    """Find the best passages for each query. All queries are searched together, and no LLM is called.
+
+    Args:
+        queries: Words, or questions.
+        index: An index, or its folder.
+        k: The maximum number of passages for each query.
+
+    Returns:
+        For each query a list of passages, best first, with their uris, offsets and scores.
+
+    Raises:
+        InputError: `k` is below 1.
+        IndexFormatError: The folder has no index, or the index is damaged.
+
+    Example:
+        >>> import pyfast
+        >>> from pyfast.api.search import retrieve
+        >>> index = pyfast.build_index("corpus/", "RETRIEVE-IDX")
+        >>> titan, mars = retrieve(["Who discovered Titan?", "moons of Mars"], index, k=3)
+        >>> print(titan[0].uri, titan[0].line)
+    """
+    opened = index_of(index)
+    at_least_one("k", k)
+    if not queries:
+        return []
+    pools = search(opened, queries, k)
+    return [
+        [Evidence.read(item) for item in orjson.loads(items)]
+        for items in cite(opened, [evidence_of(opened, pool) for pool in pools])
+    ]
 
 
 def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | None = None) -> list[float]:
@@ -32,7 +71,7 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
         InputError: The number of scores is not the number of texts, or a score is not finite.
 
     Example:
-        >>> from pyfast.api.reranking import rerank_texts
+        >>> from pyfast.api.search import rerank_texts
         >>> texts = ["Cassini flew by Titan.", "Rome is a city.", "Titan was discovered by Huygens."]
         >>> scores = rerank_texts("Which moon did Cassini fly by, and who discovered it?", texts)
         >>> scores.index(min(scores))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pyfast.api.answering import MINUTES, at_once, begin, carry_out, not_negative
+from pyfast.api.jobs import at_once, begin, carry_out
 from pyfast.api.models import GivenLLM, opened
 from pyfast.api.run import Run
-from pyfast.engine import Budget, Job, OnEvent, Questions
-from pyfast.engine.events import ignore
+from pyfast.engine import Budget, Job, Questions, Watch
+from pyfast.engine.events import UNWATCHED
 from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES, Row, judge, open_pairs, win_rates
 from pyfast.llm.roles import check_roles
+from pyfast.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions
 from pyfast.systems.system import source_digest
 
 
@@ -43,12 +43,8 @@ def judge_runs(
     llm_options: Mapping[str, Any] | None = None,
     concurrency: int | None = None,
     budget: Mapping[str, Any] | None = None,
-    outage: float = MINUTES,
-    sync: Literal["normal", "full"] = "normal",
-    restart: bool = False,
-    retry_failed: bool = False,
-    on_event: OnEvent = ignore,
-    stop: threading.Event | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    watch: Watch = UNWATCHED,
 ) -> Judgement:
     """Let a language model compare the answers of two runs. The model sees each pair of answers in both orders.
 
@@ -63,7 +59,8 @@ def judge_runs(
             Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order
             of the two answers, or the two answers are the same.
         llm: The model that judges. Its role is `judge`. `llm` and all later arguments are as in
-            `pyfast.answer`.
+            `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
+            others are refused.
 
     Returns:
         For each dimension: how often each run wins, and the win rate of `run_a` with its bootstrap interval.
@@ -74,10 +71,11 @@ def judge_runs(
             `pyfast.answer`.
 
     Example:
-        >>> from pyfast.api.judging import judge_runs
+        >>> from pyfast.api.judgement import judge_runs
         >>> judgement = judge_runs("RUN_A", "RUN_B", run="JUDGED", llm="openai:qwen3-8b@http://127.0.0.1:8000")
         >>> print(judgement.rows[-1].dimension, judgement.rows[-1].rate)
     """
+    options = options.only("judge_runs", *OF_EVERY_RUN)
     limits = Budget.parse(budget or {})
     pairs = open_pairs(Path(run_a), Path(run_b), None if questions is None else Path(questions))
     used = opened(llm, llm_options)
@@ -95,12 +93,10 @@ def judge_runs(
         places={"run_a": str(run_a), "run_b": str(run_b)},
         concurrency=at_once(concurrency, models),
         budget=limits,
-        outage_seconds=60 * not_negative("outage", outage),
-        sync=sync,
-        retry_failed=retry_failed,
+        options=replace(options, keep_prompts=False),
     )
-    begin(job, restart)
-    done = carry_out(job, used, on_event=on_event, stop=stop)
+    begin(job)
+    done = carry_out(job, used, watch)
     left = done.status.questions - done.status.ended
     rows, failed = ([], 0) if left else win_rates(Path(run))
     return Judgement(done, rows, failed)

@@ -8,16 +8,15 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
-from pyfast.api.answering import MINUTES, ManyQuestions, QuestionLike, at_least_one, job_of, not_negative
-from pyfast.api.configured import ConfiguredSystem, configure, reads_history
-from pyfast.api.indexing import index_of
+from pyfast.api.configured_system import ConfiguredSystem, configure, reads_history
+from pyfast.api.index import index_of
+from pyfast.api.jobs import AnswerArguments, ManyQuestions, QuestionLike, job_of
 from pyfast.api.models import GivenLLM, opened
 from pyfast.api.run import Run
 from pyfast.engine import (
@@ -45,9 +44,9 @@ from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError
 from pyfast.llm.roles import check_given
+from pyfast.options import RUN_DEFAULTS, FollowUps, RunOptions, at_least_one, not_below
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.systems import System
-from pyfast.systems.conversations import FollowUps
 
 
 class Engine:
@@ -106,7 +105,8 @@ class Engine:
         self._index = None if index is None else index_of(index)
         self._llm = replace(opened(llm), kept=frozenset())
         self._budget = Budget.parse(budget or {})
-        self._outage_s = 60 * not_negative("outage", outage)
+        not_below(0, "outage", outage)
+        self._outage_s = 60 * outage
         self._prompts = None if prompts is None else read_prompts(Path(prompts))
         self._follow_ups = follow_ups
         self._concurrency = at_least_one("concurrency", concurrency)
@@ -253,9 +253,7 @@ class Engine:
         *,
         system: str | System = "n2n",
         settings: Mapping[str, Any] | None = None,
-        outage: float = MINUTES,
-        keep_prompts: bool = True,
-        retry_failed: bool = False,
+        options: RunOptions = RUN_DEFAULTS,
         on_event: OnEvent = ignore,
         stop: asyncio.Event | None = None,
     ) -> Run:
@@ -270,9 +268,8 @@ class Engine:
             run: The folder of the run. If it exists, the run resumes.
             system: As in `answer`.
             settings: As in `answer`.
-            outage: How many minutes to wait if a model answers no call.
-            keep_prompts: As in `pyfast.answer`.
-            retry_failed: As in `pyfast.answer`.
+            options: As in `pyfast.answer`. `outage`, `keep_prompts` and `retry_failed` have an effect here, and
+                others are refused.
             on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
             stop: After you set this event, no new question starts. Questions in progress finish, and you can
                 resume the run.
@@ -287,23 +284,19 @@ class Engine:
         """
         self._entered()
         _refuse_module(system)
-        making = partial(
-            job_of,
-            questions,
+        options.only("answer_run", "outage", "keep_prompts", "retry_failed")
+        given = AnswerArguments(
             index=self._index,
             llm=self._llm.by_role,
             system=system,
             settings=settings,
-            prompts=self._prompts,
-            follow_ups="off" if reads_history(system) else self._follow_ups,
             run=run,
             concurrency=self._concurrency,
             budget=self._budget.model_dump(exclude_none=True),
-            outage=outage,
-            keep_prompts=keep_prompts,
-            retry_failed=retry_failed,
+            options=replace(options, follow_ups="off" if reads_history(system) else self._follow_ups),
+            replaced=self._prompts,
         )
-        job, _ = await asyncio.to_thread(making)
+        job, _ = await asyncio.to_thread(job_of, questions, given)
         task = asyncio.current_task()
         assert task is not None and job.folder is not None
         self._working.add(task)

@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.indexing import index_of
+from pyfast.api.index import index_of
 from pyfast.engine import Ask, Prompt, PromptOverrides, read_prompts
 from pyfast.errors import InputError
 from pyfast.llm import Role
+from pyfast.options import FollowUps
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
-from pyfast.systems.conversations import PROMPTS, FollowUps, answer_turn
+from pyfast.systems.conversations import PROMPTS, answer_turn
 from pyfast.systems.system import Settings
 
 

@@ -1,17 +1,17 @@
-"""`pyfast status`."""
+"""`pyfast status` and `pyfast prompts`: the progress and the prompts of a run."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import clock, console, left_out, plain, table, tell_unusable, tokens
+from pyfast.commands.arguments import RunFolder
+from pyfast.commands.terminal import clock, console, left_out, lines, plain, table, tell_unusable, tokens
 
 
-def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+def status(run: RunFolder) -> None:
     """Show the progress of a run."""
     from rich.text import Text
 
@@ -56,3 +56,24 @@ def _duration(seconds: float) -> str:
         return str(timedelta(seconds=round(seconds)))
     except OverflowError:
         return "for ever"
+
+
+def prompts(
+    run: RunFolder,
+    id: Annotated[str, typer.Argument(help="The id of a question that has ended.")],
+) -> None:
+    """Show the prompts of one question, and the LLM's replies."""
+    import pyfast.api.run
+
+    for number, call in enumerate(pyfast.api.run.Run(run).prompts(id), start=1):
+        print(f"== {number}: {plain(call.prompt) or 'a prompt'}, asked of {plain(call.role)}")
+        if call.messages is None:
+            print("(the prompt was not kept)")
+        elif not call.messages:
+            print("(the prompt was embeddings)")
+        for message in call.messages or ():
+            print(f"-- {message.role}\n{lines(message.content)}")
+        if call.completion is None:
+            print(f"-- failed\n{plain(call.error)}")
+        else:
+            print(f"-- said ({call.completion.finish_reason})\n{lines(call.completion.text)}")

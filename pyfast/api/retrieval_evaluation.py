@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pyfast.api.evaluating import GoldLike
-from pyfast.api.indexing import index_of
+from pyfast.api.evaluation import GoldLike
+from pyfast.api.index import index_of
 from pyfast.corpus.published import refuse_published
 from pyfast.errors import InputError
 from pyfast.evaluation.compare import Difference

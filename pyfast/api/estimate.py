@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from pyfast.api.answering import ManyQuestions, answer, at_least_one, read_in
-from pyfast.api.run import Run
+from pyfast.api.answer import answer
+from pyfast.api.jobs import ManyQuestions, read_in
+from pyfast.api.run import Run, folder_of
 from pyfast.engine import recorded_value
 from pyfast.engine.ended_questions import ServiceTimes, Used, service_times, used_by
 from pyfast.errors import InputError
 from pyfast.evaluation.cost import money_of
 from pyfast.evaluation.prices import Price, Prices, read_prices
 from pyfast.llm import open_llm
+from pyfast.options import RunOptions, at_least_one
 from pyfast.retrieval import Index
 from pyfast.systems import System
 
@@ -145,7 +147,7 @@ def estimate(
             system=system,
             settings=settings,
             budget=budget,
-            sample=min(sample, asked.count),
+            options=RunOptions(sample=min(sample, asked.count)),
         )
         usages = (record.usage for record in tried.records)
         used = [Used(None, u.llm_calls, u.prompt_tokens, 0, u.completion_tokens, {}) for u in usages]
@@ -190,7 +192,7 @@ def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expecte
 
 
 def _folder(run: Run | str | Path, system: str | System) -> Path:
-    path = run.path if isinstance(run, Run) else Path(run)
+    path = folder_of(run)
     if path is None:
         raise InputError("based_on: expected a run with a folder")
     name = system if isinstance(system, str) else system.name

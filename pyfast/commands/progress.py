@@ -1,4 +1,4 @@
-"""Options and progress of all commands that start a run."""
+"""Progress and end of all commands that start a run."""
 
 from __future__ import annotations
 
@@ -10,173 +10,31 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-import typer
-
-from pyfast.commands.terminal import clock, console, left_out, pairs, plain, tell_unusable, tokens, values
-from pyfast.errors import CallError, InputError, RunError
+from pyfast.commands.terminal import clock, console, left_out, plain, tell_unusable, tokens
+from pyfast.errors import CallError, RunError
 
 if TYPE_CHECKING:
     from pyfast.api.run import Run
-    from pyfast.engine import Event, OnEvent
+    from pyfast.engine import Event, OnEvent, Watch
 
 T = TypeVar("T")
 
-EMBEDDED = ["embedded"]
-Llm = Annotated[
-    list[str],
-    typer.Option(
-        help="The LLM: embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER,"
-        " openai:MODEL@URL, batch:MODEL@URL, instant, or MODULE:NAME. ROLE=LLM chooses the LLM for"
-        " the prompts of one role, such as pick=vllm:MODEL; repeatable."
-    ),
-]
-SystemName = Annotated[
-    str, typer.Option("--system", help="A system, as `pyfast systems` lists them, or MODULE:NAME.")
-]
-Setting = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="A setting of the system, such as graph=off or preset=paper; repeatable."),
-]
-RetrieverName = Annotated[
-    str,
-    typer.Option(
-        "--retriever",
-        help="The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, late,"
-        " hybrid (hybrid:bm25+sparse), or MODULE:NAME.",
-    ),
-]
-RerankName = Annotated[
-    str,
-    typer.Option(
-        "--rerank",
-        help="The reranker, which scores the best passages again: off, cross (cross:MODEL), late, both, or"
-        " MODULE:NAME.",
-    ),
-]
-Filter = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--filter",
-        help="Search only documents that meet this condition, such as source=reports/*, level=table_row,"
-        " time>=1990 (of triples) or meta.author=Sagan|Drake. Repeatable: documents must meet all"
-        " conditions.",
-    ),
-]
-LlmOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of"
-        " one role; repeatable."
-    ),
-]
-Limits = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--budget",
-        help="A limit of each question or chunk, such as seconds=60 or tokens=20000, or of the whole"
-        " run, such as run_tokens=1000000; repeatable.",
-    ),
-]
-Concurrency = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=65_536,
-        help="How many questions or chunks are in progress at once; by default 64, or 10,000 with a Batch API.",
-    ),
-]
-Outage = Annotated[
-    float, typer.Option(min=0.0, help="How many minutes to wait for an LLM that answers no call. 0: stop at once.")
-]
-MaxFailures = Annotated[
-    str | None,
-    typer.Option(help="Stop if more questions or chunks fail than this allows: a number, or a share such as 5%."),
-]
-Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N questions or chunks.")]
-Sample = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=10**9,
-        help="Take only N questions, drawn uniformly. The same N always draws the same questions.",
-    ),
-]
-Temperature = Annotated[
-    float,
-    typer.Option(
-        min=0.0, help="The LLM's temperature. A temperature that the system sets for a prompt takes precedence."
-    ),
-]
-Seed = Annotated[int, typer.Option(min=0, help="The seed of the LLM's sampling.")]
-AcceptCode = Annotated[
-    bool,
-    typer.Option(
-        "--accept-code",
-        help="Resume a run that another version of the code started; the answers may then differ.",
-    ),
-]
-Sync = Annotated[
-    Literal["normal", "full"],
-    typer.Option(
-        help="normal: a power cut can lose the last replies of the LLM. full: a power cut loses no reply."
-    ),
-]
-Restart = Annotated[bool, typer.Option("--restart", help="Start again; the old folder gets another name.")]
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try the failed questions or chunks again.")]
 
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        help="Let the workers of a Ray cluster do the work. local: processes on this machine. auto:"
-        " the cluster to which this machine belongs. HOST:PORT: the address of a cluster."
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="With --ray: the number of workers; by default as many as the cluster has resources for."
-    ),
-]
-WorkerResources = Annotated[
-    list[str] | None,
-    typer.Option(help="With --ray: the resources of each worker, such as GPU=1; repeatable."),
-]
-
-
-def resources(given: list[str] | None) -> dict[str, Any] | None:
-    """Read the `--worker-resources` options. Raises `InputError` if one is not NAME=VALUE."""
-    return values(pairs("--worker-resources", given)) or None
-
-
-def models(given: list[str] | None) -> dict[str, str]:
-    """Read the `--llm` options: one model for each role (purpose of a prompt). Raises `InputError` if a role
-    has two models."""
-    from pyfast.llm import DEFAULT_ROLE, ROLES
-
-    specs: dict[str, str] = {}
-    for text in given or ():
-        role, equals, spec = text.partition("=")
-        if not equals or role not in ROLES:
-            role, spec = DEFAULT_ROLE, text
-        if role in specs:
-            raise InputError(f"--llm: the role {role!r} is given twice")
-        specs[role] = spec
-    return specs
-
-
-def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
+def watched(folder: Path, llms: Mapping[str, str], work: Callable[[Watch], T]) -> T:
     """Call a function of the API that carries out a run, show the progress, and return the result.
 
     After Ctrl-C or SIGTERM, the questions in progress finish, and then the process ends. After a second
     Ctrl-C, or before the first question has started, the process ends immediately. SIGQUIT and a closed
     terminal also end it immediately.
     """
+    from pyfast.engine import Watch
+
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
         try:
-            result = work(on_event, stop)
+            result = work(Watch(on_event, stop=stop))
         except KeyboardInterrupt:
             _stopped(folder)
         except RunError as error:

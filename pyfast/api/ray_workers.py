@@ -12,16 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import ManyQuestions, begin, carry_out, job_of
-from pyfast.api.blocking import blocking_loop, run_blocking
-from pyfast.api.indexing import open_index
+from pyfast.api.event_loop import blocking_loop, run_blocking
+from pyfast.api.index import open_index
+from pyfast.api.jobs import AnswerArguments, ManyQuestions, begin, carry_out, job_of
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
-from pyfast.distributed import Cluster, work_on_blocks
+from pyfast.distributed import work_on_blocks
 from pyfast.distributed.blocks import QUESTIONS
-from pyfast.engine import Configuration, Job, OnEvent, Summary, questions_from, questions_in, read_prompts
+from pyfast.engine import Configuration, Job, OnEvent, Summary, Watch, questions_from, questions_in, read_prompts
+from pyfast.engine.events import UNWATCHED
 from pyfast.errors import InputError
 from pyfast.llm import by_role
+from pyfast.options import Cluster
 from pyfast.retrieval import Index
 from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
 
@@ -32,71 +34,51 @@ The workers do not get them"""
 
 
 def answer_by_workers(
-    questions: ManyQuestions,
-    given: Mapping[str, Any],
-    of_run: Mapping[str, Any],
-    cluster: Cluster,
-    on_event: OnEvent,
-    stop: threading.Event,
+    questions: ManyQuestions, given: AnswerArguments, cluster: Cluster, watch: Watch = UNWATCHED
 ) -> Run:
     """Let the workers of a cluster answer questions, and return the run. If the run's folder exists, the run
-    resumes.
+    resumes. `given`, `cluster` and `watch` are as in `answer`.
 
-    Args:
-        questions: As in `answer`.
-        given: The arguments of `answer` that each worker needs too.
-        of_run: The other arguments of `answer`, which only the process that starts the workers needs.
-        cluster: The Ray cluster, with the number and resources of its workers.
-        on_event: A function that is called with each event.
-        stop: After this event is set, no new question starts.
-
-    Raises:
-        InputError: An argument is not valid, or cannot be sent to another process.
+    Raises `InputError` if an argument is not valid, or cannot be sent to another process.
     """
-    if of_run["run"] is None:
+    if watch.on_step is not None:
+        raise InputError("on_step: cannot be used with ray: the steps are in other processes")
+    if given.run is None:
         raise InputError("ray needs the folder of a run, on a file system that all machines share")
-    handed = _handed(given)
-    job, _ = job_of(questions, **given, **of_run, by_workers=True)
+    opens = partial(_joined, _index_of(given.index), _handed(given))
+    job, _ = job_of(questions, given, by_workers=True)
     if job.settings.get("shared_updates"):
         raise InputError("shared_updates: cannot be used with ray: a worker does not see what others learn")
-    assert job.folder is not None
-    return run_by_workers(job, partial(_joined, str(job.folder.resolve()), handed), cluster, on_event, stop)
+    return run_by_workers(job, opens, cluster, watch)
 
 
 def extract_by_workers(
-    job: Job,
-    llm: GivenLLM,
-    llm_options: Mapping[str, Any] | None,
-    cluster: Cluster,
-    on_event: OnEvent,
-    stop: threading.Event,
+    job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None, cluster: Cluster, watch: Watch = UNWATCHED
 ) -> Run:
     """Let the workers of a cluster extract a knowledge graph, and return the run of the extraction. If the
     extraction has started before, it resumes.
 
-    `job` describes the run of the extraction. `llm` and `llm_options` are as in `build_knowledge`, and the
-    other arguments as in `answer_by_workers`.
+    `job` describes the run of the extraction. The other arguments are as in `build_knowledge`.
 
     Raises `InputError` if the LLM cannot be sent to another process.
     """
     _check_named(llm)
     limits = job.budget.model_copy(update=dict.fromkeys(_OF_RUN))
     bare = replace(job, llm={}, questions=questions_from(["-"]), budget=limits, failures=None)
-    return run_by_workers(job, partial(_with_llm, bare, llm, llm_options), cluster, on_event, stop)
+    return run_by_workers(job, partial(_with_llm, bare, llm, llm_options), cluster, watch)
 
 
-def run_by_workers(job: Job, opens: Opens, cluster: Cluster, on_event: OnEvent, stop: threading.Event) -> Run:
+def run_by_workers(job: Job, opens: Opens, cluster: Cluster, watch: Watch = UNWATCHED) -> Run:
     """Let the workers of a cluster carry out the run that `job` describes, and return the run. Each worker
     calls `opens` to open its own index and models."""
-    session = work_on_blocks(job, partial(Answering, opens), cluster, on_event, stop)
+    session = work_on_blocks(job, partial(Answering, opens), cluster, watch)
     return Run.finished(job.folder, job.questions.count, session, [])
 
 
-def _joined(run: str, given: Mapping[str, Any]) -> tuple[Job, OpenedModels]:
-    """Make the `Job` of a run in a worker, and open its models. `run` is the folder of the whole run, and
-    `given` has the arguments of `pyfast.answer`."""
-    index = None if given["index"] is None else open_index(*given["index"])
-    return job_of(["-"], **{**given, "index": index}, run=run, joins=True)
+def _joined(index: tuple[Any, ...] | None, given: AnswerArguments) -> tuple[Job, OpenedModels]:
+    """Make the `Job` of a run in a worker, and open its models. `index` has the arguments of `open_index`."""
+    given = replace(given, index=None if index is None else open_index(*index))
+    return job_of(["-"], given, joins=True)
 
 
 def _with_llm(job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None) -> tuple[Job, OpenedModels]:
@@ -115,24 +97,40 @@ def _check_named(given: GivenLLM) -> None:
             raise InputError("batch: cannot be used with ray: one process must collect the calls of a run")
 
 
-def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments in a form that can be sent to another process, with absolute paths. Raises
-    `InputError` if the LLM or the system is given as an object, because an object cannot be sent."""
-    handed = dict(given)
-    _check_named(given["llm"])
-    if not isinstance(given["system"], str):
+def _handed(given: AnswerArguments) -> AnswerArguments:
+    """Return the arguments that each worker needs, in a form that can be sent to another process, with absolute
+    paths. Raises `InputError` if the LLM or the system is given as an object, because an object cannot be
+    sent."""
+    _check_named(given.llm)
+    if not isinstance(given.system, str):
         raise InputError("system: with ray, give its name or MODULE:NAME: each worker loads its own")
-    index = given["index"]
+    assert given.run is not None
+    prompts, cache = given.options.prompts, given.options.response_cache
+    of_workers = replace(
+        given.options,
+        prompts=None,
+        response_cache=None if cache is None else str(Path(cache).resolve()),
+        sample=None,
+        documents="own",
+        max_failures=None,
+        restart=False,
+    )
+    return replace(
+        given,
+        index=None,
+        run=str(Path(given.run).resolve()),
+        limit=None,
+        budget={name: value for name, value in (given.budget or {}).items() if name not in _OF_RUN},
+        options=of_workers,
+        replaced=None if prompts is None else read_prompts(Path(prompts)),
+    )
+
+
+def _index_of(index: Index | str | Path | None) -> tuple[Any, ...] | None:
+    """Return the arguments with which a worker opens the index."""
     if isinstance(index, Index):
-        handed["index"] = str(index.folder.resolve()), *index.opened_with
-    elif index is not None:
-        handed["index"] = str(Path(index).resolve()), "bm25", "off", []
-    if isinstance(given["prompts"], str | Path):
-        handed["prompts"] = read_prompts(Path(given["prompts"]))
-    if given["response_cache"] is not None:
-        handed["response_cache"] = str(Path(given["response_cache"]).resolve())
-    handed["budget"] = {name: value for name, value in (given["budget"] or {}).items() if name not in _OF_RUN}
-    return handed
+        return str(index.folder.resolve()), *index.opened_with
+    return None if index is None else (str(Path(index).resolve()), "bm25", "off", [])
 
 
 @dataclass(slots=True)
@@ -158,7 +156,7 @@ class Answering:
         index = None if self.job.index is None else self.job.index.keeping_scores(block / RERANK_SCORES)
         job = replace(self.job, folder=block, questions=questions_in(block / QUESTIONS), index=index)
         begin(job)
-        session = carry_out(job, self.models, on_event=on_event, stop=stop).session
+        session = carry_out(job, self.models, Watch(on_event, stop=stop)).session
         assert session is not None
         return session
 

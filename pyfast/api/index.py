@@ -1,4 +1,5 @@
-"""`pyfast.build_index` and `pyfast.open_index`."""
+"""Build, open, change and describe an index. docs/changing.md has examples of changes, and explains what happens
+to runs and knowledge graphs."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from pyfast.corpus.jsonl_documents import document_of
 from pyfast.corpus.readers import DocumentSource
 from pyfast.corpus.readers import sources_of as files_of
 from pyfast.corpus.roots import Roots
-from pyfast.corpus.text_splitting import LENGTH
-from pyfast.distributed import cluster_of, connected, spread
+from pyfast.distributed import connected, spread
 from pyfast.engine import recorded_value
 from pyfast.errors import InputError
-from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
+from pyfast.options import INDEX_DEFAULTS, Cluster, IndexOptions
+from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever, changing
 from pyfast.retrieval import build_index as build
-from pyfast.retrieval.analysis import Accents, Analysis, StopWords, Tokenizer
-from pyfast.retrieval.building import MEMORY
+from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.changing import Change, IndexInfo
 from pyfast.retrieval.manifest import commit_numbers
 from pyfast.retrieval.passage_size import PassageSize
 
@@ -37,20 +38,12 @@ def build_index(
     overwrite: bool = False,
     readers: Iterable[Reader | str] = (),
     columns: int = COLUMNS,
-    passage_length: int = LENGTH,
-    passage_overlap: int = 0,
-    tokenizer: Tokenizer = "words",
-    stemmer: str = "",
-    stop_words: StopWords = "english",
-    accents: Accents = "fold",
     vectors: str | Iterable[str] = (),
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
-    memory: int = MEMORY,
     on_progress: Callable[[BuildProgress], object] | None = None,
-    ray: str | None = None,
-    workers: int | None = None,
-    worker_resources: Mapping[str, float] | None = None,
+    options: IndexOptions = INDEX_DEFAULTS,
+    cluster: Cluster | None = None,
 ) -> Index:
     """Build an index of documents in a folder, and open it.
 
@@ -65,16 +58,6 @@ def build_index(
         columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of
             these tables begins with the first column of the wide table, because this column often names the
             rows.
-        passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
-            sentence ends. The index keeps this size for documents that are added later.
-        passage_overlap: The maximum number of characters that neighbouring passages share if a paragraph is cut.
-            They share whole sentences, which are stored only once.
-        tokenizer: `words`: words, and digits and letters that stand alone. `characters`: also each character of a
-            script without blanks between words, such as Chinese, Japanese and Thai, as a word.
-        stemmer: A language that the Snowball stemmer knows, such as `"english"` or `"german"`. Then all forms of a
-            word count as the same term. Empty: each form is its own term.
-        stop_words: Frequent words that a search ignores: `english`, or `none` for texts in other languages.
-        accents: `fold`: words with and without accents are the same term. `keep`: they are different terms.
         vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
             `"dense:MODEL"`: sentence embeddings. `"sparse:MODEL"`: learned sparse vectors. `"late"` or
             `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` also sets the number of dimensions (by
@@ -83,23 +66,17 @@ def build_index(
         strict: Stop at the first file that cannot be read, and make no index.
         on_unread: A function that is called at the end, once for each file that could not be read, with the
             reason. None: pyfast logs a warning for each file.
-        memory: How many MB of memory may be used, at least 600. The page cache, the vectors and their
-            model do not count. A corpus that needs more memory is indexed in several parts, which are merged
-            at the end. If the process is killed, call `build_index` again with the same arguments. The new
-            call keeps the finished parts, and does not read the files of these parts again. If a file has
-            changed in the meantime, this file and all files after it are read again.
         on_progress: A function that is called with the progress from time to time, and after each part.
-        ray: Let the workers of a Ray cluster encode the passages, as in `pyfast.answer`. Each worker loads the
-            models that `vectors` names. The workers need no access to `out`.
-        workers: The number of workers. None: as many workers as the cluster has resources for.
-        worker_resources: The resources that each worker needs, as in `pyfast.answer`.
+        options: The size of passages, what counts as a word, and how much memory may be used.
+        cluster: Let the workers of a Ray cluster encode the passages. Each worker loads the models that `vectors`
+            names. The workers need no access to `out`.
 
     Returns:
         The index.
 
     Raises:
         InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
-            of range, or `ray` is given without `vectors`.
+            of range, or `cluster` is given without `vectors`.
         ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
         RunError: Several workers ended, one after the other, while they encoded the same passages.
 
@@ -110,10 +87,8 @@ def build_index(
         >>> index.manifest["passages"]
         1
     """
-    size = PassageSize(passage_length, passage_overlap)
-    analysis = Analysis(tokenizer, stemmer, stop_words, accents)
+    size, analysis = PassageSize(options.passage_length, options.passage_overlap), options.part(Analysis)
     encoders = [vectors] if isinstance(vectors, str) else list(vectors)
-    cluster = cluster_of(ray, workers, worker_resources)
     if cluster is not None and not encoders:
         raise InputError("ray goes with vectors: workers only encode")
     roots: Roots = {}
@@ -121,7 +96,17 @@ def build_index(
         sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread, roots))
         encodes = map if cluster is None else partial(spread, held.enter_context(connected(cluster)))
         return build(
-            sources, Path(out), overwrite, size, encoders, analysis, memory, unread, on_progress, encodes, roots
+            sources,
+            Path(out),
+            overwrite,
+            size,
+            encoders,
+            analysis,
+            options.memory,
+            unread,
+            on_progress,
+            encodes,
+            roots,
         )
 
 
@@ -269,3 +254,178 @@ def _sources(
             document_of(one, f"document {number}") if isinstance(one, Mapping) else one, columns
         )
     yield from files_of(paths, unread, readers, columns=columns, roots=roots)
+
+
+def add_documents(
+    index: str | Path,
+    documents: Source | Iterable[Source],
+    *,
+    readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
+) -> Change:
+    """Add documents to an index. All documents are added in one commit. After an error, no document is added.
+
+    An `Index` object that is already open keeps its old documents. If you open the index again, it gives exactly
+    the same results and scores as an index that was built from all documents at once. While another process
+    changes the index, this call waits.
+
+    Args:
+        index: The folder of the index.
+        documents: As in `build_index`. Their uris must be new.
+        readers: As in `build_index`.
+        columns: As in `build_index`.
+        strict: As in `build_index`.
+        on_unread: As in `build_index`.
+
+    Returns:
+        The number of the new commit, and the number of added documents.
+
+    Raises:
+        InputError: The index already has a document with the uri of a new document. Or a source does not
+            exist, or with `strict` cannot be read.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> pyfast.add_documents("IDX", [{"id": "rhea", "title": "Rhea", "text": "It is one, too."}]).added
+        1
+    """
+    roots = changing.roots_of(Path(index))
+    with documents_of(documents, readers, columns, strict, on_unread, roots) as read:
+        return changing.add_documents(Path(index), read, roots=roots)
+
+
+def update_documents(
+    index: str | Path,
+    documents: Source | Iterable[Source],
+    *,
+    readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
+) -> Change:
+    """Replace documents of an index by new versions, and add new documents. All changes make one commit.
+
+    A given document replaces the document of the index that has the same uri. A file in a folder that was given
+    before has the same uri as with this folder: after `build_index("corpus", ...)`, the uri of
+    `corpus/moons/titan.md` is always `moons/titan.md`. The new version comes after all
+    other documents of the index. If the two documents are equal, the old document stays where it is.
+
+    A file can have several documents, such as its tables. Those that the new version of the file no longer has
+    are deleted, unless a part of the file cannot be read. A record with an id of its own stays, and so do the
+    documents of a file that is gone: use `delete_documents`.
+
+    Args:
+        index: The folder of the index.
+        documents: As in `build_index`.
+        readers: As in `build_index`.
+        columns: As in `build_index`.
+        strict: As in `build_index`.
+        on_unread: As in `build_index`.
+
+    Returns:
+        The number of the commit, and how many documents were added, replaced, deleted, and left unchanged. If
+        nothing changed, there is no new commit.
+
+    Raises:
+        InputError: A source does not exist, or with `strict` cannot be read.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> pyfast.update_documents("IDX", [{**titan, "text": "It is the largest moon of Saturn."}]).replaced
+        1
+    """
+    roots = changing.roots_of(Path(index))
+    files: set[str] = set()
+    with documents_of(documents, readers, columns, strict, on_unread, roots, files) as read:
+        return changing.add_documents(Path(index), read, replace=True, roots=roots, files=files)
+
+
+def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
+    """Delete documents of an index. All deletions make one commit.
+
+    Later searches do not return these documents. The words in these documents no longer affect the scores of
+    other documents. The text of the deleted documents stays in the index's files until
+    `compact_index(..., erase=True)`, because earlier commits still need it.
+
+    Args:
+        index: The folder of the index.
+        uris: The uris of the documents.
+
+    Returns:
+        The number of the new commit, and the number of deleted documents.
+
+    Raises:
+        InputError: The index has no document with one of these uris.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan, {"id": "rhea", "text": "It is one, too."}], "IDX")
+        >>> pyfast.delete_documents("IDX", "rhea").deleted
+        1
+    """
+    return changing.delete_documents(Path(index), [uris] if isinstance(uris, str) else list(uris))
+
+
+def compact_index(index: str | Path, *, erase: bool = False) -> Change:
+    """Merge all parts of an index into one part, and leave out the deleted documents.
+
+    Args:
+        index: The folder of the index.
+        erase: Also remove the earlier commits. Then no part of the index has text of a deleted document. Runs
+            that started with an earlier commit can no longer be resumed. Knowledge graphs and runs can still
+            contain text of a deleted document: see docs/changing.md.
+
+    Returns:
+        The number of the commit. If there was nothing to merge or leave out, it is not a new commit.
+
+    Raises:
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> change = pyfast.compact_index("IDX", erase=True)
+        >>> pyfast.describe_index("IDX").commits == (change.commit,)
+        True
+    """
+    return changing.compact_index(Path(index), erase)
+
+
+def describe_index(index: str | Path) -> IndexInfo:
+    """Describe an index: its commit, its documents, its parts, and its size in bytes.
+
+    Args:
+        index: The folder of the index.
+
+    Returns:
+        The description. The call is fast, because it reads no documents, but only the manifest, the marks of
+        deleted documents, and the sizes of files.
+
+    Raises:
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> info = pyfast.describe_index("IDX")
+        >>> info.documents, len(info.parts)
+        (1, 1)
+    """
+    return changing.describe_index(Path(index))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyfast.api.answering import QUESTIONS
+from pyfast.api.jobs import QUESTIONS
 from pyfast.corpus.encode import other_than_digest
 from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_configuration
 from pyfast.engine.journal import open_to_read, sound
