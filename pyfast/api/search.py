@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.api.index import index_of
 from pyfast.engine import Evidence
 from pyfast.errors import InputError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from runs import DIRECT, Watched, answers, ask_about, direct, go, records
 
-from pyfast.api.answer import allowed_failures
+from pyfast.api.jobs import allowed_failures
 from pyfast.engine import Answer, Budget, Context, Question
 from pyfast.errors import AnswerError, BudgetError, CallError, InputError, RunError
 from pyfast.llm import Completion, Request

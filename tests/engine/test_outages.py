@@ -13,7 +13,7 @@ from hostile_server import counts, hostile
 from runs import Described, Watched, answers, ask_about, direct, go, records, winding
 
 import pyfast
-from pyfast.api import blocking
+from pyfast.api import event_loop
 from pyfast.engine import (
     Answer,
     Budget,
@@ -461,8 +461,8 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("pyfast.api.event_loop._running", None)
     monkeypatch.setattr("pyfast.api.event_loop.asyncio.new_event_loop", lambda: FastLoop(SPEED))
     yield
-    assert blocking._running is not None
-    blocking._running[1].call_soon_threadsafe(blocking._running[1].stop)
+    assert event_loop._running is not None
+    event_loop._running[1].call_soon_threadsafe(blocking._running[1].stop)
 
 
 def over_sockets(folder: Path, index: pyfast.Index, system: str, *options: str) -> bytes:
