@@ -462,7 +462,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("pyfast.api.event_loop.asyncio.new_event_loop", lambda: FastLoop(SPEED))
     yield
     assert event_loop._running is not None
-    event_loop._running[1].call_soon_threadsafe(blocking._running[1].stop)
+    event_loop._running[1].call_soon_threadsafe(event_loop._running[1].stop)
 
 
 def over_sockets(folder: Path, index: pyfast.Index, system: str, *options: str) -> bytes:
