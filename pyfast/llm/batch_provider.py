@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import aiohttp
 import orjson
@@ -26,7 +26,6 @@ LARGEST_FILE = 1 << 30  # the maximum number of bytes of a file of results
 DUPLICATES = "a run that is killed could submit calls twice; --accept-duplicates runs nevertheless"
 _PAGE = 100  # batches in a page of the provider's list
 _ENDED = ("completed", "failed", "expired", "cancelled")
-_LONGEST_PAUSE_S = 60.0
 _log = logging.getLogger("pyfast")
 T = TypeVar("T")
 
@@ -50,6 +49,7 @@ class BatchOptions(ServerOptions):
     questions_at_once: int = 10_000
     accept_duplicates: bool = False
     completion_window: str = "24h"
+    longest_backoff_s: ClassVar[float] = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,30 +230,22 @@ class BatchProvider:
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat an attempt until it does not raise `Again`."""
-        backoff = tenacity.wait_random_exponential(multiplier=0.5, max=_LONGEST_PAUSE_S)
+        retries = self._options.retries(Again, tenacity.stop_after_delay(self._options.patience_s))
 
         def pause(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
             asked = error.error.retry_after if isinstance(error, Again) else 0.0
-            return max(asked, backoff(state))
+            return max(asked, retries.wait(state))
 
         def warn(state: tenacity.RetryCallState) -> None:
             if state.attempt_number == 1 and state.outcome is not None:
                 _log.warning("%s; trying again", state.outcome.exception())
 
-        policy = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Again),
-            stop=tenacity.stop_after_delay(self._options.patience_s),
-            wait=pause,
-            before_sleep=warn,
-            reraise=True,
-        )
-
         async def attempted() -> T:  # tenacity awaits only what an async function returns.
             return await attempt()
 
         try:
-            return await policy(attempted)
+            return await retries.copy(wait=pause, before_sleep=warn)(attempted)
         except Again as again:
             raise LLMUnavailableError(str(again)) from None
 

@@ -4,18 +4,18 @@ replies."""
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import aiohttp
+import tenacity
 from yarl import URL
 
 from pyfast.errors import CallError, InputError, OutageError
@@ -24,7 +24,6 @@ from pyfast.llm.redaction import HIDDEN, keys_in
 
 LARGEST_ANSWER = 8 << 20  # the maximum number of bytes of a reply
 LONGEST_RETRY_AFTER = 30 * 86400.0
-LONGEST_BACKOFF = 20.0  # the maximum number of seconds between two attempts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +39,21 @@ class ServerOptions:
     backoff_s: float = 0.5
     reasoning_tokens: int = 0
     extra: Mapping[str, Any] | None = None
+    longest_backoff_s: ClassVar[float] = 20.0
+    """The maximum number of seconds between two attempts"""
 
-    def backoff(self, attempt: int) -> float:
-        """Return for how many seconds to wait after an attempt. The first attempt is 1. The time is random, so
-        that refused calls do not all return at the same moment."""
-        return random.uniform(0, min(self.backoff_s * 2.0 ** min(attempt - 1, 60), LONGEST_BACKOFF))
+    def retries(
+        self, error: type[Exception], stop: Callable[[tenacity.RetryCallState], bool]
+    ) -> tenacity.AsyncRetrying:
+        """Return a policy that repeats an attempt that raises `error`, until `stop` returns True. The last
+        attempt's error is then raised."""
+        return tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(error),
+            stop=stop,
+            # Random waits, so that refused calls do not all return at the same moment.
+            wait=tenacity.wait_random_exponential(multiplier=self.backoff_s, max=self.longest_backoff_s),
+            reraise=True,
+        )
 
 
 _limits: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, RateLimit]] = WeakKeyDictionary()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import math
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+import tenacity
 from yarl import URL
 
 import pyfast.llm.http as http
@@ -193,35 +193,35 @@ class OpenAI:
         failures = 0
         # Servers estimate the tokens of a request in this way before they count them.
         tokens = len(body) // BYTES_PER_TOKEN + max_tokens
-        # A loop of its own: the bookkeeping of tenacity costs about 80 µs a call.
-        for attempt in itertools.count(1):
+
+        async def attempt() -> Completion:
+            nonlocal deadline, last, failures
             deadline += await self._rate.turn(tokens, self._running)
             try:
                 async with asyncio.timeout_at(deadline):
-                    answer = self._reply(await self._exchange("POST", url, data=body))
-            except TimeoutError:
-                break
+                    return self._reply(await self._exchange("POST", url, data=body))
             except http.Again as again:
                 last = again.error
-            else:
-                self._answered = clock()
-                counted = self._counted(answer, len(body), max_tokens)
-                self._rate.correct(counted.prompt_tokens + counted.completion_tokens - tokens)
-                return counted
-            failures += not (last.kind == "busy" and last.retry_after)
-            nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
-            if last.retry_after > LONGEST_PAUSE or (last.kind == "busy" and nobody):
-                raise last
-            self._rate.pause(last.retry_after)
-            if failures >= self._options.attempts:
-                raise last
-            pause = self._options.backoff(attempt)
-            if clock() + pause > deadline:
-                break
-            await asyncio.sleep(pause)
-        before = f"; before that, {last}" if last else ""
-        kind = last.kind if last else "slow"
-        raise OutageError(f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}", kind)
+                failures += not (last.kind == "busy" and last.retry_after)
+                nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
+                if last.retry_after > LONGEST_PAUSE or (last.kind == "busy" and nobody):
+                    raise last from None
+                self._rate.pause(last.retry_after)
+                if failures >= self._options.attempts:
+                    raise last from None
+                raise
+
+        retries = self._options.retries(http.Again, lambda state: clock() + state.upcoming_sleep > deadline)
+        try:
+            answer: Completion = await retries(attempt)
+        except (http.Again, TimeoutError):
+            before = f"; before that, {last}" if last else ""
+            message = f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}"
+            raise OutageError(message, last.kind if last else "slow") from None
+        self._answered = clock()
+        counted = self._counted(answer, len(body), max_tokens)
+        self._rate.correct(counted.prompt_tokens + counted.completion_tokens - tokens)
+        return counted
 
     def _running(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -405,18 +405,21 @@ class OpenAIServers:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
         no longer answers.
         """
-        for attempt in range(self._options.attempts):
-            if attempt:
-                await asyncio.sleep(self._options.backoff(attempt))
-            untried = list(self._servers)
-            while untried:
-                server = self._chosen(untried)
-                untried.remove(server)
-                try:
-                    return await self._ask(server, request)
-                except LLMUnavailableError as error:
-                    last = error
-        raise last
+        stop = tenacity.stop_after_attempt(self._options.attempts)
+        answer: Completion = await self._options.retries(LLMUnavailableError, stop)(self._ask_all, request)
+        return answer
+
+    async def _ask_all(self, request: Request) -> Completion:
+        """Ask one server after the other, until one answers."""
+        untried = list(self._servers)
+        while True:
+            server = self._chosen(untried)
+            untried.remove(server)
+            try:
+                return await self._ask(server, request)
+            except LLMUnavailableError:
+                if not untried:
+                    raise
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
         """Choose a server for a call: of the servers that are ready (`may_take_one`), the one with the fewest
