@@ -33,13 +33,17 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test test-lowest test-vllm test-slow test-all lint docs screenshots bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
+.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint docs screenshots bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(TESTED)
 	$(PYTEST) -m "not slow"
+
+# The tests that a change touches, by imports, the nearest first. FILES='pyfast/ops/fuse.py' for those of these files.
+quick: $(TESTED)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py $(FILES)
 
 # The core tests on the lowest versions that pyproject.toml allows. Models that other versions converted stay away.
 test-lowest: $(TESTED) $(LOWEST_READY)
