@@ -12,9 +12,8 @@ from pyfast.errors import InputError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.compare import Comparison, least_to_differ
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.cost import Cost, cost_of
+from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.evaluate import Scored, groups_of, read_answers
-from pyfast.evaluation.prices import Prices, listed
 
 
 def compare(

@@ -20,7 +20,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import Float64, ratio_intervals
 from pyfast.evaluation.evidence import Rows, with_rows
 from pyfast.evaluation.gold import Gold, Lines, name_of, read_gold
-from pyfast.evaluation.protocol import Metric, Share, measured, open_metric
+from pyfast.evaluation.metrics import Metric, Share, measured, open_metric
 
 Answers = Path | Iterable[Record]
 """The file answers.jsonl of a run, or the run's records"""

@@ -17,7 +17,7 @@ import orjson
 from isal import igzip
 
 from pyfast.engine import Question
-from pyfast.evaluation.prices import Price
+from pyfast.evaluation.cost import Price
 from pyfast.reports.details import Source, details_of
 from pyfast.reports.passages import Part, PassageFinder, content_of, index_of
 from pyfast.reports.reading import Asked, RunReader, Scores, wrongness

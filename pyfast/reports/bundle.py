@@ -21,8 +21,7 @@ from pyfast.engine import dedicate_process
 from pyfast.engine.ended_questions import ended_ids
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import PyfastError, RunError, error_of, told_of
-from pyfast.evaluation.cost import prices_of
-from pyfast.evaluation.prices import Prices
+from pyfast.evaluation.cost import Prices, prices_of
 from pyfast.llm import ROLES
 from pyfast.processes import end_with_parent, process_of
 from pyfast.reports.blocks import LISTED, Block, BlockWriter

@@ -19,7 +19,7 @@ from pyfast.api.run import Run
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import PyfastError
 from pyfast.evaluation import Metric
-from pyfast.evaluation.prices import Prices, listed
+from pyfast.evaluation.cost import Prices, listed
 from pyfast.ops.arrays import available_cores
 from pyfast.reports.bundle import RunData
 from pyfast.reports.reading import Scoring

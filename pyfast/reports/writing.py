@@ -17,7 +17,7 @@ from pyfast.api.evaluating import GoldLike
 from pyfast.api.run import Run
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
-from pyfast.evaluation.prices import Prices, listed
+from pyfast.evaluation.cost import Prices, listed
 from pyfast.files import built_aside, write_atomically
 from pyfast.ops.arrays import available_cores
 from pyfast.reports.bundle import VERSION, RunData

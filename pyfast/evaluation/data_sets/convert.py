@@ -14,13 +14,10 @@ import orjson
 
 from pyfast.engine.question_files import texts_of
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.convmix import convmix
 from pyfast.evaluation.data_sets.layout import Kind, Pieces
-from pyfast.evaluation.data_sets.metaqa import metaqa
-from pyfast.evaluation.data_sets.open_domain import nq, popqa, triviaqa
-from pyfast.evaluation.data_sets.paragraph_sets import hipporag, hotpotqa, musique
-from pyfast.evaluation.data_sets.retrieval_sets import beir, flashrag
-from pyfast.evaluation.data_sets.table_sets import hybridqa, ottqa, tatqa
+from pyfast.evaluation.data_sets.paragraph_sets import convmix, hipporag, hotpotqa, musique
+from pyfast.evaluation.data_sets.retrieval_sets import beir, flashrag, nq, popqa, triviaqa
+from pyfast.evaluation.data_sets.table_sets import hybridqa, metaqa, ottqa, tatqa
 from pyfast.files import built_aside
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
