@@ -28,8 +28,8 @@ import numpy as np
 import pyfast.knowledge.database as database
 from pyfast.errors import IndexFormatError
 from pyfast.files import built_aside, link_folder, sync_to_disk, write_atomically
+from pyfast.knowledge.database import change_of_contents, changed_digest, contents_digest
 from pyfast.knowledge.store import SEARCHED, Knowledge
-from pyfast.knowledge.writer import change_of_contents, changed_digest, contents_digest
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index, vectors
 from pyfast.retrieval.embeddings import Embedder

@@ -21,10 +21,9 @@ from pyfast.knowledge import (
     reset_knowledge,
     snapshots,
 )
-from pyfast.knowledge.database import FILE, open_read_only
+from pyfast.knowledge.database import FILE, Writer, contents_digest, open_read_only
 from pyfast.knowledge.extracts import LEARNED
 from pyfast.knowledge.snapshots import make_snapshot
-from pyfast.knowledge.writer import Writer, contents_digest
 from pyfast.retrieval import Index, build_index
 
 KEYS = ("friends", "acquaintance")
