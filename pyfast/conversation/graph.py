@@ -1,6 +1,6 @@
-"""Write the prompt of a turn: the conversation so far, the evidence as text, and the task. Or build the graph of the
-turn's evidence: each item of evidence is a chain of tokens, and edges join the places where items name the same
-entity. The other parts of the prompt are converted to tokens too.
+"""Write the prompt of a turn: the conversation so far, the evidence as text, and the task. Or build the graph of
+the turn's evidence: each item of evidence is a chain of tokens, and edges join the places where items name the
+same entity. The other parts of the prompt are converted to tokens too.
 """
 
 from __future__ import annotations

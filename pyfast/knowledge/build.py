@@ -18,13 +18,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pyfast.engine import Budget, Job, set_aside
+from pyfast.engine import Budget, Job, recorded_value, set_aside
 from pyfast.errors import CallError, InputError
-from pyfast.knowledge.database import Writer, remove_other_chunks
 from pyfast.knowledge.extraction import (
     TOKENS,
     Chunk,
-    begun_chunk_tokens,
     describe_extraction,
     extraction_folder,
     extraction_job,
@@ -39,7 +37,14 @@ from pyfast.knowledge.extracts import BY_LLM, LEARNED, MERGED, RULE_BASED, Extra
 from pyfast.knowledge.names import name_key
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.session import learned_extracts
-from pyfast.knowledge.snapshots import has_knowledge, make_snapshot, open_knowledge, repair
+from pyfast.knowledge.snapshots import (
+    Writer,
+    has_knowledge,
+    make_snapshot,
+    open_knowledge,
+    remove_other_chunks,
+    repair,
+)
 from pyfast.knowledge.store import Knowledge
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval import Index
@@ -232,7 +237,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
     the result is `tokens`, or `TOKENS` if `tokens` is None. Raises `InputError` if `tokens` differs from the size
     of an earlier extraction.
     """
-    before = begun_chunk_tokens(extraction_folder(index.folder))
+    before: int | None = recorded_value(extraction_folder(index.folder), "system", "set_chunk_tokens")
     if before is None and has_knowledge(index):
         before = open_knowledge(index).manifest.get("chunk_tokens")
     if before is not None and tokens not in (None, before):

@@ -167,12 +167,6 @@ def is_begun(folder: Path) -> bool:
     return (folder / CHUNKS).is_file() and recorded_value(folder, "questions", "digest") is not None
 
 
-def begun_chunk_tokens(folder: Path) -> int | None:
-    """Return the chunk size of an unfinished extraction, in tokens. None if there is no unfinished extraction."""
-    tokens: int | None = recorded_value(folder, "system", "set_chunk_tokens")
-    return tokens
-
-
 def plan_extraction(
     folder: Path, chunks: Iterable[Chunk], chunk_tokens: int, packed: bool = False, passes: int = 1
 ) -> Extraction | None:

@@ -22,21 +22,14 @@ from pyfast.files import built_aside
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
+_NAMED_AS_THEIR_SETS = (
+    *(musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa),
+    *(hipporag, beir, flashrag),
+)
 _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     "hotpotqa": hotpotqa,
     "2wiki": hotpotqa,
-    "musique": musique,
-    "hybridqa": hybridqa,
-    "metaqa": metaqa,
-    "tatqa": tatqa,
-    "convmix": convmix,
-    "ottqa": ottqa,
-    "nq": nq,
-    "triviaqa": triviaqa,
-    "popqa": popqa,
-    "hipporag": hipporag,
-    "beir": beir,
-    "flashrag": flashrag,
+    **{converter.__name__: converter for converter in _NAMED_AS_THEIR_SETS},
 }
 _NO_CORPUS = {
     "convmix": "this file has no text, and its entities and answers are gold, so no index can come from it: index"

@@ -11,20 +11,9 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, BeforeValidator, Field
 
+import pyfast.evaluation.data_sets.layout as layout
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import (
-    OrNull,
-    Pieces,
-    Text,
-    gold,
-    lines,
-    load,
-    one_file,
-    passage,
-    question,
-    records,
-    text_lines,
-)
+from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text
 from pyfast.jsonl import read_lines
 
 
@@ -48,16 +37,16 @@ def beir(source: Path) -> Pieces:
     qrels = _qrels(source)
     folder = qrels.parent.parent
     judged = _judgements(qrels)
-    for each in lines(folder / "corpus.jsonl", _Passage):
-        yield passage(each.id, each.title, each.text)
+    for each in layout.lines(folder / "corpus.jsonl", _Passage):
+        yield layout.passage(each.id, each.title, each.text)
     asked, without = set[str](), 0
-    for query in lines(folder / "queries.jsonl", _Query):
+    for query in layout.lines(folder / "queries.jsonl", _Query):
         if query.id not in judged:
             without += 1
             continue
         asked.add(query.id)
-        yield question(query.id, query.text)
-        yield gold(query.id, supporting=judged[query.id], metrics=["evidence"])
+        yield layout.question(query.id, query.text)
+        yield layout.gold(query.id, supporting=judged[query.id], metrics=["evidence"])
     unknown = f"queries of {qrels.name} are not in queries.jsonl, and are left out"
     yield "note", {"what": f"queries are not judged in {qrels.name}, and are left out", "number": without}
     yield "note", {"what": unknown, "number": len(judged.keys() - asked)}
@@ -79,7 +68,7 @@ def _judgements(path: Path) -> dict[str, list[str]]:
     """Return the relevant documents of each judged query. Lines are `query document score`, or `query 0 document
     score` as in TREC."""
     judged: dict[str, list[str]] = defaultdict(list)
-    for number, line in text_lines(path):
+    for number, line in layout.text_lines(path):
         cells = line.split("\t")
         if number == 1 and "score" in cells[-1].lower():
             continue
@@ -125,12 +114,12 @@ def flashrag(source: Path) -> Pieces:
             listed = ", ".join(path.name for path in found) or "none"
             raise InputError(f"{folder}: expected one file of {what}, found {listed}: name the file")
     for path in kinds["contents"]:
-        for each in lines(path, _Contents):
-            yield passage(each.id, *_divided(each))
-    for asked in lines(questions[0], _Question):
-        yield question(asked.id, asked.question)
+        for each in layout.lines(path, _Contents):
+            yield layout.passage(each.id, *_divided(each))
+    for asked in layout.lines(questions[0], _Question):
+        yield layout.question(asked.id, asked.question)
         if asked.golden_answers:
-            yield gold(asked.id, answers=list(asked.golden_answers))
+            yield layout.gold(asked.id, answers=list(asked.golden_answers))
 
 
 def _divided(given: _Contents) -> tuple[str, str]:
@@ -150,8 +139,8 @@ class _NQ(BaseModel):
 
 def nq(source: Path) -> Pieces:
     """Yield the converted lines of NQ-open.*.jsonl. The id of a question is its line number."""
-    path = one_file(source, "*.jsonl", "questions")
-    for number, record in enumerate(lines(path, _NQ), start=1):
+    path = layout.one_file(source, "*.jsonl", "questions")
+    for number, record in enumerate(layout.lines(path, _NQ), start=1):
         yield from _pieces(f"nq-{path.stem}-{number}", record.question, record.answer)
 
 
@@ -168,16 +157,16 @@ class _Trivia(BaseModel):
 
 def triviaqa(source: Path) -> Pieces:
     """Yield the converted lines of a TriviaQA file, such as unfiltered-web-dev.json."""
-    path = one_file(source, "*.json", "questions")
-    content = load(path)
-    for record in records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
+    path = layout.one_file(source, "*.json", "questions")
+    content = layout.load(path)
+    for record in layout.records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
         answers = () if record.answer is None else (record.answer.value, *record.answer.aliases)
         yield from _pieces(record.id, record.question, answers)
 
 
 def popqa(source: Path) -> Pieces:
     """Yield the converted lines of PopQA's test.tsv."""
-    path = one_file(source, "*.tsv", "questions")
+    path = layout.one_file(source, "*.tsv", "questions")
     try:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, dialect=csv.excel_tab):
@@ -188,7 +177,7 @@ def popqa(source: Path) -> Pieces:
 
 
 def _pieces(id: str, text: str, answers: tuple[str, ...] | list[str], kind: str | None = None) -> Pieces:
-    yield question(id, text)
+    yield layout.question(id, text)
     right = [answer for answer in dict.fromkeys(answers) if answer.strip()]
     if right:
-        yield gold(id, answers=right, type=kind, metrics=["squad"])
+        yield layout.gold(id, answers=right, type=kind, metrics=["squad"])
