@@ -42,6 +42,7 @@ CHUNK = 256
 LISTED = 4096
 """The maximum number of questions in a block. For each block, there is one file with its part of the list of
 questions"""
+_CHUNKS = LISTED // CHUNK  # of a block, at most
 SHOWN = 160
 """The maximum number of characters of each text in the list of questions"""
 DOCUMENTS = 4_000_000
@@ -92,7 +93,7 @@ class BlockWriter:
         source = Source(self.reader, self._finder, block.scores.figures, golds, documents.place)
         entries = self.reader.entries(Asked(block.asked), block.first, block.questions)
         series, rows = Series(), list[dict[str, Any]]()
-        for chunk in range(block.number * (LISTED // CHUNK), (block.number + 1) * (LISTED // CHUNK)):
+        for chunk in range(block.number * _CHUNKS, (block.number + 1) * _CHUNKS):
             if not (some := list(islice(entries, CHUNK))):
                 break
             start = 0
