@@ -33,7 +33,7 @@ from rich.table import Table
 from pyfast.commands.arguments import values
 from pyfast.corpus import read
 from pyfast.engine import Answer, Context, Question, answer_all
-from pyfast.evaluation.selection_metrics import Counts, counts, f1_interval, selection
+from pyfast.evaluation.evidence import Counts, counts, f1_interval, micro_averages
 from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index, open_window
 from pyfast.systems.hseq.iterator import Decision, Policy, Progress, iterate
@@ -208,7 +208,7 @@ def report(out: Path) -> None:
             lines = _lines(run, data)
             before = _counts(_lines(runs["untrained"], data)) if "untrained" in runs else None
             found = _counts(lines)
-            got = selection(found)
+            got = micro_averages(found)
             low, high = f1_interval(found)
             above = ""
             if before is not None and name != "untrained":

@@ -18,7 +18,7 @@ from pyfast import Run
 from pyfast.engine import RunFolder, read_status
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.knowledge import Knowledge, Session
-from pyfast.knowledge.database import FILE
+from pyfast.knowledge.store import FILE
 from pyfast.retrieval.manifest import write_manifest
 from pyfast.sqlite_files import fault, open_database
 

@@ -15,8 +15,7 @@ from pyfast.api.run import Run, folder_of
 from pyfast.engine import recorded_value
 from pyfast.engine.ended_questions import ServiceTimes, Used, service_times, used_by
 from pyfast.errors import InputError
-from pyfast.evaluation.cost import money_of
-from pyfast.evaluation.prices import Price, Prices, read_prices
+from pyfast.evaluation.cost import Price, Prices, money_of, read_prices
 from pyfast.llm import open_llm
 from pyfast.options import RunOptions, at_least_one
 from pyfast.retrieval import Index

@@ -19,14 +19,13 @@ from pyfast.evaluation import Metric, Report
 from pyfast.evaluation import evaluate as score
 from pyfast.evaluation.compare import Comparison, least_to_differ
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.cost import Cost, cost_of
+from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.data_sets.convert import GOLD
 from pyfast.evaluation.evaluate import Answers, Scored, groups_of, read_answers
 from pyfast.evaluation.evidence import Rows, row_text
 from pyfast.evaluation.gold import Lines
-from pyfast.evaluation.prices import Prices, listed
 from pyfast.retrieval import Index
 
 _LOG = logging.getLogger("pyfast")

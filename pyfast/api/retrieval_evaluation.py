@@ -15,8 +15,8 @@ from pyfast.evaluation.compare import Difference
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.data_sets.convert import GOLD
 from pyfast.evaluation.evaluate import Row, Scored, rows_of
+from pyfast.evaluation.evidence import RetrievalQuestion, ranking_figures
 from pyfast.evaluation.gold import read_records
-from pyfast.evaluation.ranking import RetrievalQuestion, ranking_figures
 from pyfast.retrieval import Index, Pool
 from pyfast.retrieval.rerank import order_pools
 from pyfast.retrieval.score_cache import FILE

@@ -55,13 +55,13 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="The port on this machine. 0: any free port.")] = 0,
 ) -> None:
     """Show runs in a browser on this machine, even while they are in progress."""
-    import pyfast.reports.serving
+    import pyfast.reports.writing
 
     def started(address: str) -> None:
         print(f"{address} (Ctrl-C ends it)", flush=True)
 
     with contextlib.suppress(KeyboardInterrupt):
-        pyfast.reports.serving.view(runs, gold, metrics=metric or None, prices=prices, port=port, on_start=started)
+        pyfast.reports.writing.view(runs, gold, metrics=metric or None, prices=prices, port=port, on_start=started)
 
 
 def show(

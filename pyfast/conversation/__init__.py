@@ -6,8 +6,18 @@ encode this graph, and to write the prompt. The system and its training both use
 
 from pyfast.conversation.entities import Entities, Linear, known_entities, linearise, names_in
 from pyfast.conversation.evidence_memory import SHARE, Memory, MemoryQuery, apply_memory, embedder
-from pyfast.conversation.graph import Chain, TokenGraph, token_graph
-from pyfast.conversation.history import History, Parts, TextPrompt, messages, most_recent, query_of, text_prompt
+from pyfast.conversation.graph import (
+    Chain,
+    History,
+    Parts,
+    TextPrompt,
+    TokenGraph,
+    messages,
+    most_recent,
+    query_of,
+    text_prompt,
+    token_graph,
+)
 
 __all__ = [
     "SHARE",

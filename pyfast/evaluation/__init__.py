@@ -1,12 +1,10 @@
 """Score the answers of a run against gold answers, and compare runs."""
 
 from pyfast.evaluation.bootstrap import bootstrap_interval
+from pyfast.evaluation.cost import Prices, read_prices
 from pyfast.evaluation.evaluate import Figure, Report, Row, Scored, evaluate
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.hits import Hits, hits
-from pyfast.evaluation.metrics import Score, exact_match, f1, normalise
-from pyfast.evaluation.prices import Prices, read_prices
-from pyfast.evaluation.protocol import Metric, of_each
+from pyfast.evaluation.metrics import Hits, Metric, Score, exact_match, f1, hits, normalise, of_each
 
 __all__ = [
     "Figure",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ def ratio_intervals(
     return low, high
 
 
-def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str]) -> Float64:
+def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[Hashable]) -> Float64:
     """Draw whole groups of questions, and compute sum(numerators) / sum(denominators) for each draw and
     column: float64 [draws, columns]. A division by 0 gives NaN.
     """

@@ -19,8 +19,8 @@ from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import Float64, ratio_intervals
 from pyfast.evaluation.evidence import Rows, with_rows
-from pyfast.evaluation.gold import Gold, Lines, name_of, read_gold
-from pyfast.evaluation.protocol import Metric, Share, measured, open_metric
+from pyfast.evaluation.gold import Gold, Lines, read_gold
+from pyfast.evaluation.metrics import Metric, Share, measured, open_metric
 
 Answers = Path | Iterable[Record]
 """The file answers.jsonl of a run, or the run's records"""
@@ -130,7 +130,7 @@ def evaluate(
     gold = gold if isinstance(gold, Path) else list(gold)
     not_run, without, names, conversations = list[str](), list[str](), dict[str, None](), list[bool]()
     for one in read_gold(gold):
-        if one.id in records and not _is_gold(one):
+        if one.id in records and not (one.has_answer or one.supporting or one.supporting_facts):
             without.append(one.id)
             del records[one.id]
         elif one.id in records:
@@ -141,7 +141,7 @@ def evaluate(
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
         fault = f"none of its {len(without)} questions has gold answers (`answers`)" if without else fault
-        raise InputError(f"{name_of(gold)}: {fault}")
+        raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
     named = _chosen(list(names), conversations[0]) if metrics is None else metrics
     # The gold is read a second time: all of it would take more memory than the rest.
     whole: list[str] = []
@@ -157,10 +157,6 @@ def evaluate(
     scored = _scored(dict(_opened(one) for one in named), _pairs_together(asked))
     states = dict(Counter(one.state for one in scored))
     return Report(rows_of(scored), scored, states, tuple(not_run), tuple(without), tuple(whole))
-
-
-def _is_gold(one: Gold) -> bool:
-    return one.has_answer or bool(one.supporting or one.supporting_facts)
 
 
 def _pairs_together(asked: Iterator[tuple[Record, Gold]]) -> Iterator[list[tuple[Record, Gold]]]:

@@ -1,15 +1,68 @@
-"""Metrics that measure evidence and abstention."""
+"""Metrics that compare evidence with gold evidence: documents, selected segments and rankings. The metric of
+abstention."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import ConfigDict
 
 from pyfast.engine import Evidence, Record
-from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.metrics import exact_match, normalise
-from pyfast.evaluation.protocol import Values, of_answers, of_each
-from pyfast.evaluation.selection_metrics import counts
+from pyfast.evaluation.bootstrap import Float64, ratio_draws
+from pyfast.evaluation.gold import Gold, Named
+from pyfast.evaluation.metrics import Values, exact_match, normalise, of_answers, of_each
+
+Counts = tuple[int, int, int]
+"""The counts of one question: (gold segments that were picked, picked segments, gold segments)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Precision, recall and F1 over all questions together (micro averages), each in [0, 1]."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+def counts(picked: Collection[Hashable], wanted: Collection[Hashable]) -> Counts:
+    """Count the picked and the gold segments of one question. A repeated id counts once."""
+    return len(set(picked) & set(wanted)), len(set(picked)), len(set(wanted))
+
+
+def micro_averages(questions: Sequence[Counts]) -> Selection:
+    """Compute HSEQ's metric for selected evidence (A.2): precision, recall and F1 over all questions together. A
+    figure is 0 if its denominator is 0.
+    """
+    both, picked, wanted = np.array(questions, np.int64).reshape(-1, 3).sum(axis=0).tolist()
+    return Selection(both / max(picked, 1), both / max(wanted, 1), 2 * both / max(picked + wanted, 1))
+
+
+def f1_interval(
+    questions: Sequence[Counts], before: Sequence[Counts] | None = None, level: float = 0.95
+) -> tuple[float, float]:
+    """Compute the percentile bootstrap interval of F1, by 2,000 draws of questions.
+
+    If `before` has the counts of the same questions in another run, the result is the interval of the
+    difference: F1 of `questions` minus F1 of `before`. Both runs use the same draws, which depend only on the
+    number of questions. Raises `ValueError` if there is no question, or if the two runs have different
+    numbers of questions.
+    """
+    if not questions or (before is not None and len(before) != len(questions)):
+        raise ValueError("an interval needs questions, and the same ones for both")
+    f1 = _f1_draws(questions) - (0.0 if before is None else _f1_draws(before))
+    low, high = np.quantile(f1, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _f1_draws(questions: Sequence[Counts]) -> Float64:
+    both, picked, wanted = np.array(questions, np.float64).T[:, :, None]
+    return np.nan_to_num(ratio_draws(2 * both, picked + wanted, range(len(questions))))  # 0 / 0 counts as 0.
+
 
 Rows = Callable[[str], Sequence[str] | None]
 """Returns the rows of a table or the triples of a knowledge graph, each by `row_text`. Returns None for a text and
@@ -101,3 +154,50 @@ def abstention(record: Record, gold: Gold) -> Values:
     answered = record.answer is not None
     wrong = answered and not any(exact_match(record.answer or "", answer) for answer in gold.answers)
     return {"coverage": float(answered), "risk": (float(wrong), float(answered))}
+
+
+class RetrievalQuestion(Named):
+    """A question with its gold documents, from a line of a file. Other keys of this line are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    question: str = ""
+    supporting: tuple[str, ...] | None = None
+    """The uris of the gold documents"""
+    table_id: str | None = None
+    """For a HybridQA question: the uri of its table, which is then the only gold document. `supporting` is
+    ignored, because its documents were found only by matching strings
+    """
+    type: str | None = None
+
+    @property
+    def gold(self) -> frozenset[str]:
+        """The uris of the gold documents."""
+        return frozenset([self.table_id] if self.table_id else self.supporting or ())
+
+
+def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[int]) -> dict[str, float]:
+    """Compute `recall@k` and `ndcg@k` for each k, and `mrr`, for one question.
+
+    All gold documents are equally relevant. DCG is the sum of 1 / log2(1 + rank) over the gold documents
+    among the first k. nDCG is DCG divided by the DCG of the best order. `mrr` is 1 / (the rank of the first
+    gold document), or 0 if no gold document was found.
+
+    Args:
+        ranked: The documents, best first, without duplicates.
+        gold: The gold documents, at least one.
+        at: The values of k.
+
+    Example:
+        >>> from pyfast.evaluation.evidence import ranking_figures
+        >>> ranking_figures(["a", "b", "c"], {"b", "d"}, [2])["recall@2"]
+        0.5
+    """
+    ranks = [rank for rank, document in enumerate(ranked, start=1) if document in gold]
+    figures: dict[str, float] = {}
+    for k in at:
+        figures[f"recall@{k}"] = sum(rank <= k for rank in ranks) / len(gold)
+    for k in at:
+        best = math.fsum(1 / math.log2(1 + rank) for rank in range(1, min(len(gold), k) + 1))
+        figures[f"ndcg@{k}"] = math.fsum(1 / math.log2(1 + rank) for rank in ranks if rank <= k) / best
+    return {**figures, "mrr": 1 / ranks[0] if ranks else 0.0}

@@ -51,11 +51,6 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
             yield record
 
 
-def name_of(source: Lines) -> str:
-    """Return a name of the source for error messages."""
-    return str(source) if isinstance(source, Path) else "gold"
-
-
 class Gold(Named):
     """The gold answers and gold evidence of one question. `model_extra` has all other keys of the question's
     line."""

@@ -157,7 +157,7 @@ def _answers(run: Path) -> Iterator[tuple[str, str | None]]:
 
 async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
     """Let the LLM compare the two answers of a pair, once in each order. The result is the winner in the
-    dimension `overall`, as `agreed` finds it: `a`, `b` or `tie`.
+    dimension `overall`: `a` or `b` if both orders have the same winner, otherwise `tie`.
 
     Equal answers are a tie, without a call of the LLM. If the answers differ and `ties` is False, the LLM
     must choose one of them.
@@ -182,7 +182,8 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
     trace: dict[str, Any] = {"verdicts": verdicts, "explanations": why}
     if len(turns) < len(question.earlier):
         trace["turns_dropped"] = len(question.earlier) - len(turns)
-    return Answer(agreed(*verdicts["overall"]), trace=trace)
+    first, second = verdicts["overall"]
+    return Answer(first if first == second else "tie", trace=trace)
 
 
 def transcript(turns: Sequence[Turn]) -> str:
@@ -204,11 +205,6 @@ def quoted(answer: str | None) -> str:
     with the other answer or with instructions.
     """
     return orjson.dumps(answer).decode()
-
-
-def agreed(forward: Winner, backward: Winner) -> Winner:
-    """Return the winner if both orders have the same winner. Otherwise return a tie."""
-    return forward if forward == backward else "tie"
 
 
 @dataclass(frozen=True, slots=True)

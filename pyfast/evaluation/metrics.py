@@ -1,8 +1,19 @@
-"""Exact match and token F1 as in the official scripts of data sets, and the metrics that use them.
+"""The interface of metrics, how to find a metric by name, and the metrics that compare answers.
 
-All scripts normalise in the same way: lower case, no ASCII punctuation, no articles, single blanks. pyfast
-first composes letters and their accents (NFC), so that two ways to write a letter are equal. The scripts differ in
-two points:
+A metric is a function. It gets a list of questions, each as a record with its gold answers, and returns values
+by name for each question. A value is a number in [0, 1], or a pair (numerator, denominator) for micro averages:
+the sum of all numerators is divided by the sum of all denominators. To leave a question out, the metric returns
+None for it. Packages register metrics as entry points of the group `pyfast.metrics`. Any other metric is named
+by `MODULE:NAME`.
+
+    >>> from pyfast.evaluation import of_each
+    >>> @of_each
+    ... def letters(record, gold):
+    ...     return {"letters": min(len(record.answer or "") / 100, 1)}
+
+Exact match and token F1 are computed as in the official scripts of data sets. All scripts normalise in the same
+way: lower case, no ASCII punctuation, no articles, single blanks. pyfast first composes letters and their
+accents (NFC), so that two ways to write a letter are equal. The scripts differ in two points:
 
 | | `yes` and `no` are ordinary words | F1 of two answers that are empty after normalising |
 |---|---|---|
@@ -14,17 +25,91 @@ two points:
 
 from __future__ import annotations
 
+import math
 import re
 import string
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import wraps
+from typing import NamedTuple, Protocol
 
+import pyfast.plugins as plugins
 from pyfast.engine import Record
+from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.protocol import Values, of_answers
+
+Share = tuple[float, float]
+"""A value as (numerator, denominator)"""
+Values = Mapping[str, float | Share]
+
+
+class Metric(Protocol):
+    """A function that scores questions."""
+
+    def __call__(self, questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:
+        """Return the values of each question by name, or None to leave the question out."""
+        ...
+
+
+def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
+    """Make a metric from a function that scores one question.
+
+    Args:
+        score: A function of a record and its gold answers. It returns values by name, or None to leave the
+            question out.
+
+    Returns:
+        The metric.
+    """
+
+    @wraps(score)
+    def metric(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:
+        return [score(record, gold) for record, gold in questions]
+
+    return metric
+
+
+def of_answers(score: Callable[[Record, Gold], Values | None]) -> Metric:
+    """Make a metric of answers, as `of_each`. It leaves out the questions without gold answers."""
+
+    @wraps(score)
+    def scored(record: Record, gold: Gold) -> Values | None:
+        return score(record, gold) if gold.has_answer else None
+
+    return of_each(scored)
+
+
+def open_metric(name: str) -> Metric:
+    """Find a metric by its name or `MODULE:NAME`. Raises `InputError` if there is no such metric."""
+    metric: object = plugins.load("metrics", name)
+    if not callable(metric):
+        raise InputError(f"the metric {name!r} is not a function")
+    return metric
+
+
+def measured(name: str, metric: Metric, questions: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
+    """Apply a metric to many questions, and return the values of each question by name.
+
+    If the metric returns something that is not a value, an `InputError` gives the `name` of the metric.
+    """
+    results = metric(questions)
+    if len(results) != len(questions):
+        raise InputError(f"the metric {name!r} returned {len(results)} results for {len(questions)} questions")
+    return [{key: _share(name, key, value) for key, value in (values or {}).items()} for values in results]
+
+
+def _share(metric: str, key: str, value: object) -> Share:
+    above, below = value if isinstance(value, tuple) and len(value) == 2 else (value, 1.0)
+    try:
+        share = float(above), float(below)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        share = math.nan, math.nan
+    if not (math.isfinite(share[0]) and math.isfinite(share[1])) or share[1] < 0:
+        raise InputError(f"the metric {metric!r}: {key} is {value!r}, not a number or (numerator, denominator)")
+    return share
+
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -291,3 +376,212 @@ def metaqa(record: Record, gold: Gold) -> Values:
     first = next(iter(items(record.answer or "")), None)
     right = {normalise(answer) for answer in gold.answers} | {part for a in gold.answers for part in items(a)}
     return {"hits@1": float(first is not None and first in right), "em": em, **overlap._asdict()}
+
+
+NEAREST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The ranking metrics of one answer, each in [0, 1]."""
+
+    first: float
+    among_five: float
+    reciprocal_rank: float
+
+
+def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
+    """Compute H@1, H@5 and the reciprocal rank (graph_convqa's paper, section 5.2).
+
+    If the answer is correct, the rank is 1. Otherwise the entities are sorted by the Levenshtein distance
+    between their names and the answer. The rank is then the position of the first correct entity. Entities
+    with equal distances keep their order. If no entity is correct, or if there is no answer, all three
+    figures are 0.
+
+    Args:
+        prediction: The answer. None: there is no answer.
+        answers: Accepted forms of the correct answer.
+        entities: The names of the entities in the evidence of this turn.
+
+    Returns:
+        H@1, H@5 and the reciprocal rank.
+
+    Example:
+        >>> from pyfast.evaluation import hits
+        >>> hits("Christian Huygens", ["Christiaan Huygens"], ["Saturn", "Christiaan Huygens"]).first
+        1.0
+    """
+    gold = {normalise(answer) for answer in answers} - {""}
+    rank = math.inf
+    if prediction is not None and normalise(prediction) in gold:
+        rank = 1
+    elif prediction is not None and gold:
+        ranked = enumerate(by_distance(prediction, entities), start=1)
+        rank = next((place for place, entity in ranked if normalise(entity) in gold), math.inf)
+    return Hits(float(rank == 1), float(rank <= NEAREST), 1 / rank)
+
+
+def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
+    """Sort the names of entities by their Levenshtein distance to the answer. Case is ignored."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import Levenshtein
+
+    nearest = process.extract(
+        prediction, entities, scorer=Levenshtein.distance, processor=str.casefold, limit=None
+    )
+    return [entity for entity, _, _ in nearest]
+
+
+@of_answers
+def hits_at(record: Record, gold: Gold) -> Values:
+    """Compute ConvMix's H@1, H@5 and MRR from the `entities` in the trace of the answer."""
+    entities = record.trace.get("entities", [])
+    if not isinstance(entities, list) or not all(isinstance(entity, str) for entity in entities):
+        raise InputError(f"the record of {record.id!r}: `entities` of its trace is not a list of strings")
+    ranks = hits(record.answer, gold.answers, entities)
+    return {"h@1": ranks.first, "h@5": ranks.among_five, "mrr": ranks.reciprocal_rank}
+
+
+_SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "percent": 0.01}
+_NO_FIGURE = str.maketrans("", "", "'\"\\$€£¥%(),[]")
+_FIGURE = re.compile(r"[+-]?\d+(\.\d+)?|[+-]?\.\d+")
+_WITH_WORD = re.compile(r"[\d.]+\s?[a-zA-Z]+")
+_NEGATIVE = re.compile(r"\([\d.\s]+\)")
+_PERCENT = re.compile(r"[\d.\s]+%")
+_SPANS = re.compile(r"[;\n]")
+_COUNTED = ("arithmetic", "count")
+_MOST = 300  # the maximum number of characters of a number; a longer one counts as text
+
+Number = int | float
+
+
+@of_answers
+def tatqa(record: Record, gold: Gold) -> Values:
+    """Compute TAT-QA's EM and F1, comparing numbers by their value and scale. If the gold answer is a count or a
+    calculation, F1 equals EM.
+
+    The metric follows the data set's own script, which expects a scale (such as million) with each answer. In
+    pyfast an answer is one text. So pyfast reads an answer in up to three ways. First, as it is. Second, with
+    its last word as the scale ("58.2 million"). Third, a single number without a percent sign can stand for a
+    percentage: 0.2342 is then equal to 23.42 percent. Four decimals of it count. The first two ways round
+    numbers to two decimals. The best score counts. A multi-span question has several answers, the spans.
+    Semicolons or line ends separate them. If the text has neither, commas followed by a space separate them.
+    """
+    em, f1 = tatqa_score(record.answer, gold.answers, gold.scale or "", gold.type or "")
+    return {"em": em, "f1": f1}
+
+
+def tatqa_score(prediction: str | None, answers: Sequence[str], scale: str, kind: str) -> tuple[float, float]:
+    """Compute (exact match, F1) of an answer.
+
+    Args:
+        prediction: The answer.
+        answers: All spans of a `multi-span` question, otherwise accepted forms of one answer.
+        scale: The scale of the gold answer: thousand, million, billion, percent or empty.
+        kind: `span`, `multi-span`, `arithmetic` or `count`.
+    """
+    if not prediction or not prediction.strip() or not answers:
+        return 0.0, 0.0
+    spans = _spans(prediction, kind == "multi-span")
+    given = [_joined(spans, ""), _joined(*_with_scale(spans))]
+    if len(spans) == 1 and "%" not in spans[0] and is_number(spans[0]):
+        given.append(_plain(to_number(spans[0])))  # 0.2342 for 23.42 percent
+    right = [_joined(answers, scale)] if kind == "multi-span" else [_joined([a], scale) for a in answers]
+    em, f1 = max(_compared(one, other) for one in given for other in right)
+    return em, em if kind in _COUNTED else f1
+
+
+def _spans(prediction: str, many: bool) -> list[str]:
+    spans = _SPANS.split(prediction) if many else [prediction]
+    if many and len(spans) == 1:
+        spans = prediction.split(", ")
+    return [span.strip() for span in spans if span.strip()]
+
+
+def _with_scale(spans: list[str]) -> tuple[list[str], str]:
+    """Remove the scale from the end of each span. Returns (the spans without it, the scale).
+
+    If the last span has no scale, or two spans have different scales, the result is (the unchanged spans, "").
+    """
+    parts = [_without_scale(span) for span in spans]
+    scales = {scale for _, scale in parts if scale}
+    if len(scales) != 1 or not parts[-1][1]:
+        return spans, ""
+    return [value for value, _ in parts], scales.pop()
+
+
+def _without_scale(span: str) -> tuple[str, str]:
+    """Split "58.2 million" into ("58.2", "million"). If a text is not a number with a scale, return (the
+    text, "").
+    """
+    value, _, scale = span.rpartition(" ")
+    scale = scale.lower()
+    return (value, scale) if scale in _SCALES and scale != "hundred" and is_number(value) else (span, "")
+
+
+def _joined(spans: Sequence[str], scale: str) -> str:
+    """Join the sorted spans into one text. With the scale "million", the span "3" becomes "3000000.0000",
+    "3%" becomes "0.0300", and "about 3" becomes "about 3 million"."""
+    return " ".join(_scaled(span, scale) for span in sorted(spans))
+
+
+def _scaled(span: str, scale: str) -> str:
+    if not is_number(span):
+        return f"{span} {scale}" if scale else span
+    number = to_number(span)
+    return _plain(number if "%" in span else round(number, 2) * _factor(scale))
+
+
+def _plain(number: Number) -> str:
+    return f"{number:.4f}"
+
+
+def _factor(words: str) -> Number:
+    return next((factor for name, factor in _SCALES.items() if name in words.lower()), 1)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number. The number may have a currency, brackets, a percent sign or a scale
+    such as million."""
+    words = " ".join(word.translate(_NO_FIGURE) for word in text.split()).split()
+    if not words or len(text) > _MOST or _FIGURE.search(text.translate(_NO_FIGURE)) is None:
+        return False
+    try:
+        float(words[0])
+    except ValueError:
+        return False
+    return len(words) < 2 or _factor(words[1]) != 1
+
+
+def to_number(text: str) -> Number:
+    """Convert a text that `is_number` accepts to a number. A number in brackets is negative."""
+    match = _FIGURE.search(text.translate(_NO_FIGURE))
+    assert match is not None
+    number: Number = float(match[0]) if "." in match[0] else int(match[0])
+    word = _WITH_WORD.search(text)
+    factor = 1 if word is None else _factor(word[0])
+    sign = -1 if _NEGATIVE.search(text) else 1
+    percent = 0.01 if _PERCENT.search(text) else 1
+    return round(number * factor * sign * percent, 4) + 0  # + 0 turns -0.0 into 0.0
+
+
+def _compared(given: str, right: str) -> tuple[float, float]:
+    a, b = _normalised(given), _normalised(right)
+    bags = set(a.split()), set(b.split())
+    common = len(bags[0] & bags[1])
+    precision, recall = (common / len(bag) if bag else 1.0 for bag in bags)
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return float(a == b), round(f1, 2)
+
+
+def _normalised(text: str) -> str:
+    return " ".join(filter(None, (_token(token) for token in text.split(" "))))
+
+
+def _token(token: str) -> str:
+    token = token.lower()
+    if not is_number(token):
+        token = token.translate(PUNCTUATION)
+    if is_number(token):
+        return str(to_number(token))
+    return " ".join(ARTICLES.sub(" ", token).split())

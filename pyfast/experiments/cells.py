@@ -21,9 +21,8 @@ from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Figure, Scored
 from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.cost import Cost, cost_of
+from pyfast.evaluation.cost import Cost, Prices, cost_of, read_prices
 from pyfast.evaluation.evaluate import rows_of
-from pyfast.evaluation.prices import Prices, read_prices
 from pyfast.experiments.differences import Searched, searched, uses_knowledge
 from pyfast.experiments.plan import Model, Plan, Row, read_plan
 from pyfast.experiments.side_by_side import side_by_side

@@ -5,10 +5,17 @@ An LLM extracts triples from chunks (pieces) of documents, or rules extract them
 Through a `Session`, the questions of one run use the knowledge graph.
 """
 
-from pyfast.knowledge.build import add_extracts, build_knowledge, prune_knowledge, update_knowledge
+from pyfast.knowledge.build import (
+    add_extracts,
+    build_knowledge,
+    merge_knowledge,
+    merge_learned,
+    prune_knowledge,
+    reset_knowledge,
+    update_knowledge,
+)
 from pyfast.knowledge.extracts import Extract, Mention, Statement
 from pyfast.knowledge.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
-from pyfast.knowledge.merge import merge_knowledge, merge_learned, reset_knowledge
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.session import Learned, Session, open_session
 from pyfast.knowledge.snapshots import has_knowledge, open_knowledge

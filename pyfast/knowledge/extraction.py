@@ -1,5 +1,6 @@
 """Extraction of triples by an LLM. The extraction is a run. Each of its questions asks for the triples of one
-chunk, or of several short chunks.
+chunk, or of several short chunks. A chunk has consecutive paragraphs of one text, which an LLM reads in one call.
+When a text is added to an index, the LLM reads only the chunks of the new text.
 
 The folder of this run is beside the snapshots. It contains the texts of the chunks, so that the run can
 resume even if the index has changed. This module does not change the store.
@@ -11,16 +12,19 @@ import contextlib
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from pyfast.corpus import Corpus, Level
+from pyfast.corpus.rendering import fold
 from pyfast.engine import Answer, Budget, Context, Job, Question, Questions, questions_in
 from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_value
 from pyfast.engine.run_folder import ANSWERS
@@ -28,12 +32,101 @@ from pyfast.engine.status import read_status
 from pyfast.errors import InputError
 from pyfast.files import write_atomically
 from pyfast.jsonl import read_lines
-from pyfast.knowledge.chunks import Chunk, pack
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, EXTRACT_MORE, GraphFields, extract_graph
 from pyfast.knowledge.extracts import BY_LLM, Extract
 from pyfast.knowledge.support import Dropped, supported_mentions, supported_statements, themes_of
 from pyfast.llm import FullLLM, Role
+from pyfast.retrieval import Index
 from pyfast.retrieval.index import KNOWLEDGE
+
+TOKENS = 1200
+"""The default for the maximum size of a chunk in tokens, as in MTQA's paper"""
+_CHARACTERS_PER_TOKEN = 4  # the average of English; the size of a chunk need not be exact
+_TITLE = 4  # A title takes at most a quarter of its chunk, even if it is long.
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk: consecutive paragraphs of one text, which an LLM reads in one call."""
+
+    title: str
+    passages: tuple[tuple[int, str], ...]
+    """For each paragraph: (id of its segment, text). A paragraph that is too long is divided into several
+    such pairs, which have the same id"""
+
+    @property
+    def text(self) -> str:
+        """The text of the chunk with its title, in the form in which the LLM reads it."""
+        return "\n\n".join(filter(None, (self.title, *(text for _, text in self.passages))))
+
+    @property
+    def digest(self) -> str:
+        """A checksum of the chunk's text and of its segment ids.
+
+        The checksum does not depend on the LLM. So if one LLM has read a chunk, another LLM does not read it
+        again.
+        """
+        made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
+        for segment, _ in self.passages:
+            made.update(segment.to_bytes(8, "little"))
+        return made.hexdigest()
+
+
+def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
+    """Split the texts of an index into chunks, in the order of the corpus. A chunk has at most about `tokens`
+    tokens."""
+    corpus, limit = index.corpus, tokens * _CHARACTERS_PER_TOKEN
+    paragraphs = (place for place in index.passages.tolist() if corpus.level[place] == Level.PARAGRAPH)
+    for source, places in groupby(paragraphs, key=lambda place: int(corpus.source[place])):
+        title = fold(corpus.title(source))[: limit // _TITLE]
+        run: list[tuple[int, str]] = []
+        budget = limit - len(title)
+        section = whole_title = fold(corpus.title(source))
+        for place in places:
+            above, is_heading = corpus.headline(place)
+            above = fold(above)
+            for text in [""] if is_heading else _fitting_texts(corpus, place, limit - len(title)):
+                headed = f"{above}\n{text}".rstrip()
+                shown = text if above == section else headed
+                if run and len(shown) > budget:
+                    yield Chunk(title, tuple(run))
+                    run, budget = [], limit - len(title)
+                    shown = text if above == whole_title else headed  # The LLM does not see the chunk before.
+                section = above
+                run.append((int(corpus.ids[place]), shown))
+                budget -= len(shown)
+        yield Chunk(title, tuple(run))
+
+
+def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
+    """Group consecutive chunks, so that the LLM reads a group in one call. A group has at most about `tokens`
+    tokens."""
+    run: list[Chunk] = []
+    for chunk in chunks:
+        if run and sum(len(each.text) for each in (*run, chunk)) > tokens * _CHARACTERS_PER_TOKEN:
+            yield tuple(run)
+            run = []
+        run.append(chunk)
+    if run:
+        yield tuple(run)
+
+
+def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:
+    """Divide a paragraph into texts of at most `limit` characters. `place` is the position of the paragraph
+    in the corpus. A longer paragraph becomes groups of its sentences. A longer sentence is cut."""
+    text = corpus.content(place)
+    if len(text) <= limit:
+        yield text
+        return
+    sentences = range(place + 2, int(corpus.subtree_end[place]))
+    ends = [int(corpus.start[i] - corpus.start[place]) for i in sentences] + [len(text)]
+    begin = 0
+    while begin < len(text):
+        furthest = begin + max(limit, 1)
+        end = max((end for end in ends if begin < end <= furthest), default=min(furthest, len(text)))
+        yield text[begin:end]
+        begin = end
+
 
 FOLDER, CHUNKS = "extraction", "chunks.jsonl"
 _GRAPHS = TypeAdapter(list[GraphFields])
@@ -72,12 +165,6 @@ def extraction_folder(index: Path) -> Path:
 def is_begun(folder: Path) -> bool:
     """Return whether `folder` has an unfinished extraction: not all of the results are in the store yet."""
     return (folder / CHUNKS).is_file() and recorded_value(folder, "questions", "digest") is not None
-
-
-def begun_chunk_tokens(folder: Path) -> int | None:
-    """Return the chunk size of an unfinished extraction, in tokens. None if there is no unfinished extraction."""
-    tokens: int | None = recorded_value(folder, "system", "set_chunk_tokens")
-    return tokens
 
 
 def plan_extraction(

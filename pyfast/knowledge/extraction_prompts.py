@@ -26,12 +26,17 @@ class EntityFields(BaseModel):
     description: _Phrase
 
 
-class RelationFields(BaseModel):
-    """A relation of two entities in a text."""
+class TripleFields(BaseModel):
+    """One fact."""
 
     head: _Name
     relation: _Name
     tail: _Name
+
+
+class RelationFields(TripleFields):
+    """A relation of two entities in a text."""
+
     description: _Phrase
     keys: list[_Key] = Field(max_length=4)
     strength: int = Field(ge=1, le=10)
@@ -43,14 +48,6 @@ class GraphFields(BaseModel):
     relations: list[RelationFields] = Field(max_length=60)
     entities: list[EntityFields] = Field(max_length=40)
     themes: list[_Key] = Field(max_length=6)
-
-
-class TripleFields(BaseModel):
-    """One fact."""
-
-    head: _Name
-    relation: _Name
-    tail: _Name
 
 
 class TriplesFields(BaseModel):

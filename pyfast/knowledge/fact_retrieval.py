@@ -73,14 +73,14 @@ class RetrievedFact:
         return [segment for segments in store.sources(self.places) for segment in segments]
 
 
-def retrieve_facts(
-    items: Sequence[tuple[str, Learned, Int32 | None]], store: Knowledge, k: int, named: int
-) -> list[list[RetrievedFact]]:
+Item = tuple[str, Learned, Int32 | None]
+"""A sub-question, the learned triples, and the numbers of the allowed triples (None: all are allowed)"""
+
+
+def retrieve_facts(items: Sequence[Item], store: Knowledge, k: int, named: int) -> list[list[RetrievedFact]]:
     """Find the `k` facts with the highest cosine to each sub-question (SubQRAG's equation 3).
 
-    An item of `items` is (sub-question, learned triples, numbers of the allowed triples). Of the triples in
-    the store, the result contains only allowed ones. If the third element of an item is None, all triples are
-    allowed.
+    Of the triples in the store, the result contains only allowed ones.
 
     The result begins with facts about entities that the sub-question names, at most `named` facts. A cosine alone
     would often miss them, because vectors hardly distinguish names. The first of these facts are those whose
@@ -91,7 +91,7 @@ def retrieve_facts(
     nearest, _ = store.search("facts", queries, k)
     learned = _learned([(text, known) for text, known, _ in items], queries, k)
     return [
-        _best(*item, new, query, near[near >= 0], store, k, named)
+        _best(item, new, query, near[near >= 0], store, k, named)
         for item, new, query, near in zip(items, learned, queries, nearest, strict=True)
     ]
 
@@ -118,17 +118,9 @@ def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> 
 
 
 def _best(
-    text: str,
-    learned: Learned,
-    allowed: Int32 | None,
-    new: Sequence[_New],
-    query: Float32,
-    near: Int64,
-    store: Knowledge,
-    k: int,
-    named: int,
+    item: Item, new: Sequence[_New], query: Float32, near: Int64, store: Knowledge, k: int, named: int
 ) -> list[RetrievedFact]:
-    facts = store.facts
+    (text, learned, allowed), facts = item, store.facts
     ranges = [facts.about_offsets[i : i + 2] for i in (store.entities_named_in(text) if named else ())]
     about = np.concatenate([np.empty(0, np.int32), *(facts.about[begin:end] for begin, end in ranges)])
     if allowed is not None:  # There are few, so all of them are compared.

@@ -22,9 +22,8 @@ from pyfast.engine.traces import records_of
 from pyfast.knowledge.extracts import LEARNED, Extract, Statement
 from pyfast.knowledge.names import name_key, named_in, words_of
 from pyfast.knowledge.rule_based import extract_by_rules
-from pyfast.knowledge.snapshots import has_knowledge, make_apart, open_knowledge, pin_snapshot
+from pyfast.knowledge.snapshots import Writer, has_knowledge, make_apart, open_knowledge, pin_snapshot
 from pyfast.knowledge.store import Knowledge, fact_text
-from pyfast.knowledge.writer import Writer
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder

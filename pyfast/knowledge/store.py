@@ -1,5 +1,6 @@
 """An opened snapshot of the knowledge graph. The triples are in memory, descriptions and sources are read
-from SQLite, and searches compare vectors.
+from SQLite, and searches compare vectors. The SQLite file has the entities,
+relations and triples, and for each triple and description the segment from which it comes.
 
 A search finds facts, which are groups of triples: a fact has all triples with the same head and relation, or all
 triples with the same relation and tail.
@@ -20,14 +21,79 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-import pyfast.knowledge.database as database
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.knowledge.names import name_key, named_in, relation_name, words_of
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval import vectors
 from pyfast.retrieval.embeddings import INSTALL, Embedder
 from pyfast.retrieval.manifest import read_manifest
-from pyfast.sqlite_files import fault
+from pyfast.sqlite_files import fault, open_database
+
+FILE = "triples.sqlite"
+
+# `segment` is a segment's id in the corpus. The id follows from uri and offsets, so it stays when the index is
+# built again. SQLite stores ids as signed 64-bit integers. A description belongs to its statement or mention, and
+# so to one chunk: no chunk can change what another one says.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS chunks (
+    id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, method TEXT NOT NULL, failed TEXT);
+CREATE TABLE IF NOT EXISTS entities (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS by_key ON entities (key);
+CREATE TABLE IF NOT EXISTS relations (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS keys (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS triples (
+    id INTEGER PRIMARY KEY, head INTEGER NOT NULL, relation INTEGER NOT NULL, tail INTEGER NOT NULL,
+    time TEXT NOT NULL, UNIQUE (head, relation, tail, time));
+CREATE TABLE IF NOT EXISTS statements (
+    triple INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, description TEXT NOT NULL,
+    strength INTEGER NOT NULL, PRIMARY KEY (triple, segment, chunk)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS statements_by_chunk ON statements (chunk);
+CREATE TABLE IF NOT EXISTS statement_keys (
+    key INTEGER NOT NULL, triple INTEGER NOT NULL, chunk INTEGER NOT NULL, PRIMARY KEY (key, triple, chunk)
+    ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS statement_keys_by_chunk ON statement_keys (chunk, triple);
+CREATE TABLE IF NOT EXISTS themes (
+    key INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, PRIMARY KEY (key, segment, chunk)
+    ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS themes_by_chunk ON themes (chunk);
+CREATE TABLE IF NOT EXISTS mentions (
+    entity INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, kind TEXT NOT NULL,
+    description TEXT NOT NULL, PRIMARY KEY (entity, segment, chunk)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
+"""
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """Open the database of a snapshot that is being made, for writing.
+
+    If the process ends early, the file stays incomplete. The next change of the store then deletes the folder
+    of this snapshot.
+    """
+    database = open_database(path, isolation_level=None)
+    database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)
+    return database
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """Open the database of a snapshot for reading by several threads."""
+    return open_database(path, "ro&immutable=1", check_same_thread=False)
+
+
+def integer_rows(database: sqlite3.Connection, query: str) -> Int32:
+    """Run an SQL query whose result has only integers. Returns int32[rows, columns]."""
+    rows = database.execute(query).fetchall()
+    return np.array(rows, np.int32) if rows else np.empty((0, query.count(",") + 1), np.int32)
+
+
+def signed(segment: int) -> int:
+    """Convert a segment id (uint64) to SQLite's signed integer."""
+    return segment - (1 << 64) if segment >= 1 << 63 else segment
+
+
+def unsigned(segment: int) -> int:
+    """Convert SQLite's signed integer to a segment id (uint64)."""
+    return segment % (1 << 64)
+
 
 IN_TEXT = 3
 """How many values of a fact are in the text from which its vector is computed. If the triples share the head,
@@ -133,14 +199,14 @@ class Knowledge:
         """Open a snapshot whose manifest is already read. Other modules call `Knowledge.open`, which also
         checks the snapshot."""
         self.folder, self.manifest, self.embedder = folder, manifest, embedder
-        self._database = database.open_read_only(folder / database.FILE)
+        self._database = open_read_only(folder / FILE)
         self.entities, self._entity_ids = self._named("entities", "name")
         """the name of each entity"""
         self.relations, relation_ids = self._named("relations", "name")
         self.keys, self._key_ids = self._named("keys", "text")
         """The text of each key. A key is the name of a relation, a phrase with which an LLM describes a
         relation, or a theme (what a text is about, in a few words)"""
-        rows = database.integer_rows(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
+        rows = integer_rows(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
         self._triple_ids = rows[:, 0]
         self.head: Int32 = np.searchsorted(self._entity_ids, rows[:, 1]).astype(np.int32)
         """[triples] the number of the entity that is the head of each triple"""
@@ -341,14 +407,14 @@ class Knowledge:
         """Return for each triple the sentence that describes it in a segment, or "" if there is none.
         `segment` is the id of the segment."""
         query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
-        rows = self._each(query, self._triple_ids, triples, database.signed(segment))
+        rows = self._each(query, self._triple_ids, triples, signed(segment))
         return [description or "" for ((description,),) in rows]
 
     def described_in(self, entities: Sequence[int], segment: int) -> list[tuple[str, str, str]]:
         """Return (name, kind, description) of each of the `entities` that a segment describes. `segment` is
         the id of the segment. Other entities are left out."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? AND segment = ? ORDER BY chunk LIMIT 1"
-        rows = self._each(query, self._entity_ids, entities, database.signed(segment))
+        rows = self._each(query, self._entity_ids, entities, signed(segment))
         found = zip(entities, rows, strict=True)
         return [(self.entities[i], *row) for i, of_one in found for row in of_one if any(row)]
 
@@ -361,7 +427,7 @@ class Knowledge:
     def strength(self) -> Int32:
         """[triples] an LLM's estimate of how closely a text connects head and tail of each triple, from 1 to 10.
         If several texts state the triple, the highest number is taken. 0: no LLM has given a number."""
-        rows = database.integer_rows(
+        rows = integer_rows(
             self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"
         )
         strength = np.zeros(len(self), np.int32)
@@ -395,7 +461,7 @@ class Knowledge:
         """(offsets [keys + 1], triples): `triples[offsets[i] : offsets[i + 1]]` are the numbers of the
         triples of key i, ascending."""
         query = "SELECT DISTINCT key, triple FROM statement_keys ORDER BY key, triple"
-        keys, triples = database.integer_rows(self._database, query).T
+        keys, triples = integer_rows(self._database, query).T
         offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))
         return offsets, np.searchsorted(self._triple_ids, triples).astype(np.int32)
 
@@ -417,10 +483,8 @@ class Knowledge:
         are computed from these texts. `kind` is "facts", "entities" or "keys"."""
         if kind == "facts":
             return [self._fact_text(place) for place in (range(len(self.facts)) if places is None else places)]
-        if places is None:
-            return self._names(kind)
         names = self._names(kind)
-        return [names[place] for place in places]
+        return names if places is None else [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
         """Return a row of numbers that identifies each text of `texts`: int64[texts, columns].
@@ -463,7 +527,7 @@ class Knowledge:
 
     def _segments(self, condition: str, ids: Int32 | Int64, places: Sequence[int]) -> list[list[int]]:
         rows = self._each(f"SELECT DISTINCT segment FROM {condition}", ids, places)
-        return [sorted(database.unsigned(segment) for (segment,) in of_one) for of_one in rows]
+        return [sorted(unsigned(segment) for (segment,) in of_one) for of_one in rows]
 
 
 def _marks(names: Sequence[str]) -> Int64:

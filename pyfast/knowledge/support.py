@@ -12,8 +12,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from pyfast.knowledge.extraction_prompts import EntityFields, TripleFields
 from pyfast.knowledge.extracts import Mention, Statement, Theme
 from pyfast.knowledge.names import is_named_in, name_key, tidy
 
@@ -49,18 +50,6 @@ _COUNTRY, _FROM_THERE = (
 _STEM = 4  # the minimum number of letters that a country's name shares with its adjective
 
 
-class _Triple(Protocol):
-    head: str
-    relation: str
-    tail: str
-
-
-class _Entity(Protocol):
-    name: str
-    kind: str
-    description: str
-
-
 class Dropped(NamedTuple):
     """A triple that was dropped, and the reason."""
 
@@ -77,7 +66,7 @@ class Supported:
     dropped: list[Dropped] = field(default_factory=list)
 
 
-def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int, str]]) -> Supported:
+def supported_statements(triples: Iterable[TripleFields], *texts: Sequence[tuple[int, str]]) -> Supported:
     """Find the triples that a text supports, without duplicates. One text alone must contain both names of a
     triple.
 
@@ -123,7 +112,7 @@ def _naming(head: str, tail: str, segments: Sequence[tuple[int, _Text]]) -> int 
     return (both or heads)[0] if heads and tails else None
 
 
-def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int, str]]) -> list[Mention]:
+def supported_mentions(entities: Iterable[EntityFields], segments: Sequence[tuple[int, str]]) -> list[Mention]:
     """Find the entities that a text names, without duplicates. `segments` are the segments of the text, (id,
     text). Each entity gets the first segment that names it."""
     texts = [(segment, _Text(text)) for segment, text in segments]

@@ -135,7 +135,11 @@ def _details(
         "gold_passages": gold_passages,
         "gold_documents": {uri: found.shown for uri, found in documents.items()},
         "path": [
-            {"name": step.name, "query": step.query, "lists": list(map(_listed, step.lists))}
+            {
+                "name": step.name,
+                "query": step.query,
+                "lists": [{"name": each.name, "segments": each.segments} for each in step.lists],
+            }
             for step in steps
             if step.lists
         ],
@@ -202,10 +206,6 @@ def question_of(run: Path, id: str, scoring: Scoring = BY_DEFAULT) -> dict[str, 
     golds = scores.gold()
     finder.look_for(golds.values())
     return next(details_of([entry], Source(reader, finder, scores.figures, golds, content)))
-
-
-def _listed(each: Listed) -> dict[str, Any]:
-    return {"name": each.name, "segments": each.segments}
 
 
 def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fpdf import FPDF
 
 import pyfast
 from pyfast.corpus import Heading, Level, Outline, TextDocument, decode, encode, read
-from pyfast.knowledge.chunks import split_into_chunks
+from pyfast.knowledge.extraction import split_into_chunks
 from pyfast.retrieval import Index, narrate
 
 MANUAL = """\

@@ -21,7 +21,7 @@ from pyfast.cli import app
 from pyfast.engine.ended_questions import used_by
 from pyfast.errors import InputError
 from pyfast.evaluation import Prices, read_prices
-from pyfast.evaluation.prices import Price
+from pyfast.evaluation.cost import Price
 from pyfast.llm import Request
 
 PRICES = (

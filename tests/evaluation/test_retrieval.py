@@ -14,7 +14,7 @@ import pyfast
 from pyfast.api.retrieval_evaluation import RetrievalSetting
 from pyfast.cli import app
 from pyfast.errors import InputError
-from pyfast.evaluation.ranking import ranking_figures
+from pyfast.evaluation.evidence import ranking_figures
 from pyfast.retrieval import Index
 
 AT = (1, 2, 5, 10)

@@ -25,9 +25,7 @@ from pyfast.engine import Record
 from pyfast.evaluation import Gold, hits
 from pyfast.evaluation.evaluate import read_answers
 from pyfast.evaluation.gold import read_gold
-from pyfast.evaluation.hits import by_distance
-from pyfast.evaluation.protocol import open_metric
-from pyfast.evaluation.tatqa import tatqa_score
+from pyfast.evaluation.metrics import by_distance, open_metric, tatqa_score
 
 PAIRS = 10_000
 VOCABULARY = [

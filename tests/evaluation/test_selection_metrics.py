@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_fscore_support
 
-from pyfast.evaluation.selection_metrics import counts, f1_interval, selection
+from pyfast.evaluation.evidence import counts, f1_interval, micro_averages
 
 SETS = st.sets(st.integers(0, 6))
 
 
 @given(st.lists(st.tuples(SETS, SETS), min_size=1, max_size=8))
 def test_micro_averages_are_those_of_scikit_learn(questions: list[tuple[set[int], set[int]]]) -> None:
-    found = selection([counts(sorted(picked) * 2, wanted) for picked, wanted in questions])
+    found = micro_averages([counts(sorted(picked) * 2, wanted) for picked, wanted in questions])
     truth = [[i in wanted for i in range(7)] for _, wanted in questions]
     said = [[i in picked for i in range(7)] for picked, _ in questions]
     expected = precision_recall_fscore_support(
@@ -27,7 +27,7 @@ def test_the_interval_holds_the_score_and_narrows_with_more_questions() -> None:
     few = [(int(b), 2, 2) for b in generator.integers(0, 3, 30)]
     many = few * 20
     low, high = f1_interval(few)
-    assert low < selection(few).f1 < high
+    assert low < micro_averages(few).f1 < high
     narrow = f1_interval(many)
     assert high - low > 3 * (narrow[1] - narrow[0])
     # of a mean of independent values: 1.96 standard errors on each side

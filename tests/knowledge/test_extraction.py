@@ -31,7 +31,6 @@ from pyfast.knowledge import (
     update_knowledge,
 )
 from pyfast.knowledge.build import chunk_size, new_chunks
-from pyfast.knowledge.chunks import split_into_chunks
 from pyfast.knowledge.extraction import (
     Extraction,
     extraction_folder,
@@ -39,6 +38,7 @@ from pyfast.knowledge.extraction import (
     extraction_results,
     in_words,
     plan_extraction,
+    split_into_chunks,
     why_all_failed,
 )
 from pyfast.knowledge.extraction_prompts import halves

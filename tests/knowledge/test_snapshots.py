@@ -21,10 +21,9 @@ from pyfast.knowledge import (
     reset_knowledge,
     snapshots,
 )
-from pyfast.knowledge.database import FILE, open_read_only
 from pyfast.knowledge.extracts import LEARNED
-from pyfast.knowledge.snapshots import make_snapshot
-from pyfast.knowledge.writer import Writer, contents_digest
+from pyfast.knowledge.snapshots import Writer, contents_digest, make_snapshot
+from pyfast.knowledge.store import FILE, open_read_only
 from pyfast.retrieval import Index, build_index
 
 KEYS = ("friends", "acquaintance")
@@ -87,7 +86,7 @@ def test_killed_in_a_change(index: Index, store: Knowledge, when: str) -> None:
     if not child:  # the child of a test must never come back into it
         try:
             if when == "renamed":
-                snapshots._switch_to = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+                snapshots.set_current = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
             vectors = WordVectors()
             if when == "vectors":
                 vectors.encode = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ import pyfast
 from pyfast.corpus import KnowledgeGraph, Level, Table, TextDocument, Triple, encode
 from pyfast.errors import InputError, RunError
 from pyfast.reports import bundle
-from pyfast.reports.blocks import Block, BlockWriter
+from pyfast.reports.bundle import Block, BlockWriter
 from pyfast.reports.passages import content_of, part_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
 from pyfast.reports.summary import Series

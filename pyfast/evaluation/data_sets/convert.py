@@ -14,32 +14,22 @@ import orjson
 
 from pyfast.engine.question_files import texts_of
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.convmix import convmix
 from pyfast.evaluation.data_sets.layout import Kind, Pieces
-from pyfast.evaluation.data_sets.metaqa import metaqa
-from pyfast.evaluation.data_sets.open_domain import nq, popqa, triviaqa
-from pyfast.evaluation.data_sets.paragraph_sets import hipporag, hotpotqa, musique
-from pyfast.evaluation.data_sets.retrieval_sets import beir, flashrag
-from pyfast.evaluation.data_sets.table_sets import hybridqa, ottqa, tatqa
+from pyfast.evaluation.data_sets.paragraph_sets import convmix, hipporag, hotpotqa, musique
+from pyfast.evaluation.data_sets.retrieval_sets import beir, flashrag, nq, popqa, triviaqa
+from pyfast.evaluation.data_sets.table_sets import hybridqa, metaqa, ottqa, tatqa
 from pyfast.files import built_aside
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
+_NAMED_AS_THEIR_SETS = (
+    *(musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa),
+    *(hipporag, beir, flashrag),
+)
 _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     "hotpotqa": hotpotqa,
     "2wiki": hotpotqa,
-    "musique": musique,
-    "hybridqa": hybridqa,
-    "metaqa": metaqa,
-    "tatqa": tatqa,
-    "convmix": convmix,
-    "ottqa": ottqa,
-    "nq": nq,
-    "triviaqa": triviaqa,
-    "popqa": popqa,
-    "hipporag": hipporag,
-    "beir": beir,
-    "flashrag": flashrag,
+    **{converter.__name__: converter for converter in _NAMED_AS_THEIR_SETS},
 }
 _NO_CORPUS = {
     "convmix": "this file has no text, and its entities and answers are gold, so no index can come from it: index"

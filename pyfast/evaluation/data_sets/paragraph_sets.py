@@ -1,5 +1,10 @@
 """Sets whose questions come with their paragraphs: HotpotQA, 2WikiMultihopQA and MuSiQue. HippoRAG's corpora have
-the questions of these sets."""
+the questions of these sets.
+
+ConvMix: conversations over Wikipedia and Wikidata. The published set has no corpus. CONVINSE and EXPLAIGNN, two
+programs of its authors, write a file dev_ers.jsonl. It has the conversations with the retrieved evidence of each
+turn. This evidence can be a corpus.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +15,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+import pyfast.evaluation.data_sets.layout as layout
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import (
-    Documents,
-    OrNull,
-    Pieces,
-    Text,
-    gold,
-    lines,
-    named,
-    one_file,
-    passage,
-    question,
-    records,
-)
+from pyfast.evaluation.data_sets.layout import Documents, OrNull, Pieces, Text
 
 _CORPUS = "_corpus.json"
 _Sentences = Annotated[tuple[Text, ...], OrNull]
@@ -46,7 +40,7 @@ def hotpotqa(source: Path) -> Pieces:
     without answers, there are no gold lines.
     """
     documents = Documents()
-    for record in records(one_file(source, "*.json", "questions"), _HotpotQA):
+    for record in layout.records(layout.one_file(source, "*.json", "questions"), _HotpotQA):
         uris: dict[str, str] = {}
         starts: dict[str, list[int]] = {}
         for title, sentences in record.context:
@@ -55,10 +49,10 @@ def hotpotqa(source: Path) -> Pieces:
             uris.setdefault(title, uri)  # Facts name a title, and mean its first paragraph.
             starts[uri] = [0, *accumulate(len(sentence) + len(joint) for sentence in sentences[:-1])]
             yield from new
-        yield question(record.id, record.question, documents=list(starts))
+        yield layout.question(record.id, record.question, documents=list(starts))
         if record.answer is not None:
             facts = [(uris.get(title, title), sentence) for title, sentence in record.supporting_facts or ()]
-            yield gold(
+            yield layout.gold(
                 record.id,
                 answers=[record.answer, *record.aliases],
                 type=record.type,
@@ -103,15 +97,15 @@ def musique(source: Path) -> Pieces:
     without. `pair` in the gold keeps the two together.
     """
     documents = Documents()
-    for record in lines(one_file(source, "*.jsonl", "questions"), _MuSiQue):
+    for record in layout.lines(layout.one_file(source, "*.jsonl", "questions"), _MuSiQue):
         uris: dict[int | None, str] = {}
         for one in record.paragraphs:
-            name = named(one.title, one.paragraph_text)
+            name = layout.named(one.title, one.paragraph_text)
             uris[one.idx], new = documents.passage(name, one.title, one.paragraph_text)
             yield from new
-        yield question(record.id, record.question, documents=[*dict.fromkeys(uris.values())])
+        yield layout.question(record.id, record.question, documents=[*dict.fromkeys(uris.values())])
         if record.answer is not None or not record.answerable:
-            yield gold(
+            yield layout.gold(
                 record.id,
                 answers=[record.answer, *record.answer_aliases] if record.answerable else None,
                 answerable=None if record.answerable else False,
@@ -157,26 +151,26 @@ def hipporag(source: Path) -> Pieces:
     """Yield the converted lines of `NAME_corpus.json`, a list of `{"title", "text"}`, and of `NAME.json` in the
     same folder. All questions share the corpus.
     """
-    corpus = one_file(source, f"*{_CORPUS}", "a corpus")
+    corpus = layout.one_file(source, f"*{_CORPUS}", "a corpus")
     if not corpus.name.endswith(_CORPUS):
         raise InputError(f"{corpus}: name the corpus, NAME{_CORPUS}; its questions are NAME.json beside it")
     questions = corpus.with_name(corpus.name.removesuffix(_CORPUS) + ".json")
     documents = Documents()
     by_title: dict[str, dict[str, str]] = defaultdict(dict)
-    for each in records(corpus, _Passage):
+    for each in layout.records(corpus, _Passage):
         uri, is_new = documents.place(each.title, each.text)
         if is_new:
             by_title[each.title][_letters(each.text)] = uri
-            yield passage(uri, each.title, each.text)
-    for number, one in enumerate(records(questions, _OfHippoRAG), start=1):
+            yield layout.passage(uri, each.title, each.text)
+    for number, one in enumerate(layout.records(questions, _OfHippoRAG), start=1):
         place = f"{questions}, record {number}"
         name = one.id or one.hotpot_id
         if not name:
             raise InputError(f"{place}: it has no `id` and no `_id`")
-        yield question(name, one.question)
+        yield layout.question(name, one.question)
         if one.answer is not None:
             supporting = dict.fromkeys(_uri(by_title, title, text, place) for title, text in one.supporting())
-            yield gold(name, answers=[one.answer, *one.aliases], type=one.type, supporting=[*supporting])
+            yield layout.gold(name, answers=[one.answer, *one.aliases], type=one.type, supporting=[*supporting])
 
 
 def _uri(by_title: dict[str, dict[str, str]], title: str, text: str, place: str) -> str:
@@ -192,3 +186,66 @@ def _uri(by_title: dict[str, dict[str, str]], title: str, text: str, place: str)
 
 def _letters(text: str) -> str:
     return "".join(text.split())
+
+
+class _Named(BaseModel):
+    id: Text
+    label: Text = ""
+
+
+class _Evidence(BaseModel):
+    evidence_text: Text
+    retrieved_for_entity: _Named
+
+
+class _Turn(BaseModel):
+    question_id: Text
+    question: Text
+    answers: Annotated[tuple[_Named, ...], OrNull] = ()
+    answer_text: str | None = None
+    answer_src: str | None = None
+    completed: str | None = None
+    entities: Annotated[tuple[_Named, ...], OrNull] = ()
+    top_evidences: Annotated[tuple[_Evidence, ...], OrNull] = ()
+
+
+class _Record(BaseModel):
+    conv_id: int | str
+    domain: str | None = None
+    questions: tuple[_Turn, ...]
+
+
+def convmix(source: Path) -> Pieces:
+    """Yield the converted lines of dev_set.json or dev_ers.jsonl. The corpus is made from the evidence, which
+    only dev_ers.jsonl has.
+
+    The first accepted answer of a turn is the text that a crowd worker wrote. Each piece of evidence becomes a
+    document. Its title is the entity for which the evidence was retrieved.
+    """
+    documents = Documents()
+    path = layout.one_file(source, "*.json*", "conversations")
+    for record in (layout.lines if path.suffix == ".jsonl" else layout.records)(path, _Record):
+        for evidence in (one for turn in record.questions for one in turn.top_evidences):
+            about, text = evidence.retrieved_for_entity, evidence.evidence_text
+            yield from documents.passage(f"{about.id}/{layout.named(text)}", about.label, text)[1]
+        turns = [(turn, _answers(turn)) for turn in record.questions]
+        conversation = {"id": str(record.conv_id), "domain": record.domain}
+        asked = [{"id": turn.question_id, "question": turn.question, "answers": right} for turn, right in turns]
+        yield "question", {**conversation, "turns": asked}
+        right = [
+            {
+                "id": turn.question_id,
+                "answers": right,
+                "answer_src": turn.answer_src,
+                "answer_ids": [one.id for one in turn.answers],
+                "completed": turn.completed or turn.question,
+                "entities": [one.model_dump() for one in turn.entities],
+            }
+            for turn, right in turns
+        ]
+        yield "gold", {**conversation, "turns": right}
+
+
+def _answers(turn: _Turn) -> list[str]:
+    written = [turn.answer_text] if turn.answer_text else []
+    return [*dict.fromkeys([*written, *(one.label for one in turn.answers if one.label)])]

@@ -1,15 +1,19 @@
-"""BEIR: a corpus, queries and judgements of relevance (qrels). FlashRAG: a corpus, and questions with answers."""
+"""BEIR: a corpus, queries and judgements of relevance (qrels). FlashRAG: a corpus, and questions with answers.
+NQ-open, TriviaQA and PopQA: questions about all of Wikipedia, without a corpus."""
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+import orjson
+from pydantic import BaseModel, BeforeValidator, Field
 
+import pyfast.evaluation.data_sets.layout as layout
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, gold, lines, passage, question, text_lines
+from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text
 from pyfast.jsonl import read_lines
 
 
@@ -33,16 +37,16 @@ def beir(source: Path) -> Pieces:
     qrels = _qrels(source)
     folder = qrels.parent.parent
     judged = _judgements(qrels)
-    for each in lines(folder / "corpus.jsonl", _Passage):
-        yield passage(each.id, each.title, each.text)
+    for each in layout.lines(folder / "corpus.jsonl", _Passage):
+        yield layout.passage(each.id, each.title, each.text)
     asked, without = set[str](), 0
-    for query in lines(folder / "queries.jsonl", _Query):
+    for query in layout.lines(folder / "queries.jsonl", _Query):
         if query.id not in judged:
             without += 1
             continue
         asked.add(query.id)
-        yield question(query.id, query.text)
-        yield gold(query.id, supporting=judged[query.id], metrics=["evidence"])
+        yield layout.question(query.id, query.text)
+        yield layout.gold(query.id, supporting=judged[query.id], metrics=["evidence"])
     unknown = f"queries of {qrels.name} are not in queries.jsonl, and are left out"
     yield "note", {"what": f"queries are not judged in {qrels.name}, and are left out", "number": without}
     yield "note", {"what": unknown, "number": len(judged.keys() - asked)}
@@ -64,7 +68,7 @@ def _judgements(path: Path) -> dict[str, list[str]]:
     """Return the relevant documents of each judged query. Lines are `query document score`, or `query 0 document
     score` as in TREC."""
     judged: dict[str, list[str]] = defaultdict(list)
-    for number, line in text_lines(path):
+    for number, line in layout.text_lines(path):
         cells = line.split("\t")
         if number == 1 and "score" in cells[-1].lower():
             continue
@@ -110,12 +114,12 @@ def flashrag(source: Path) -> Pieces:
             listed = ", ".join(path.name for path in found) or "none"
             raise InputError(f"{folder}: expected one file of {what}, found {listed}: name the file")
     for path in kinds["contents"]:
-        for each in lines(path, _Contents):
-            yield passage(each.id, *_divided(each))
-    for asked in lines(questions[0], _Question):
-        yield question(asked.id, asked.question)
+        for each in layout.lines(path, _Contents):
+            yield layout.passage(each.id, *_divided(each))
+    for asked in layout.lines(questions[0], _Question):
+        yield layout.question(asked.id, asked.question)
         if asked.golden_answers:
-            yield gold(asked.id, answers=list(asked.golden_answers))
+            yield layout.gold(asked.id, answers=list(asked.golden_answers))
 
 
 def _divided(given: _Contents) -> tuple[str, str]:
@@ -124,3 +128,56 @@ def _divided(given: _Contents) -> tuple[str, str]:
     if line_end and len(quoted) > 1 and quoted[0] == quoted[-1] == '"':
         return quoted[1:-1], rest
     return given.title, given.contents or given.text
+
+
+class _NQ(BaseModel):
+    question: Text
+    answer: Annotated[
+        tuple[Text, ...], OrNull, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+    ] = ()
+
+
+def nq(source: Path) -> Pieces:
+    """Yield the converted lines of NQ-open.*.jsonl. The id of a question is its line number."""
+    path = layout.one_file(source, "*.jsonl", "questions")
+    for number, record in enumerate(layout.lines(path, _NQ), start=1):
+        yield from _pieces(f"nq-{path.stem}-{number}", record.question, record.answer)
+
+
+class _TriviaAnswer(BaseModel):
+    value: Text = Field("", alias="Value")
+    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="Aliases")
+
+
+class _Trivia(BaseModel):
+    id: Text = Field(alias="QuestionId")
+    question: Text = Field(alias="Question")
+    answer: _TriviaAnswer | None = Field(None, alias="Answer")
+
+
+def triviaqa(source: Path) -> Pieces:
+    """Yield the converted lines of a TriviaQA file, such as unfiltered-web-dev.json."""
+    path = layout.one_file(source, "*.json", "questions")
+    content = layout.load(path)
+    for record in layout.records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
+        answers = () if record.answer is None else (record.answer.value, *record.answer.aliases)
+        yield from _pieces(record.id, record.question, answers)
+
+
+def popqa(source: Path) -> Pieces:
+    """Yield the converted lines of PopQA's test.tsv."""
+    path = layout.one_file(source, "*.tsv", "questions")
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file, dialect=csv.excel_tab):
+                answers = [str(answer) for answer in orjson.loads(row["possible_answers"]) if answer is not None]
+                yield from _pieces(f"popqa-{row['id']}", row["question"], answers, row.get("prop"))
+    except (OSError, UnicodeDecodeError, KeyError, TypeError, csv.Error, orjson.JSONDecodeError) as error:
+        raise InputError(f"{path}: not a file of PopQA: {error!r}") from None
+
+
+def _pieces(id: str, text: str, answers: tuple[str, ...] | list[str], kind: str | None = None) -> Pieces:
+    yield layout.question(id, text)
+    right = [answer for answer in dict.fromkeys(answers) if answer.strip()]
+    if right:
+        yield layout.gold(id, answers=right, type=kind, metrics=["squad"])
