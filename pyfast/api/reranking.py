@@ -8,9 +8,8 @@ import numpy as np
 
 import pyfast.ops as ops
 from pyfast.errors import InputError
-from pyfast.retrieval.analysis import term_ids
 from pyfast.retrieval.forward_index import weigh
-from pyfast.retrieval.term_counts import count_terms
+from pyfast.retrieval.terms import count_terms, term_ids
 
 
 def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | None = None) -> list[float]:

