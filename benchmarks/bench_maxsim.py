@@ -42,7 +42,7 @@ class Work:
         if not path.is_file():
             model = open_model(packaged_model("colbert"))
             texts = [*questions[:QUESTIONS], *(index.text(int(passage)) for passage in passages)]
-            made = model.run(model.tokens(texts))
+            made = model.run(texts)
             unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in made]
             np.savez(path, sizes=np.array([len(each) for each in unit]), vectors=np.concatenate(unit))
         with np.load(path) as stored:

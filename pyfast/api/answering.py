@@ -45,7 +45,7 @@ from pyfast.llm import FullLLM, Role
 from pyfast.llm.collecting import collecting
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
-from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
+from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.systems import System
 from pyfast.systems.conversations import FollowUps
 

@@ -23,7 +23,7 @@ from pyfast.engine import Configuration, Job, OnEvent, Summary, questions_from, 
 from pyfast.errors import InputError
 from pyfast.llm import by_role
 from pyfast.retrieval import Index
-from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
+from pyfast.retrieval.pools import RERANK_SCORES
 
 Opens = Callable[[], tuple[Job, OpenedModels]]
 _OF_RUN = ("run_tokens", "run_seconds")

@@ -22,8 +22,8 @@ from pyfast.errors import InputError
 from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
 from pyfast.retrieval.building import MEMORY
+from pyfast.retrieval.making import PassageSize
 from pyfast.retrieval.manifest import commit_numbers
-from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.terms import Accents, Analysis, StopWords, Tokenizer
 
 Source = str | Path | Document | Mapping[str, Any]

@@ -37,11 +37,10 @@ from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.encoders import describe_vectors
 from pyfast.retrieval.forward_index import FORWARD
 from pyfast.retrieval.index import KNOWLEDGE, Index
-from pyfast.retrieval.making import PartMaker, count_passages, merge_parts
+from pyfast.retrieval.making import PartMaker, PassageSize, count_passages, merge_parts
 from pyfast.retrieval.manifest import PARTS, is_index, keep_first_commit, write_manifest
 from pyfast.retrieval.part_files import shared_document
 from pyfast.retrieval.parts import Part, open_part, save_part
-from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import Spread, unfinished, vectors_of
 from pyfast.retrieval.terms import TOKENS, WORDS, Analysis
 
@@ -134,7 +133,7 @@ def build_index(
         "bm25": BM25_PARAMETERS,
         "passages": asdict(size or PassageSize()),
         **({"vectors": described} if described else {}),
-        **({} if analysis.is_default else {"analysis": asdict(analysis)}),
+        **({} if analysis == WORDS else {"analysis": asdict(analysis)}),
     }
     with contextlib.ExitStack() as held:
         if is_index(out):

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ class Condition:
         """
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
-        form = _composed if self.key == "source" else compared
+        form = partial(unicodedata.normalize, "NFC") if self.key == "source" else compared
         equal = any(_pattern(form(one)).fullmatch(form(value)) for one in self.values for value in values)
         return equal == (self.operator == "=")
 
@@ -94,25 +95,10 @@ def _compared(operator: str, one: str, other: str) -> bool:
         return _ORDER[operator](one, other)
 
 
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
-
-
 def _pattern(text: str) -> re.Pattern[str]:
     """Compile a value of a condition to a regular expression. In the value, `*` stands for any text, and `?`
     for any character."""
     return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
-
-
-def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mask) -> Mask:
-    """Return a bool for each document: True if the document is not deleted and meets all conditions. For a
-    condition on `time`, the values of a document are the times of its triples.
-    """
-    fits = live.copy()
-    for condition in conditions:
-        for source in np.flatnonzero(fits).tolist():
-            fits[source] = condition.fits(_values(corpus, source, condition.key))
-    return fits
 
 
 def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
@@ -128,7 +114,7 @@ def with_fitting_triples(document: Document, conditions: Sequence[Condition]) ->
 
 def _values(corpus: Corpus, source: int, key: str) -> list[str]:
     """Return the values that a document has for `key`, the key of a condition. `source` is the number of the
-    document."""
+    document. For `time`, the values are the times of its triples."""
     if key == "source":
         return [corpus.uri(source)]
     if key == "title":
@@ -185,7 +171,10 @@ class Commit:
         masks: list[Mask] = []
         is_timed = any(condition.key == "time" for condition in conditions)
         for part, alive in zip(self.parts, self.live, strict=True):
-            mask = fitting_documents(part.corpus, conditions, alive)
+            mask = alive.copy()
+            for condition in conditions:
+                for source in np.flatnonzero(mask).tolist():
+                    mask[source] = condition.fits(_values(part.corpus, source, condition.key))
             parts.append(part)
             masks.append(mask)
             if is_timed:

@@ -43,12 +43,6 @@ def packaged_model(name: str) -> Path:
     raise ModelNotFoundError(f"the model {name} is not on this machine: {INSTALL_MODELS}")
 
 
-@lru_cache(maxsize=4)
-def open_model(folder: Path) -> OnnxModel:
-    """Open a model. All open indexes share it."""
-    return OnnxModel(folder)
-
-
 class OnnxModel:
     """A model and its tokenizer. The first call loads both. Several threads can call the model at the same time.
 
@@ -95,22 +89,16 @@ class OnnxModel:
         tokenizer.enable_truncation(_LONGEST)
         return tokenizer
 
-    def tokens(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
-        """Tokenize texts, or pairs of texts. Returns the tokenizer's result for each: `ids`, `type_ids` and
-        more."""
-        encoded: list[Any] = self._tokenizer.encode_batch(list(texts))
-        return encoded
-
     def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
         """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
 
         The model encodes queries and passages in the same way, so `are_queries` has no effect.
         """
-        return self.run(self.tokens(texts))
+        return self.run(texts)
 
-    def run(self, encoded: Sequence[Any]) -> list[Float32]:
-        """Run the model on each text. `encoded` has the texts as `tokens` returned them. Returns the model's
-        first output for each text, without the batch axis.
+    def run(self, texts: Sequence[str | tuple[str, str]]) -> list[Float32]:
+        """Run the model on each text, or on each pair of texts. Returns the model's first output for each, without
+        the batch axis.
         """
         names = [one.name for one in self._session.get_inputs()]
 
@@ -121,11 +109,15 @@ class OnnxModel:
             return result
 
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-            return list(threads.map(output, encoded))
+            return list(threads.map(output, self._tokenizer.encode_batch(list(texts))))
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Score pairs of a query and a passage by a cross-encoder: the first number of each output."""
-        return [float(output.ravel()[0]) for output in self.run(self.tokens(pairs))]
+        return [float(output.ravel()[0]) for output in self.run(pairs)]
+
+
+open_model = lru_cache(maxsize=4)(OnnxModel)
+"""Open a model. All open indexes share it"""
 
 
 class SparseEmbedder:

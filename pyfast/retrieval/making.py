@@ -11,10 +11,11 @@ import contextlib
 import ctypes
 import json
 import logging
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -22,6 +23,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,7 +31,8 @@ import pyfast.stop_words as stop_words
 from pyfast.blocks import map_folder, raw, write_checksums
 from pyfast.corpus import Corpus, Document, Level, encode
 from pyfast.corpus.storage import FOLDER as CORPUS
-from pyfast.errors import PyfastError, RunError, error_of, told_of
+from pyfast.corpus.text_splitting import LENGTH
+from pyfast.errors import InputError, PyfastError, RunError, error_of, told_of
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64, as_numpy, thread_count, utf8
 from pyfast.processes import end_with_parent, process_of
@@ -40,13 +43,14 @@ from pyfast.retrieval.part_files import (
     TERM_COUNTS,
     TEXTS,
     Mask,
+    RenderedPassages,
     new_array,
+    open_rendered,
     pieces,
     save_arrays,
     save_uris,
 )
 from pyfast.retrieval.parts import Part, complete_part, open_part, save_passages
-from pyfast.retrieval.passage_size import PassageSize, RenderedPassages, indexed_text, open_rendered, passage_line
 from pyfast.retrieval.passage_vectors import join_vectors, save_vectors
 from pyfast.retrieval.terms import (
     Analysis,
@@ -56,8 +60,83 @@ from pyfast.retrieval.terms import (
     open_cells,
     open_term_counts,
     stop_columns,
-    term_counts,
+    without_columns,
 )
+
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+_SHORTEST = 100
+_PARAGRAPH, _SENTENCE = int(Level.PARAGRAPH), int(Level.SENTENCE)  # looking up a member of an enum takes 1 µs
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSize:
+    """The maximum length and the overlap of passages of texts, in characters. Both are the same for all
+    documents of an index, including documents that are added later.
+    """
+
+    length: int = LENGTH
+    """The maximum length. A longer paragraph is cut into several passages, at sentence ends"""
+    overlap: int = 0
+    """How many characters two neighbouring passages of a cut paragraph may share: whole sentences if they
+    fit, otherwise the last words of a sentence"""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` for impossible sizes."""
+        if self.length < _SHORTEST:
+            raise InputError(f"passage_length: expected at least {_SHORTEST} characters, got {self.length}")
+        if not 0 <= self.overlap <= self.length // 2:
+            raise InputError(
+                f"passage_overlap: expected 0 to half of passage_length ({self.length // 2}), got {self.overlap}"
+            )
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> PassageSize:
+        """Read the size from the parameters of an index."""
+        return cls(**parameters["passages"])
+
+
+def repeated(corpus: Corpus, i: int, overlap: int) -> str:
+    """Return the text that passage `i` shares with the previous passage. The text is empty if the two were
+    not cut from one long paragraph.
+
+    The text has at most `overlap` characters: as many of the last sentences of the previous passage as fit.
+    If even the last sentence is too long, the text is the last words of this sentence.
+    """
+    if not overlap or i == 0 or corpus.level[i] != _PARAGRAPH or corpus.level[i - 1] != _SENTENCE:
+        return ""
+    before = int(corpus.parent[i - 1])
+    if corpus.parent[before] != corpus.parent[i]:
+        return ""
+    gap = corpus.text_between(before, i)
+    if gap.strip() or _BLANK_LINE.search(gap):  # A heading or a blank line between them: these are two paragraphs.
+        return ""
+    end = int(corpus.end[before])
+    starts = [int(corpus.start[s]) for s in range(before + 1, i) if end - corpus.start[s] <= overlap]
+    text = corpus.content(before)
+    if starts:
+        return text[starts[0] - int(corpus.start[before]) :] + gap
+    words = text[-overlap:].split(None, 1)
+    return words[1] + gap if len(words) > 1 else ""
+
+
+def passage_line(corpus: Corpus, i: int, overlap: int) -> str:
+    """Write a passage on one line, as the LLM reads it."""
+    start = repeated(corpus, i, overlap)
+    return corpus.text_line(i, start + corpus.content(i)) if start else corpus.render(i)
+
+
+def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
+    """Return the text of a passage for BM25. It is the text that the LLM reads, but a paragraph always gets
+    its title and headings in front, even if the paragraph begins with the title.
+
+    So if the paragraph begins with the title, the words of the title count twice. This is useful, because the
+    paragraph is about them.
+    """
+    if corpus.level[i] == _PARAGRAPH:
+        above, is_heading = corpus.headline(i)
+        return above if is_heading else f"{above} {repeated(corpus, i, overlap)}{corpus.content(i)}"
+    return corpus.render(i)
+
 
 _LARGEST = np.iinfo(np.int32).max
 _AT_ONCE = 1 << 16
@@ -277,7 +356,7 @@ def _cells(
             yield sizes, per_value[has], column[ids[ends[0] : ends[-1]][np.repeat(has, per_value)]]
 
 
-def _kept_lists(offsets: Int64, keep: Mask) -> Iterator[tuple[Int64, slice, Mask]]:
+def _kept_lists(offsets: npt.NDArray[Any], keep: Mask) -> Iterator[tuple[Int64, slice, Mask]]:
     """Find the values of the lists to keep, for some lists at a time. Yields the size of each kept list, the place
     of the values of all these lists, and which of these values are of kept lists.
     """
@@ -363,6 +442,7 @@ def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysi
     """Make a part with some passages of a corpus, in memory. `places` are the segments of these passages."""
     passages = places.tolist()
     counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
+    stop = stop_columns(terms, analysis.stop(stop_words.LUCENE))
     vocabulary = {term: i for i, term in enumerate(terms)}
     in_table = (np.asarray(corpus.level)[places] == Level.TABLE_ROW).tolist()
     rows = (corpus.cells(i) if is_row else [] for i, is_row in zip(passages, in_table, strict=True))
@@ -370,7 +450,7 @@ def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysi
         corpus,
         places,
         Terms.of(terms),
-        term_counts(counts, terms, analysis),
+        TermCounts.of(without_columns(counts, stop)),
         cell_terms(rows, vocabulary, analysis),
         utf8(passage_line(corpus, i, size.overlap) for i in passages),
         analysis=analysis,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.sparse import csr_array
 
-from pyfast.blocks import MappedFolder, raw
+from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.corpus import Corpus
 from pyfast.corpus.sequence import hash_uris
 from pyfast.errors import IndexFormatError
@@ -24,6 +24,8 @@ PASSAGES = "passages.npy"
 TERMS, TERM_COUNTS, CELLS, WEIGHTS, TEXTS, URIS = "terms", "bm25", "cells", "forward", "rendered_passages", "uris"
 """The names of a file and of folders in the folder of a part"""
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
+"""(offsets [passages + 1], the texts of passages in UTF-8)"""
 
 
 def below(files: MappedFolder, *folders: str) -> list[str]:
@@ -139,3 +141,25 @@ def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[st
                 raise IndexFormatError(f"{files.folder}: {URIS} is damaged; build the index again")
             found[uri] = document
     return found
+
+
+def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
+    """Write the texts of passages and their offsets into the folder of a part."""
+    offsets, text = rendered
+    (folder / TEXTS).mkdir()
+    text.tofile(folder / TEXTS / "text.bin")
+    np.save(folder / TEXTS / "offsets.npy", offsets)
+
+
+def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
+    """Memory-map the texts of passages. The files are checked when they are read."""
+    offsets = files.file(f"{TEXTS}/offsets.npy").checked(np.int64)
+    file = files.file(f"{TEXTS}/text.bin")
+    fit_together(files, TEXTS, offsets, passages, file.data)
+    return cast(RenderedPassages, (offsets, checked(file.data, file)))
+
+
+def lines_of(rendered: RenderedPassages, passages: npt.NDArray[Any]) -> RenderedPassages:
+    """Return the texts of all passages in the form that ops read. Only the texts of `passages` are checked."""
+    check_lists(rendered[0], passages, rendered[1])
+    return cast(RenderedPassages, (raw(rendered[0]), raw(rendered[1])))

@@ -19,8 +19,16 @@ from pyfast.errors import ArrayError, IndexFormatError
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.forward_index import ForwardIndex, save_weights
-from pyfast.retrieval.part_files import PASSAGES, WEIGHTS, Mask, below, save_uris
-from pyfast.retrieval.passage_size import RenderedPassages, open_rendered, save_rendered
+from pyfast.retrieval.part_files import (
+    PASSAGES,
+    WEIGHTS,
+    Mask,
+    RenderedPassages,
+    below,
+    open_rendered,
+    save_rendered,
+    save_uris,
+)
 from pyfast.retrieval.passage_vectors import CODES, PassageVectors, open_vectors, save_vectors
 from pyfast.retrieval.terms import (
     WORDS,

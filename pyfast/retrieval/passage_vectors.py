@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -25,8 +27,7 @@ from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
 from pyfast.retrieval.encoders import KINDS, LateEncoder, encoder_of
-from pyfast.retrieval.part_files import Mask, below, fit_together, narrow, new_array, save_arrays
-from pyfast.retrieval.passage_size import RenderedPassages
+from pyfast.retrieval.part_files import Mask, RenderedPassages, below, fit_together, narrow, new_array, save_arrays
 from pyfast.retrieval.vectors import make_codes, save_codes
 
 _PASSAGES = 256
@@ -174,17 +175,7 @@ def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
     return rounded.astype(np.int8), scales.astype(np.float32)
 
 
-def encode_tokens(encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int) -> TokenStore:
-    """Compute the vectors of the tokens of passages, and keep them in memory. Passage i is the UTF-8 in
-    text[offsets[i]:offsets[i + 1]]."""
-    made = list(encode(_batches(offsets, text, 0)))
-    codes = np.concatenate([np.empty((0, dimensions), np.int8), *(codes for codes, _, _ in made)])
-    scales = np.concatenate([np.empty(0, np.float32), *(scales for _, scales, _ in made)])
-    lengths = np.concatenate([np.empty(0, np.int32), *(lengths for _, _, lengths in made)])
-    return TokenStore.of(Tokens(codes, scales, np.append(0, np.cumsum(lengths, dtype=np.int64))))
-
-
-def encode_tokens_into(
+def encode_tokens(
     folder: Path, encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int
 ) -> TokenStore:
     """Compute the vectors of the tokens of passages, and write them into files in `folder`, a batch at a
@@ -278,9 +269,9 @@ def vectors_of(
 ) -> dict[str, PassageVectors]:
     """Compute the vectors of passages, for each kind of vectors in the `parameters` of the index.
 
-    If `aside` is a folder, the vectors of tokens are written into it, a batch at a time. If the process is
-    killed, the next process reads these vectors and computes only the missing ones. `spread` is a function
-    like `map` that calls the encoders.
+    The vectors of tokens are written into the folder `aside`, a batch at a time. If the process is killed, the
+    next process reads these vectors and computes only the missing ones. None: a temporary folder. `spread` is a
+    function like `map` that calls the encoders.
     """
     vectors: dict[str, PassageVectors] = {}
     described = {"vectors": parameters.get("vectors", {})}
@@ -293,13 +284,12 @@ def vectors_of(
             blocks = list(encode(lines[start : start + _AT_ONCE] for start in range(0, len(lines), _AT_ONCE)))
             columns = blocks[0].shape[1] if blocks else encoder.dimensions
             vectors[kind] = _stacked(blocks, columns, kind == "sparse")
-        elif aside is None:
-            vectors[kind] = encode_tokens(encode, offsets, text, encoder.dimensions)
-        else:
-            digest = blake2b(encoder.fingerprint.encode() + offsets.tobytes(), digest_size=16)
-            digest.update(np.ascontiguousarray(text).data)
-            folder = aside / digest.hexdigest()
-            vectors[kind] = encode_tokens_into(folder, encode, offsets, text, encoder.dimensions)
+            continue
+        digest = blake2b(encoder.fingerprint.encode() + offsets.tobytes(), digest_size=16)
+        digest.update(np.ascontiguousarray(text).data)
+        with TemporaryDirectory(prefix="pyfast-") if aside is None else nullcontext(aside) as beside:
+            folder = Path(beside) / digest.hexdigest()
+            vectors[kind] = encode_tokens(folder, encode, offsets, text, encoder.dimensions)
     return vectors
 
 

@@ -21,8 +21,7 @@ import pyfast.ops as ops
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, Int64, places_of, stack
 from pyfast.retrieval.index import Index, of_index
-from pyfast.retrieval.pools import Pool, Reranker, Retriever, fuse, reciprocal_ranks, split, stack_pools
-from pyfast.retrieval.score_cache import pair_key
+from pyfast.retrieval.pools import Pool, Reranker, Retriever, fuse, pair_key, reciprocal_ranks, split, stack_pools
 from pyfast.retrieval.terms import cells_of
 
 EDGES = 3
@@ -280,18 +279,7 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     Returns:
         For each pool, the kept nodes, best first, with their scores.
     """
-    structural: Float32 | None
-    offsets, passages, semantic = stack_pools([pool for pool, _ in items])
-    if how.rank == "bridge_rank":
-        given, queries = (offsets, passages, semantic), [query for _, query in items]
-        (offsets, passages, semantic), scores = _bridge_ranked(index, given, queries, how.expand)
-        structural = None
-    else:
-        # With alpha 1, structure does not count, so it is left out, of the trace too.
-        structural = _structural(index, offsets, passages, how.centrality) if how.alpha < 1 else None
-        scores = ops.graph_rank(semantic, semantic if structural is None else structural, offsets, how.alpha)
-    if index.rerankers:
-        scores = reranked_scores(index, offsets, passages, scores, [query for _, query in items])
+    (offsets, passages, semantic), scores, structural = _scored(index, items, how.rank, how)
     kept = ops.prune(scores, index.is_table[passages], offsets, how.min_nodes, how.max_nodes, how.per_kind)
     places = _places(offsets, *kept)
     by_name = {"score": scores, "semantic": semantic} | ({} if structural is None else {"structural": structural})
@@ -302,34 +290,47 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     return [RankedPool(pool.passages, pool.scores, trace) for pool, trace in zip(pools, shown, strict=True)]
 
 
-def _bridge_ranked(
-    index: Index, pools: tuple[Int64, Int32, Float32], queries: Sequence[str], expanded: bool | str
-) -> tuple[tuple[Int64, Int32, Float32], Float32]:
-    """Score the nodes of each pool by `bridge_rank`. `pools` are as in `stack_pools`. `expanded` says which
-    passages to add to a pool first, as `RerankConfig.expand`.
+_Scored = tuple[tuple[Int64, Int32, Float32], Float32, Float32 | None]
 
-    Returns (the pools, the score of each node).
+
+def _scored(
+    index: Index, items: Sequence[tuple[Pool, str]], rank: Rank | Literal["list"], how: RerankConfig
+) -> _Scored:
+    """Score the nodes of each pool by a ranking, and then by the rerankers of the index. With `bridge_rank`,
+    `how.expand` says which passages to add to a pool first.
+
+    Returns (the pools as in `stack_pools`, the score of each node, its structural score if the ranking uses one).
     """
-    terms = stack([index.question_terms(query) for query in queries], np.int32)
-    if expanded:
-        by = index.retriever_named(expanded) if isinstance(expanded, str) else None
-        pools = expand(index, *pools, terms, by)
-    offsets, passages, semantic = pools
-    return pools, ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
+    queries, structural = [query for _, query in items], None
+    offsets, passages, semantic = stack_pools([pool for pool, _ in items])
+    if rank == "list":  # The order of the list counts, not its scores.
+        scores = -np.arange(len(passages), dtype=np.float32)
+    elif rank == "bridge_rank":
+        terms = stack([index.question_terms(query) for query in queries], np.int32)
+        if how.expand:
+            by = index.retriever_named(how.expand) if isinstance(how.expand, str) else None
+            offsets, passages, semantic = expand(index, offsets, passages, semantic, terms, by)
+        scores = ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
+    else:
+        # With alpha 1, structure does not count, so it is left out, of the trace too.
+        structural = _structural(index, offsets, passages, how.centrality) if how.alpha < 1 else None
+        scores = ops.graph_rank(semantic, semantic if structural is None else structural, offsets, how.alpha)
+    if index.rerankers:
+        scores = reranked_scores(index, offsets, passages, scores, queries)
+    return (offsets, passages, semantic), scores, structural
 
 
 def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:
     """Compute the centrality of each node in its pool's evidence graph. The weighted degree comes
     directly from the forward index, without making the graph.
     """
+    x = index.rows(passages)
     if centrality == "degree":
-        return ops.weighted_degree(index.rows(passages), offsets, passages)
-    graph = ops.evidence_graph(index.rows(passages), offsets, passages)
+        return ops.weighted_degree(x, offsets, passages)
+    graph = ops.evidence_graph(x, offsets, passages)
     if centrality == "pagerank":
         return ops.pagerank(graph)
-    if centrality == "betweenness":
-        return ops.betweenness(graph)
-    return ops.eigenvector(graph)
+    return ops.betweenness(graph) if centrality == "betweenness" else ops.eigenvector(graph)
 
 
 def expand(
@@ -560,16 +561,8 @@ def order_pools(
     """
     if rank == "list" and not index.rerankers:
         return [pool for pool, _ in items]
-    queries = [query for _, query in items]
-    offsets, passages, scores = stack_pools([pool for pool, _ in items])
-    if rank == "list":  # The order of the list counts, not its scores.
-        scores = -np.arange(len(passages), dtype=np.float32)
-    elif rank == "bridge_rank":
-        (offsets, passages, _), scores = _bridge_ranked(index, (offsets, passages, scores), queries, expanded)
-    else:
-        scores = ops.graph_rank(scores, _structural(index, offsets, passages, "degree"), offsets)
-    if index.rerankers:
-        scores = reranked_scores(index, offsets, passages, scores, queries)
+    how = RerankConfig(0, 0, expand=expanded)
+    (offsets, passages, _), scores, _ = _scored(index, items, rank, how)
     order = np.lexsort((-scores, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))))
     return split(offsets, passages[order], scores[order])
 

@@ -82,11 +82,6 @@ class Analysis:
         """
         return cls(**parameters.get("analysis", {}))
 
-    @property
-    def is_default(self) -> bool:
-        """Whether all settings of the analysis are the defaults."""
-        return self == Analysis()
-
     def form(self, text: str) -> str:
         """Return a text in the form in which its words are compared."""
         return compared(text, self.accents == "keep")
@@ -319,9 +314,6 @@ class Vocabulary(Mapping[str, int]):
             raise KeyError(word)
         return int(number)
 
-    def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and self._terms.find([word])[0] >= 0
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._terms)
 
@@ -367,11 +359,6 @@ def without_columns(x: csr_array, columns: Mask) -> csr_array:
     keep = ~columns[x.indices]
     indptr = np.concatenate([[0], np.cumsum(keep)])[x.indptr]
     return csr_array((x.data[keep], x.indices[keep], indptr), shape=x.shape)
-
-
-def term_counts(counts: csr_array, terms: Sequence[str], analysis: Analysis) -> TermCounts:
-    """Convert the counts from `count_terms` to the form that `ops.bm25` reads. Stop words are left out."""
-    return TermCounts.of(without_columns(counts, stop_columns(terms, analysis.stop(stop_words.LUCENE))))
 
 
 def save_term_counts(folder: Path, counts: TermCounts) -> None:
