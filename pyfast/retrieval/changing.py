@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+import pyfast.retrieval.manifest as manifests
 from pyfast.blocks import MappedFolder, map_folder
 from pyfast.corpus import Corpus, Document
 from pyfast.corpus.joining import add_sums
@@ -25,17 +26,7 @@ from pyfast.corpus.roots import Root, Roots, known_roots, stored_roots
 from pyfast.errors import InputError
 from pyfast.files import only_writer
 from pyfast.retrieval.making import make_part, merge_parts
-from pyfast.retrieval.manifest import (
-    COMMITS,
-    DELETED,
-    PARTS,
-    check_file,
-    commit_numbers,
-    live_documents,
-    map_part,
-    read_manifest,
-    write_commit,
-)
+from pyfast.retrieval.manifest import COMMITS, DELETED, PARTS, commit_numbers, read_manifest
 from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.parts import Part, open_part, save_part
 from pyfast.retrieval.passage_vectors import unfinished, vectors_of
@@ -99,7 +90,9 @@ def describe_index(folder: Path) -> IndexInfo:
     """
     manifest = read_manifest(folder, check=False)
     parts = tuple(
-        PartInfo(entry["name"], entry["documents"], int(np.count_nonzero(~live_documents(folder, entry))))
+        PartInfo(
+            entry["name"], entry["documents"], int(np.count_nonzero(~manifests.live_documents(folder, entry)))
+        )
         for entry in manifest["parts"]
     )
     below = (path for top in (PARTS, DELETED) for path in (folder / top).rglob("*"))
@@ -253,8 +246,11 @@ class _Writer:
         self._parts: list[_Entry] = []
         for part in self._before["parts"]:
             if part["deleted"] is not None:
-                check_file(folder, self._before, part["deleted"])
-            live, files = live_documents(folder, part), map_part(folder, self._before, part["name"])
+                manifests.check_file(folder, self._before, part["deleted"])
+            live, files = (
+                manifests.live_documents(folder, part),
+                manifests.map_part(folder, self._before, part["name"]),
+            )
             self._parts.append(_Entry(live, Corpus.mapped(files), files, part["name"], part["deleted"]))
         for path in (folder / PARTS).iterdir():  # of a writer that was killed
             if int(path.name) >= self._before["next_part"]:
@@ -367,7 +363,7 @@ class _Writer:
         removed = [f"{PARTS}/{part['name']}/" for part in gone if part["name"] not in names]
         removed += [part["deleted"] for part in gone if part["deleted"] is not None]
         facts = {"commit": number, "next_part": self._next_part, "parts": parts, **self._facts}
-        write_commit(self._folder, before, facts, added, removed)
+        manifests.write_commit(self._folder, before, facts, added, removed)
         return Change(number, **counts)
 
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import pyfast.retrieval.part_files as part_files
 import pyfast.stop_words as stop_words
 from pyfast.blocks import map_folder, raw, write_checksums
 from pyfast.corpus import Corpus, Document, Level, encode
@@ -37,19 +38,7 @@ from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64, as_numpy, thread_count, utf8
 from pyfast.processes import end_with_parent, process_of
 from pyfast.retrieval.forward_index import save_weights
-from pyfast.retrieval.part_files import (
-    CELLS,
-    PASSAGES,
-    TERM_COUNTS,
-    TEXTS,
-    Mask,
-    RenderedPassages,
-    new_array,
-    open_rendered,
-    pieces,
-    save_arrays,
-    save_uris,
-)
+from pyfast.retrieval.part_files import Mask, RenderedPassages, new_array, pieces, save_arrays
 from pyfast.retrieval.parts import Part, complete_part, open_part, save_passages
 from pyfast.retrieval.passage_vectors import join_vectors, save_vectors
 from pyfast.retrieval.terms import (
@@ -57,8 +46,7 @@ from pyfast.retrieval.terms import (
     Terms,
     cell_terms,
     count_terms,
-    open_cells,
-    open_term_counts,
+    open_terms,
     stop_columns,
     without_columns,
 )
@@ -205,8 +193,7 @@ def _merge_corpora(folder: Path, parts: Sequence[Part], live: Sequence[Mask]) ->
     corpora = (Corpus.mapped(part.files) if part.files else part.corpus for part in parts)
     size = sum(part.corpus.text_size for part in parts)
     passages, documents = Corpus.join(corpora, live, folder / CORPUS, size)
-    np.save(folder / PASSAGES, passages)
-    save_uris(folder, documents)
+    part_files.save_documents(folder, passages, documents)
 
 
 def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) -> tuple[Terms, TermCounts]:
@@ -215,13 +202,13 @@ def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) ->
     `kept` says for each part which passages to keep (bool[passages]). Returns the terms and their counts.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with beside(lambda: _merge_rendered(folder / TEXTS, [part.rendered for part in parts], kept)):
+    with beside(lambda: _merge_rendered(folder / part_files.TEXTS, [part.rendered for part in parts], kept)):
         frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
         stop = parts[0].analysis.stop(stop_words.LUCENE)
         terms, columns = _merge_terms([part.terms for part in parts], [some > 0 for some in frequencies], stop)
         terms.save(folder)
-        counts = _merge_counts(folder / TERM_COUNTS, parts, kept, frequencies, columns, len(terms))
-        _merge_cells(folder / CELLS, [part.cells for part in parts], kept, columns)
+        counts = _merge_counts(folder / part_files.TERM_COUNTS, parts, kept, frequencies, columns, len(terms))
+        _merge_cells(folder / part_files.CELLS, [part.cells for part in parts], kept, columns)
     return terms, counts
 
 
@@ -465,14 +452,13 @@ def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -
     """
     write_checksums(folder)
     files = map_folder(folder)
-    terms = Terms.map(files)
-    cells = open_cells(files, len(passages))
-    lines, text = open_rendered(files, len(passages))
+    terms, counts, cells = open_terms(files, len(passages))
+    lines, text = part_files.open_rendered(files, len(passages))
     return Part(
         corpus,
         passages,
         terms,
-        open_term_counts(files, len(passages), len(terms)),
+        counts,
         Cells(*map(raw, (cells.value_offsets, cells.term_offsets, cells.term_ids))),
         (raw(lines), raw(text)),
         analysis=analysis,

@@ -92,8 +92,11 @@ def take_rows(x: csr_array, rows: Int32) -> csr_array:
     return to_csr(x.data[places], x.indices[places], indptr, x.shape[1])
 
 
-def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
-    """Write the sorted hashes of a part's uris, and the document of each hash, into the part's folder."""
+def save_documents(folder: Path, passages: Int64, documents: pa.RecordBatch) -> None:
+    """Write the segments of a part's passages into the part's folder. Also the sorted hashes of its uris, and the
+    document of each hash.
+    """
+    np.save(folder / PASSAGES, passages)
     hashes = np.asarray(documents.column("hash"))
     order = np.argsort(hashes, kind="stable")
     save_arrays(folder / URIS, hashes=hashes[order], documents=order.astype(np.int32))

@@ -361,12 +361,24 @@ def without_columns(x: csr_array, columns: Mask) -> csr_array:
     return csr_array((x.data[keep], x.indices[keep], indptr), shape=x.shape)
 
 
-def save_term_counts(folder: Path, counts: TermCounts) -> None:
-    """Write the term counts into the folder of a part."""
+def save_terms(folder: Path, terms: Terms, counts: TermCounts, cells: Cells) -> None:
+    """Write the terms, the term counts and the cell values of table rows into the folder of a part."""
+    terms.save(folder)
     save_arrays(folder / TERM_COUNTS, **{name: getattr(counts, name) for name in _COUNTS})
+    save_arrays(folder / CELLS, **{name: getattr(cells, name) for name in _CELLS})
 
 
-def open_term_counts(files: MappedFolder, passages: int, terms: int) -> TermCounts:
+def open_terms(files: MappedFolder, passages: int) -> tuple[Terms, TermCounts, Cells]:
+    """Memory-map what `save_terms` wrote. The terms and the cell values are checked when they are read."""
+    terms = Terms.map(files)
+    counts = _open_term_counts(files, passages, len(terms))
+    values, ends, ids = (files.file(f"{CELLS}/{name}.npy").checked(*types) for name, types in _CELLS.items())
+    fit_together(files, CELLS, values, passages)
+    fit_together(files, CELLS, ends, int(values[-1]), ids)
+    return terms, counts, Cells(values, ends, ids)
+
+
+def _open_term_counts(files: MappedFolder, passages: int, terms: int) -> TermCounts:
     """Memory-map the term counts of a part.
 
     The function reads and checks only the lengths of passages. Check the columns of the other arrays with
@@ -415,19 +427,6 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], ana
 def _narrow(offsets: Int64) -> Int32 | Int64:
     """Convert offsets to 32 bits, if they are small enough."""
     return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
-
-
-def save_cells(folder: Path, cells: Cells) -> None:
-    """Write the cell values of table rows into the folder of a part."""
-    save_arrays(folder / CELLS, **{name: getattr(cells, name) for name in _CELLS})
-
-
-def open_cells(files: MappedFolder, passages: int) -> Cells:
-    """Memory-map the arrays of the cell values. The arrays are checked when they are read."""
-    values, terms, ids = (files.file(f"{CELLS}/{name}.npy").checked(*types) for name, types in _CELLS.items())
-    fit_together(files, CELLS, values, passages)
-    fit_together(files, CELLS, terms, int(values[-1]), ids)
-    return Cells(values, terms, ids)
 
 
 def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
