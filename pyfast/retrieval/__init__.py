@@ -2,13 +2,21 @@
 
 from pyfast.retrieval.building import BuildProgress as BuildProgress
 from pyfast.retrieval.building import build_index as build_index
+from pyfast.retrieval.evidence import Candidate as Candidate
 from pyfast.retrieval.evidence import EvidencePackage as EvidencePackage
+from pyfast.retrieval.evidence import LexicalSelection as LexicalSelection
+from pyfast.retrieval.evidence import Move as Move
 from pyfast.retrieval.evidence import ScoredSegments as ScoredSegments
+from pyfast.retrieval.evidence import View as View
+from pyfast.retrieval.evidence import candidates as candidates
 from pyfast.retrieval.evidence import canonicalize as canonicalize
 from pyfast.retrieval.evidence import cite as cite
 from pyfast.retrieval.evidence import evidence_of as evidence_of
 from pyfast.retrieval.evidence import find_evidence_items as find_evidence_items
+from pyfast.retrieval.evidence import move_on as move_on
 from pyfast.retrieval.evidence import narrate as narrate
+from pyfast.retrieval.evidence import open_window as open_window
+from pyfast.retrieval.evidence import select_lexically as select_lexically
 from pyfast.retrieval.index import Index as Index
 from pyfast.retrieval.pools import Pool as Pool
 from pyfast.retrieval.pools import Reranker as Reranker
@@ -28,11 +36,3 @@ from pyfast.retrieval.rerank import search_and_fuse as search_and_fuse
 from pyfast.retrieval.rerank import segment_ids as segment_ids
 from pyfast.retrieval.rerank import traced as traced
 from pyfast.retrieval.rerank import write_lists as write_lists
-from pyfast.retrieval.windows import Candidate as Candidate
-from pyfast.retrieval.windows import LexicalSelection as LexicalSelection
-from pyfast.retrieval.windows import Move as Move
-from pyfast.retrieval.windows import View as View
-from pyfast.retrieval.windows import candidates as candidates
-from pyfast.retrieval.windows import move_on as move_on
-from pyfast.retrieval.windows import open_window as open_window
-from pyfast.retrieval.windows import select_lexically as select_lexically
