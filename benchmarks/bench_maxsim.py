@@ -21,9 +21,8 @@ from threadpoolctl import threadpool_limits
 from pyfast import _native, ops
 from pyfast.ops.arrays import ends
 from pyfast.retrieval import Index
-from pyfast.retrieval.colbert import rotated
-from pyfast.retrieval.onnx_models import open_model, packaged_model
-from pyfast.retrieval.token_store import coded
+from pyfast.retrieval.encoders import open_model, packaged_model, rotated
+from pyfast.retrieval.passage_vectors import coded
 
 lateweave = pytest.importorskip("lateweave", reason="the extra bench brings it")
 
@@ -43,7 +42,7 @@ class Work:
         if not path.is_file():
             model = open_model(packaged_model("colbert"))
             texts = [*questions[:QUESTIONS], *(index.text(int(passage)) for passage in passages)]
-            made = model.run(model.tokens(texts))
+            made = model.run(texts)
             unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in made]
             np.savez(path, sizes=np.array([len(each) for each in unit]), vectors=np.concatenate(unit))
         with np.load(path) as stored:

@@ -159,7 +159,7 @@ SUITES: Mapping[str, Suite] = {
                 "tests/environments.py",
             ),
             *("docs/howto/integrations.md", "pyfast/ops/maxsim.py"),
-            *("pyfast/retrieval/late.py", "pyfast/retrieval/colbert.py"),
+            *("pyfast/retrieval/late.py", "pyfast/retrieval/encoders.py"),
             *("pyfast/server/", "tests/server/http_server.py", "tests/server/test_guidellm.py"),
         ),
     ),

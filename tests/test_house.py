@@ -30,9 +30,9 @@ from pyfast.commands.serve import serve
 from pyfast.commands.train import graph_convqa, hseq_iterator
 from pyfast.extras import EXTRAS
 from pyfast.options import Options
-from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.building import MEMORY
-from pyfast.retrieval.passage_size import PassageSize
+from pyfast.retrieval.making import PassageSize
+from pyfast.retrieval.terms import Analysis
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "pyfast").rglob("*.py"))

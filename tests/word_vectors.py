@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval.analysis import tokenize
+from pyfast.retrieval.terms import tokenize
 
 DIMENSIONS = 128
 

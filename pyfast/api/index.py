@@ -22,10 +22,10 @@ from pyfast.errors import InputError
 from pyfast.options import INDEX_DEFAULTS, Cluster, IndexOptions
 from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever, changing
 from pyfast.retrieval import build_index as build
-from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.changing import Change, IndexInfo
+from pyfast.retrieval.making import PassageSize
 from pyfast.retrieval.manifest import commit_numbers
-from pyfast.retrieval.passage_size import PassageSize
+from pyfast.retrieval.terms import Analysis
 
 Source = str | Path | Document | Mapping[str, Any]
 _LOG = logging.getLogger("pyfast")

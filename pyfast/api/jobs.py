@@ -41,7 +41,7 @@ from pyfast.llm.collecting import collecting
 from pyfast.llm.roles import check_roles
 from pyfast.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_least_one
 from pyfast.retrieval import Index
-from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
+from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.systems import System
 
 QuestionLike = str | Mapping[str, Any] | Question

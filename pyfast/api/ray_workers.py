@@ -25,7 +25,7 @@ from pyfast.errors import InputError
 from pyfast.llm import by_role
 from pyfast.options import Cluster
 from pyfast.retrieval import Index
-from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
+from pyfast.retrieval.pools import RERANK_SCORES
 
 Opens = Callable[[], tuple[Job, OpenedModels]]
 _OF_RUN = ("run_tokens", "run_seconds")

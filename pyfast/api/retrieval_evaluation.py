@@ -18,8 +18,8 @@ from pyfast.evaluation.evaluate import Row, Scored, rows_of
 from pyfast.evaluation.evidence import RetrievalQuestion, ranking_figures
 from pyfast.evaluation.gold import read_records
 from pyfast.retrieval import Index, Pool
+from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.retrieval.rerank import order_pools
-from pyfast.retrieval.score_cache import FILE
 
 Ranking = Literal["list", "graph_rank", "bridge_rank"]
 _AT_ONCE = 64  # questions in a batch
@@ -166,7 +166,7 @@ def evaluate_retrieval(
         own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank)
         if scores is not None:
             Path(scores).mkdir(parents=True, exist_ok=True)
-            own = own.keeping_scores(Path(scores) / FILE)
+            own = own.keeping_scores(Path(scores) / RERANK_SCORES)
         pools = [
             pool
             for start in range(0, len(asked), _AT_ONCE)

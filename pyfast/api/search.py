@@ -14,9 +14,8 @@ from pyfast.engine import Evidence
 from pyfast.errors import InputError
 from pyfast.options import at_least_one
 from pyfast.retrieval import Index, cite, evidence_of, search
-from pyfast.retrieval.analysis import term_ids
 from pyfast.retrieval.forward_index import weigh
-from pyfast.retrieval.term_counts import count_terms
+from pyfast.retrieval.terms import count_terms, term_ids
 
 
 def retrieve(queries: Sequence[str], index: Index | str | Path, k: int = 20) -> list[list[Evidence]]:

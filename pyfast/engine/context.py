@@ -47,8 +47,7 @@ from pyfast.options import GREEDY, Sampling
 from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
-from pyfast.retrieval.rerank import search, search_and_fuse
-from pyfast.retrieval.strongest_edges import PassageList
+from pyfast.retrieval.rerank import PassageList, search, search_and_fuse
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)

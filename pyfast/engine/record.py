@@ -21,7 +21,7 @@ from pyfast.ops.cite import list_segments
 from pyfast.retrieval.evidence import ScoredSegments
 from pyfast.retrieval.evidence import cite as cite_segments
 from pyfast.retrieval.index import Index
-from pyfast.retrieval.strongest_edges import PassageList, write_lists
+from pyfast.retrieval.rerank import PassageList, write_lists
 
 State = Literal["answered", "abstained", "failed"]
 _KNOWN = frozenset({"uri", "snippet", "offsets", "segment", "score", "id"})  # all else is an evidence's metadata

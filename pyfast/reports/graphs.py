@@ -15,8 +15,7 @@ from pyfast.ops.arrays import Int32, Int64, stack
 from pyfast.ops.evidence_graph import evidence_graph
 from pyfast.reports.paths import Step
 from pyfast.retrieval import Index
-from pyfast.retrieval.rerank import expand
-from pyfast.retrieval.strongest_edges import TERMS, segment_ids, strongest_shared_terms
+from pyfast.retrieval.rerank import TERMS, expand, segment_ids, strongest_shared_terms
 
 HELD = 1 << 19
 """If more pairs of passages than this number are in memory, all of them are forgotten"""

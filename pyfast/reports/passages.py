@@ -23,7 +23,7 @@ from pyfast.reports.graphs import SharedTerms
 from pyfast.reports.paths import SEGMENT
 from pyfast.retrieval import Index
 from pyfast.retrieval.manifest import commit_numbers
-from pyfast.retrieval.strongest_edges import segment_ids
+from pyfast.retrieval.rerank import segment_ids
 
 TEXT = 20_000
 """The number of characters in a part of a text"""

@@ -1,75 +1,38 @@
 """Build, open, change and search the index of a corpus."""
 
-from pyfast.retrieval.building import BuildProgress, build_index
-from pyfast.retrieval.evidence import (
-    EvidencePackage,
-    ScoredSegments,
-    canonicalize,
-    cite,
-    evidence_of,
-    find_evidence_items,
-    narrate,
-)
-from pyfast.retrieval.index import Index
-from pyfast.retrieval.plug_ins import Reranker, Retriever
-from pyfast.retrieval.pools import Pool, fuse
-from pyfast.retrieval.rerank import (
-    Centrality,
-    Rank,
-    RerankConfig,
-    bridge_select,
-    rerank_lists,
-    rerank_pools,
-    search,
-    search_and_fuse,
-)
-from pyfast.retrieval.strongest_edges import PassageList, RankedPool, pool_ids, segment_ids, traced, write_lists
-from pyfast.retrieval.windows import (
-    Candidate,
-    LexicalSelection,
-    Move,
-    View,
-    candidates,
-    move_on,
-    open_window,
-    select_lexically,
-)
-
-__all__ = [
-    "BuildProgress",
-    "Candidate",
-    "Centrality",
-    "EvidencePackage",
-    "Index",
-    "LexicalSelection",
-    "Move",
-    "PassageList",
-    "Pool",
-    "Rank",
-    "RankedPool",
-    "RerankConfig",
-    "Reranker",
-    "Retriever",
-    "ScoredSegments",
-    "View",
-    "bridge_select",
-    "build_index",
-    "candidates",
-    "canonicalize",
-    "cite",
-    "evidence_of",
-    "find_evidence_items",
-    "fuse",
-    "move_on",
-    "narrate",
-    "open_window",
-    "pool_ids",
-    "rerank_lists",
-    "rerank_pools",
-    "search",
-    "search_and_fuse",
-    "segment_ids",
-    "select_lexically",
-    "traced",
-    "write_lists",
-]
+from pyfast.retrieval.building import BuildProgress as BuildProgress
+from pyfast.retrieval.building import build_index as build_index
+from pyfast.retrieval.evidence import Candidate as Candidate
+from pyfast.retrieval.evidence import EvidencePackage as EvidencePackage
+from pyfast.retrieval.evidence import LexicalSelection as LexicalSelection
+from pyfast.retrieval.evidence import Move as Move
+from pyfast.retrieval.evidence import ScoredSegments as ScoredSegments
+from pyfast.retrieval.evidence import View as View
+from pyfast.retrieval.evidence import candidates as candidates
+from pyfast.retrieval.evidence import canonicalize as canonicalize
+from pyfast.retrieval.evidence import cite as cite
+from pyfast.retrieval.evidence import evidence_of as evidence_of
+from pyfast.retrieval.evidence import find_evidence_items as find_evidence_items
+from pyfast.retrieval.evidence import move_on as move_on
+from pyfast.retrieval.evidence import narrate as narrate
+from pyfast.retrieval.evidence import open_window as open_window
+from pyfast.retrieval.evidence import select_lexically as select_lexically
+from pyfast.retrieval.index import Index as Index
+from pyfast.retrieval.pools import Pool as Pool
+from pyfast.retrieval.pools import Reranker as Reranker
+from pyfast.retrieval.pools import Retriever as Retriever
+from pyfast.retrieval.pools import fuse as fuse
+from pyfast.retrieval.rerank import Centrality as Centrality
+from pyfast.retrieval.rerank import PassageList as PassageList
+from pyfast.retrieval.rerank import Rank as Rank
+from pyfast.retrieval.rerank import RankedPool as RankedPool
+from pyfast.retrieval.rerank import RerankConfig as RerankConfig
+from pyfast.retrieval.rerank import bridge_select as bridge_select
+from pyfast.retrieval.rerank import pool_ids as pool_ids
+from pyfast.retrieval.rerank import rerank_lists as rerank_lists
+from pyfast.retrieval.rerank import rerank_pools as rerank_pools
+from pyfast.retrieval.rerank import search as search
+from pyfast.retrieval.rerank import search_and_fuse as search_and_fuse
+from pyfast.retrieval.rerank import segment_ids as segment_ids
+from pyfast.retrieval.rerank import traced as traced
+from pyfast.retrieval.rerank import write_lists as write_lists

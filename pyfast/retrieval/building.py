@@ -33,17 +33,16 @@ from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.files import allow_open_files, built_aside, link_folder, only_writer, sync_to_disk, write_atomically
 from pyfast.ops.arrays import thread_count
-from pyfast.retrieval.analysis import TOKENS, WORDS, Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
+from pyfast.retrieval.encoders import describe_vectors
 from pyfast.retrieval.forward_index import FORWARD
 from pyfast.retrieval.index import KNOWLEDGE, Index
-from pyfast.retrieval.making import PartMaker, count_passages
+from pyfast.retrieval.making import PartMaker, PassageSize, count_passages, merge_parts
 from pyfast.retrieval.manifest import PARTS, is_index, keep_first_commit, write_manifest
-from pyfast.retrieval.merging import merge_parts
+from pyfast.retrieval.part_files import shared_document
 from pyfast.retrieval.parts import Part, open_part, save_part
-from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import Spread, describe_vectors, unfinished, vectors_of
-from pyfast.retrieval.uris import shared_document
+from pyfast.retrieval.passage_vectors import Spread, unfinished, vectors_of
+from pyfast.retrieval.terms import TOKENS, WORDS, Analysis
 
 MEMORY = 2000
 """The default of the argument `memory` of `build_index`, in MB"""
@@ -134,7 +133,7 @@ def build_index(
         "bm25": BM25_PARAMETERS,
         "passages": asdict(size or PassageSize()),
         **({"vectors": described} if described else {}),
-        **({} if analysis.is_default else {"analysis": asdict(analysis)}),
+        **({} if analysis == WORDS else {"analysis": asdict(analysis)}),
     }
     with contextlib.ExitStack() as held:
         if is_index(out):
@@ -172,10 +171,12 @@ class _Build:
         on_progress: OnProgress | None,
     ) -> None:
         self._folder, self._parameters, self._unread = folder, json.loads(json.dumps(parameters)), unread
-        self._reading = _Reading(sources)
-        self._progress = _Progress(self._reading, on_progress)
+        self._reading, self._on_progress = _Reading(sources), on_progress
+        self._began = self._told = time.monotonic()
+        self._end: float | None = None
         self.finished: list[dict[str, Any]] = self._resumed()
-        self._progress.finished(self.finished)
+        self._skipped = self._reading.read
+        self._documents = sum(one["documents"] for one in self.finished)
 
     def _resumed(self) -> list[dict[str, Any]]:
         """Return the parts that a stopped build finished and whose sources have not changed. The result ends
@@ -253,7 +254,7 @@ class _Build:
         while ahead:
             taken = (ahead.pop() for _ in range(1))  # The document is freed when its part has its segments.
             # In a list, because a variable of this generator would keep the corpus in memory after the `yield`.
-            corpora = [encode(self._progress.watched(_up_to(room, chain(taken, self._reading))), length)]
+            corpora = [encode(self._watched(_up_to(room, chain(taken, self._reading))), length)]
             position = self._reading.position | {
                 "unread": [(str(it.path), it.reason, it.missing) for it in self._unread]
             }
@@ -277,8 +278,28 @@ class _Build:
             "length": part.counts.total_length,
         }
         self._finish([*self.finished, facts | position], durable)
-        self._progress.finished(self.finished)
-        self._progress.tell()
+        # The remaining time follows from the speed of this process so far.
+        done, now = self._reading.read - self._skipped, time.monotonic()
+        if self._reading.total is not None and done > 0:
+            left = max(self._reading.total - self._reading.read, 0)
+            self._end = now + (now - self._began) * left / done
+        self._tell()
+
+    def _watched(self, documents: Iterator[Document]) -> Iterator[Document]:
+        """Yield the documents and count them. Call `on_progress` from time to time."""
+        for document in documents:
+            self._documents += 1
+            if time.monotonic() - self._told > _EVERY:
+                self._tell()
+            yield document
+
+    def _tell(self, merging: bool = False) -> None:
+        """Call `on_progress` with the current progress."""
+        self._told = time.monotonic()
+        if self._on_progress is not None:
+            left = None if self._end is None else max(self._end - self._told, 0.0)
+            passages = sum(one["passages"] for one in self.finished)
+            self._on_progress(BuildProgress(self._documents, passages, len(self.finished), merging, left))
 
     def _check_uris(self, part: Part) -> None:
         """Raise `InputError` if a document of `part` has the same uri as a document of a finished part."""
@@ -290,7 +311,7 @@ class _Build:
         """Merge all finished parts into one. A single part stays as it is."""
         if len(self.finished) == 1:
             return
-        self._progress.tell(merging=True)
+        self._tell(merging=True)
         before, folder = self.finished, self._folder / PARTS
         name = str(1 + max(int(one["name"]) for one in before))
         allow_open_files(_FILES * len(before))
@@ -431,41 +452,3 @@ class _Reading(Iterator[Document]):
         before._sources = chain(started, self._sources)
         self.__dict__ = before.__dict__
         return False
-
-
-class _Progress:
-    """Calls `on_progress` from time to time with the progress of a build."""
-
-    def __init__(self, reading: _Reading, on_progress: OnProgress | None) -> None:
-        self._reading, self._on_progress = reading, on_progress
-        self._documents = self._passages = self._parts = 0
-        self._began = self._told = time.monotonic()
-        self._skipped: int | None = None
-        self._end: float | None = None
-
-    def watched(self, documents: Iterator[Document]) -> Iterator[Document]:
-        """Yield the documents and count them. Call `on_progress` from time to time."""
-        if self._skipped is None:
-            self._skipped = self._reading.read
-        for document in documents:
-            self._documents += 1
-            if time.monotonic() - self._told > _EVERY:
-                self.tell()
-            yield document
-
-    def finished(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Record the finished parts. Estimate the remaining time from the speed of this process so far."""
-        documents, self._passages = (sum(one[what] for one in parts) for what in ("documents", "passages"))
-        self._documents = max(self._documents, documents)  # Those of an unfinished part may be read already.
-        self._parts = len(parts)
-        done, now = self._reading.read - (self._skipped or 0), time.monotonic()
-        if self._reading.total is not None and done > 0:
-            left = max(self._reading.total - self._reading.read, 0)
-            self._end = now + (now - self._began) * left / done
-
-    def tell(self, merging: bool = False) -> None:
-        """Call `on_progress` with the current progress."""
-        self._told = time.monotonic()
-        if self._on_progress is not None:
-            left = None if self._end is None else max(self._end - self._told, 0.0)
-            self._on_progress(BuildProgress(self._documents, self._passages, self._parts, merging, left))

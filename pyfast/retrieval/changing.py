@@ -18,30 +18,19 @@ from pathlib import Path
 
 import numpy as np
 
+import pyfast.retrieval.manifest as manifests
 from pyfast.blocks import MappedFolder, map_folder
 from pyfast.corpus import Corpus, Document
 from pyfast.corpus.joining import add_sums
 from pyfast.corpus.roots import Root, Roots, known_roots, stored_roots
 from pyfast.errors import InputError
 from pyfast.files import only_writer
-from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.making import make_part
-from pyfast.retrieval.manifest import (
-    COMMITS,
-    DELETED,
-    PARTS,
-    check_file,
-    commit_numbers,
-    live_documents,
-    map_part,
-    read_manifest,
-    write_commit,
-)
-from pyfast.retrieval.merging import merge_parts
-from pyfast.retrieval.part_files import Mask
+from pyfast.retrieval.making import make_part, merge_parts
+from pyfast.retrieval.manifest import COMMITS, DELETED, PARTS, commit_numbers, read_manifest
+from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.parts import Part, open_part, save_part
 from pyfast.retrieval.passage_vectors import unfinished, vectors_of
-from pyfast.retrieval.uris import find_documents
+from pyfast.retrieval.terms import Analysis
 
 _TIER = 8
 """Parts with a similar number of documents form a tier. This number is used twice. A part can have this many
@@ -101,7 +90,9 @@ def describe_index(folder: Path) -> IndexInfo:
     """
     manifest = read_manifest(folder, check=False)
     parts = tuple(
-        PartInfo(entry["name"], entry["documents"], int(np.count_nonzero(~live_documents(folder, entry))))
+        PartInfo(
+            entry["name"], entry["documents"], int(np.count_nonzero(~manifests.live_documents(folder, entry)))
+        )
         for entry in manifest["parts"]
     )
     below = (path for top in (PARTS, DELETED) for path in (folder / top).rglob("*"))
@@ -225,18 +216,18 @@ _Place = tuple[int, int]
 class _Entry:
     """A part of the index, as the next commit will list it."""
 
-    documents: int
     live: Mask
+    corpus: Corpus
+    files: MappedFolder | None
+    """The files of the part. None: the part is only in memory"""
     name: str = ""
     """The part's name in the folder. Empty: the part is not written yet"""
     deleted: str | None = None
     """The name of the file that marks the deleted documents. None: there is no such file, because no document
-    is deleted
+    is deleted. `commit` writes the file if the commit before has none with this name
     """
     part: Part | None = None
     """The part, if it is already open"""
-    changed: bool = False
-    """Whether documents of the part were deleted since the file `deleted` was written"""
     is_new: bool = False
     """Whether the part is in no commit yet"""
 
@@ -252,14 +243,15 @@ class _Writer:
         self._next_part: int = self._before["next_part"]
         self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
         self._facts["roots"] = self._before.get("roots", [])
-        self._files: dict[str, MappedFolder] = {}
-        self._corpora: dict[str, Corpus] = {}
         self._parts: list[_Entry] = []
         for part in self._before["parts"]:
             if part["deleted"] is not None:
-                check_file(folder, self._before, part["deleted"])
-            live = live_documents(folder, part)
-            self._parts.append(_Entry(part["documents"], live, part["name"], part["deleted"]))
+                manifests.check_file(folder, self._before, part["deleted"])
+            live, files = (
+                manifests.live_documents(folder, part),
+                manifests.map_part(folder, self._before, part["name"]),
+            )
+            self._parts.append(_Entry(live, Corpus.mapped(files), files, part["name"], part["deleted"]))
         for path in (folder / PARTS).iterdir():  # of a writer that was killed
             if int(path.name) >= self._before["next_part"]:
                 shutil.rmtree(path)
@@ -269,29 +261,12 @@ class _Writer:
         """Whether the index is one part without deleted documents."""
         return len(self._parts) == 1 and bool(self._parts[0].live.all())
 
-    def _mapped(self, entry: _Entry) -> MappedFolder | None:
-        """Return the files of a part, or None if the part is only in memory."""
-        if entry.part is not None:
-            return entry.part.files
-        if entry.name not in self._files:
-            self._files[entry.name] = map_part(self._folder, self._before, entry.name)
-        return self._files[entry.name]
-
-    def _corpus(self, entry: _Entry) -> Corpus:
-        if entry.part is not None:
-            return entry.part.corpus
-        if entry.name not in self._corpora:
-            files = self._mapped(entry)
-            assert files is not None
-            self._corpora[entry.name] = Corpus.mapped(files)
-        return self._corpora[entry.name]
-
     def find(self, uris: Sequence[str]) -> dict[str, _Place]:
         """Return a dict from each of these uris to the `_Place` of its document. Uris that the index does not
         have are left out."""
         places: dict[str, _Place] = {}
         for number, entry in enumerate(self._parts):
-            found = find_documents(self._corpus(entry), self._mapped(entry), uris)
+            found = find_documents(entry.corpus, entry.files, uris)
             places |= {uri: (number, document) for uri, document in found.items() if entry.live[document]}
         return places
 
@@ -299,14 +274,13 @@ class _Writer:
         """Return a dict from the uri of each document of these files to its `_Place`."""
         places = self.find(sorted(files))
         for number, entry in enumerate(self._parts):
-            corpus = self._corpus(entry)
-            parts = [document for document in corpus.parts_of(files) if entry.live[document]]
-            places |= {corpus.uri(document): (number, document) for document in parts}
+            parts = [document for document in entry.corpus.parts_of(files) if entry.live[document]]
+            places |= {entry.corpus.uri(document): (number, document) for document in parts}
         return places
 
     def digest(self, place: _Place) -> bytes:
         """Return the digest of the document at this place."""
-        return bytes(self._corpus(self._parts[place[0]]).digests([place[1]])[0])
+        return bytes(self._parts[place[0]].corpus.digests([place[1]])[0])
 
     def delete(self, places: Sequence[_Place]) -> None:
         """Mark documents as deleted."""
@@ -314,13 +288,13 @@ class _Writer:
             entry = self._parts[number]
             chosen = sorted({document for which, document in places if which == number})
             entry.live[chosen] = False
-            entry.changed = True
-            corpus = self._corpus(entry)
-            self._count(-1, len(chosen), corpus.passages_in(chosen), corpus.digest_sum(chosen))
+            entry.deleted = f"{DELETED}/{entry.name}-{self._before['commit'] + 1}.bits"
+            passages, digests = entry.corpus.passages_in(chosen), entry.corpus.digest_sum(chosen)
+            self._count(-1, len(chosen), passages, digests)
 
     def add(self, part: Part) -> None:
         """Add a new part at the end."""
-        self._parts.append(_Entry(part.corpus.documents, np.ones(part.corpus.documents, bool), part=part))
+        self._parts.append(_Entry(np.ones(part.corpus.documents, bool), part.corpus, part.files, part=part))
         self._count(1, part.corpus.documents, len(part.passages), part.corpus.digest_sum())
 
     def add_roots(self, roots: Mapping[Root, str]) -> None:
@@ -338,11 +312,11 @@ class _Writer:
         folder = self._folder / PARTS / name
         merge_parts(folder, [self._open(e) for e in entries], [e.live for e in entries], alone=not first)
         part = open_part(map_folder(folder), Analysis.of(self._before["parameters"]))
-        live = np.ones(part.corpus.documents, bool)
         for entry in entries:
             if entry.is_new:  # merged by this writer, and merged again
                 shutil.rmtree(self._folder / PARTS / entry.name)
-        self._parts[first:] = [_Entry(part.corpus.documents, live, name, part=part, is_new=True)]
+        live = np.ones(part.corpus.documents, bool)
+        self._parts[first:] = [_Entry(live, part.corpus, part.files, name, part=part, is_new=True)]
 
     def _new_name(self) -> str:
         self._next_part += 1
@@ -350,8 +324,8 @@ class _Writer:
 
     def _open(self, entry: _Entry) -> Part:
         if entry.part is None:
-            files = map_part(self._folder, self._before, entry.name)
-            entry.part = open_part(files, Analysis.of(self._before["parameters"]))
+            assert entry.files is not None
+            entry.part = open_part(entry.files, Analysis.of(self._before["parameters"]))
         return entry.part
 
     def merge_full_tiers(self) -> None:
@@ -377,12 +351,11 @@ class _Writer:
                 save_part(self._folder / PARTS / entry.name, entry.part, alone=len(self._parts) == 1)
             if entry.is_new:
                 added.append(self._folder / PARTS / entry.name)
-            if entry.changed:
-                entry.deleted = f"{DELETED}/{entry.name}-{number}.bits"
+            if entry.deleted is not None and entry.deleted not in before["files"]:
                 added.append(self._folder / entry.deleted)
                 added[-1].parent.mkdir(exist_ok=True)
                 np.packbits(~entry.live).tofile(added[-1])
-        parts = [{"name": e.name, "documents": e.documents, "deleted": e.deleted} for e in self._parts]
+        parts = [{"name": e.name, "documents": len(e.live), "deleted": e.deleted} for e in self._parts]
         if parts == before["parts"]:
             return Change(before["commit"], **counts)
         gone = [part for part in before["parts"] if part not in parts]
@@ -390,7 +363,7 @@ class _Writer:
         removed = [f"{PARTS}/{part['name']}/" for part in gone if part["name"] not in names]
         removed += [part["deleted"] for part in gone if part["deleted"] is not None]
         facts = {"commit": number, "next_part": self._next_part, "parts": parts, **self._facts}
-        write_commit(self._folder, before, facts, added, removed)
+        manifests.write_commit(self._folder, before, facts, added, removed)
         return Change(number, **counts)
 
 

@@ -15,8 +15,8 @@ from pyfast.errors import InputError
 from pyfast.extras import explained
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.embeddings import find_model, loading, model_digest
+from pyfast.retrieval.encoders import MODEL, open_model, packaged_model
 from pyfast.retrieval.index import Index
-from pyfast.retrieval.onnx_models import MODEL, open_model, packaged_model
 
 _PACKAGED = "reranker_en"
 """The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""

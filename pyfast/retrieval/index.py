@@ -22,17 +22,12 @@ import pyfast.ops as ops
 from pyfast.corpus import Corpus, EntityLinks, Level, entity_links, stream
 from pyfast.errors import ArrayError, InputError
 from pyfast.ops.arrays import Int32, Int64, ends
-from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.commit import Commit, open_commit
-from pyfast.retrieval.filters import parse_filter
+from pyfast.retrieval.commit import Commit, open_commit, parse_filter
 from pyfast.retrieval.forward_index import ForwardIndex
-from pyfast.retrieval.part_files import Mask
+from pyfast.retrieval.part_files import Mask, RenderedPassages, lines_of
 from pyfast.retrieval.parts import Part
-from pyfast.retrieval.passage_size import RenderedPassages, lines_of
-from pyfast.retrieval.plug_ins import OFF, Reranker, Retriever, open_rerankers, open_retriever
-from pyfast.retrieval.pools import Pool
-from pyfast.retrieval.score_cache import ScoreCache
-from pyfast.retrieval.terms import Terms, Vocabulary
+from pyfast.retrieval.pools import OFF, Pool, Reranker, Retriever, ScoreCache, open_rerankers, open_retriever
+from pyfast.retrieval.terms import Analysis, Terms, Vocabulary
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 

@@ -12,10 +12,9 @@ import numpy as np
 
 import pyfast.ops as ops
 from pyfast.ops.arrays import Float32, Int32, ends
-from pyfast.retrieval.colbert import LateEncoder, find_late_model, open_late_model, unit
+from pyfast.retrieval.encoders import LateEncoder, find_late_model, open_encoder, open_late_model, unit
 from pyfast.retrieval.index import Index
-from pyfast.retrieval.passage_vectors import open_encoder
-from pyfast.retrieval.token_store import TokenStore
+from pyfast.retrieval.passage_vectors import TokenStore
 
 _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 

@@ -165,7 +165,13 @@ def read_manifest(
         IndexFormatError: The folder is damaged, incomplete, or of another kind.
         OtherBuildError: The folder has another format.
     """
-    text, manifest = _parse(folder, kind, _NAME if commit is None else f"{COMMITS}/{commit}.json")
+    file = _NAME if commit is None else f"{COMMITS}/{commit}.json"
+    try:
+        text, manifest = _parse(folder, kind, file)
+    except IndexFormatError:
+        # A folder that is replaced is missing for a moment.
+        wait_while_replaced(folder)
+        text, manifest = _parse(folder, kind, file)
     manifest.pop("blake2b", None)
     if _sealed(manifest) != text:
         raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the {kind} again")
@@ -199,21 +205,12 @@ def commit_numbers(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in (folder / COMMITS).glob("*.json") if path.stem.isdecimal())
 
 
-def _parse(folder: Path, kind: str, file: str = _NAME) -> tuple[str, dict[str, Any]]:
+def _parse(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]]:
     """Return (the text of the manifest, its content). Checksums are not compared.
 
     Raises `IndexFormatError` if the manifest cannot be read or is of another kind, and `OtherBuildError` if it
     has another format.
     """
-    try:
-        return _parse_once(folder, kind, file)
-    except IndexFormatError:
-        # A folder that is replaced is missing for a moment.
-        wait_while_replaced(folder)
-        return _parse_once(folder, kind, file)
-
-
-def _parse_once(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]]:
     make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
     if not folder.is_dir():
         raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")

@@ -1,17 +1,22 @@
-"""The files of a part: their names, and how arrays are written, checked and divided."""
+"""The files of a part: their names, and how arrays are written, checked and divided. The documents of a part are
+found by the hashes of their uris.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from scipy.sparse import csr_array
 
-from pyfast.blocks import MappedFolder
+from pyfast.blocks import MappedFolder, check_lists, checked, raw
+from pyfast.corpus import Corpus
+from pyfast.corpus.sequence import hash_uris
 from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Int32, Int64, places_of
 
@@ -19,6 +24,8 @@ PASSAGES = "passages.npy"
 TERMS, TERM_COUNTS, CELLS, WEIGHTS, TEXTS, URIS = "terms", "bm25", "cells", "forward", "rendered_passages", "uris"
 """The names of a file and of folders in the folder of a part"""
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
+"""(offsets [passages + 1], the texts of passages in UTF-8)"""
 
 
 def below(files: MappedFolder, *folders: str) -> list[str]:
@@ -83,3 +90,79 @@ def take_rows(x: csr_array, rows: Int32) -> csr_array:
     """
     indptr, places = places_of(x.indptr, rows)
     return to_csr(x.data[places], x.indices[places], indptr, x.shape[1])
+
+
+def save_documents(folder: Path, passages: Int64, documents: pa.RecordBatch) -> None:
+    """Write the segments of a part's passages into the part's folder. Also the sorted hashes of its uris, and the
+    document of each hash.
+    """
+    np.save(folder / PASSAGES, passages)
+    hashes = np.asarray(documents.column("hash"))
+    order = np.argsort(hashes, kind="stable")
+    save_arrays(folder / URIS, hashes=hashes[order], documents=order.astype(np.int32))
+
+
+def shared_document(corpus: Corpus, files: MappedFolder) -> str:
+    """Find a uri that a document of the corpus and a document of a part both have. Returns "" if there is
+    none. `files` are the files of the part.
+    """
+    hashes = files.file(f"{URIS}/hashes.npy").array(np.uint64)
+    wanted = np.asarray(corpus.document_table.column("hash"))
+    if len(hashes) and len(wanted):
+        places = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+        for document in np.flatnonzero(hashes[places] == wanted).tolist():
+            uri = corpus.uri(document)
+            if find_documents(Corpus.mapped(files), files, [uri]):
+                return uri
+    return ""
+
+
+def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[str]) -> dict[str, int]:
+    """Find the documents of a part that have these uris. Returns their numbers in the part, by uri. Unknown
+    uris are left out. The function reads only a few blocks of the files.
+    """
+    if files is None:
+        return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}
+    hashes = files.file(f"{URIS}/hashes.npy").checked(np.uint64)
+    documents = files.file(f"{URIS}/documents.npy").checked(np.int32)
+    if not len(hashes) == len(documents) == corpus.documents:
+        raise IndexFormatError(f"{files.folder}: {URIS} is of other documents; build the index again")
+    if not len(hashes):
+        return {}
+    wanted = hash_uris(uris)
+    places = np.searchsorted(raw(hashes), wanted)
+    # The search reads some values unchecked. It was right if checked neighbours enclose what it looked for.
+    before, after = hashes[np.maximum(places - 1, 0)], hashes[np.minimum(places, len(hashes) - 1)]
+    if (((before >= wanted) & (places > 0)) | ((after < wanted) & (places < len(hashes)))).any():
+        files.check_all([f"{URIS}/hashes.npy"])
+        raise IndexFormatError(f"{files.folder}: {URIS} is damaged; build the index again")
+    found = {}
+    for uri, place, is_there in zip(uris, places.tolist(), (after == wanted).tolist(), strict=True):
+        if is_there:
+            document = int(documents[place])
+            if not 0 <= document < corpus.documents or corpus.uri(document) != uri:
+                raise IndexFormatError(f"{files.folder}: {URIS} is damaged; build the index again")
+            found[uri] = document
+    return found
+
+
+def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
+    """Write the texts of passages and their offsets into the folder of a part."""
+    offsets, text = rendered
+    (folder / TEXTS).mkdir()
+    text.tofile(folder / TEXTS / "text.bin")
+    np.save(folder / TEXTS / "offsets.npy", offsets)
+
+
+def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
+    """Memory-map the texts of passages. The files are checked when they are read."""
+    offsets = files.file(f"{TEXTS}/offsets.npy").checked(np.int64)
+    file = files.file(f"{TEXTS}/text.bin")
+    fit_together(files, TEXTS, offsets, passages, file.data)
+    return cast(RenderedPassages, (offsets, checked(file.data, file)))
+
+
+def lines_of(rendered: RenderedPassages, passages: npt.NDArray[Any]) -> RenderedPassages:
+    """Return the texts of all passages in the form that ops read. Only the texts of `passages` are checked."""
+    check_lists(rendered[0], passages, rendered[1])
+    return cast(RenderedPassages, (raw(rendered[0]), raw(rendered[1])))

@@ -12,20 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import pyfast.retrieval.part_files as part_files
 from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.corpus import Corpus
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import ArrayError, IndexFormatError
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64
-from pyfast.retrieval.analysis import WORDS, Analysis
 from pyfast.retrieval.forward_index import ForwardIndex, save_weights
-from pyfast.retrieval.part_files import PASSAGES, WEIGHTS, Mask, below
-from pyfast.retrieval.passage_size import RenderedPassages, open_rendered, save_rendered
+from pyfast.retrieval.part_files import Mask, RenderedPassages
 from pyfast.retrieval.passage_vectors import CODES, PassageVectors, open_vectors, save_vectors
-from pyfast.retrieval.term_counts import check_columns, open_cells, open_term_counts, save_cells, save_term_counts
-from pyfast.retrieval.terms import Terms
-from pyfast.retrieval.uris import save_uris
+from pyfast.retrieval.terms import WORDS, Analysis, Terms, check_columns, open_terms, save_terms
 
 _BLOCK = 1 << 21
 """How many values are checked in one step"""
@@ -112,8 +109,7 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
 
 def complete_part(folder: Path, part: Part, alone: bool) -> None:
     """Write a part into its folder, which has the part's corpus already. `alone` is as in `save_part`."""
-    np.save(folder / PASSAGES, part.passages)
-    save_uris(folder, part.corpus.document_table)
+    part_files.save_documents(folder, part.passages, part.corpus.document_table)
     save_passages(folder, part)
     save_vectors(folder, part.vectors)
     if alone:
@@ -124,10 +120,8 @@ def complete_part(folder: Path, part: Part, alone: bool) -> None:
 def save_passages(folder: Path, part: Part) -> None:
     """Write the terms of a part, and for each passage the counts of its terms, its cell values and its text."""
     folder.mkdir(parents=True, exist_ok=True)
-    part.terms.save(folder)
-    save_term_counts(folder, part.counts)
-    save_cells(folder, part.cells)
-    save_rendered(folder, part.rendered)
+    save_terms(folder, part.terms, part.counts, part.cells)
+    part_files.save_rendered(folder, part.rendered)
 
 
 def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
@@ -135,17 +129,16 @@ def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
 
     Raises `IndexFormatError` if a file is missing, cut off, of another kind, or belongs to another part.
     """
-    terms = Terms.map(files)
-    passages = files.file(PASSAGES).checked(np.int64)
-    counts = open_term_counts(files, len(passages), len(terms))
+    passages = files.file(part_files.PASSAGES).checked(np.int64)
+    terms, counts, cells = open_terms(files, len(passages))
     return Part(
         Corpus.mapped(files),
         passages,
         terms,
         counts,
-        open_cells(files, len(passages)),
-        open_rendered(files, len(passages)),
-        ForwardIndex.map(files, counts) if below(files, WEIGHTS) else None,
+        cells,
+        part_files.open_rendered(files, len(passages)),
+        ForwardIndex.map(files, counts) if part_files.below(files, part_files.WEIGHTS) else None,
         open_vectors(files, len(passages)),
         analysis,
         files.folder / CODES if CODES in files else None,

@@ -1,15 +1,28 @@
-"""Pools, and how to make one list from several. A pool is the list of passages that a search found for a query."""
+"""Pools, and how to make one list from several. A pool is the list of passages that a search found for a query.
+
+Also the interfaces of retrievers and rerankers, and how to open one by its name. The name of a registered plug-in
+is `NAME` or `NAME:PARAMETERS`. The name of any other plug-in is `MODULE:NAME`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
 from itertools import chain, pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 import pyfast.ops as ops
+import pyfast.plugins as plugins
+from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, Int64, ends
+from pyfast.sqlite_files import fault, open_database
 
 RANK_CONSTANT = 10
 """Reciprocal rank fusion scores a passage by 1 / (this number + its rank) in each list. Ranks start at 1"""
@@ -114,3 +127,187 @@ def _summed(scored: Sequence[tuple[Int32, np.ndarray[tuple[int], np.dtype[np.flo
     order = np.lexsort((first, -sums))
     scores: Float32 = sums[order].astype(np.float32)
     return Pool(distinct[order].astype(np.int32), scores)
+
+
+OFF, BOTH = "off", "both"
+
+
+class Retriever(Protocol):
+    """The interface of a retriever. It finds passages for many queries in one call.
+
+    An entry point of the group `pyfast.retrievers`, or `MODULE:NAME`, names a function `open(index)` that
+    returns a retriever. If the user writes `ENTRY_POINT:PARAMETERS`, pyfast calls `open(index, PARAMETERS)`.
+    The result of a query must not depend on the other queries of the call.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that identifies the retriever and its parameters. A run resumes only with the same
+        fingerprint.
+        """
+        ...
+
+    def search(self, queries: Sequence[str], k: int) -> list[Pool]:
+        """Find at most the `k` best passages of the index for each query, best first.
+
+        Several threads can call this method at the same time.
+        """
+        ...
+
+
+class Reranker(Protocol):
+    """The interface of a reranker. It scores the passages of many queries in one call.
+
+    An entry point of the group `pyfast.rerankers`, or `MODULE:NAME`, names a function `open(index)` that
+    returns a reranker. If the user writes `ENTRY_POINT:PARAMETERS`, pyfast calls `open(index, PARAMETERS)`.
+    The score of a passage must not depend on the other passages, because pyfast caches scores.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that identifies the reranker and its parameters. A run resumes only with the same fingerprint."""
+        ...
+
+    def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
+        """For each query, compute the scores of its passages. Higher is better.
+
+        Several threads can call this method at the same time.
+        """
+        ...
+
+
+def open_retriever(name: str, index: object) -> Retriever:
+    """Open a retriever for an index, by its name or `MODULE:NAME`. Raises `InputError` if there is no such
+    retriever, or it does not have the interface `Retriever`.
+    """
+    retriever: Retriever = _opened("retrievers", name, index, "search", name)
+    return retriever
+
+
+def open_rerankers(name: str, index: object) -> tuple[Reranker, ...]:
+    """Open the rerankers that `name` stands for. `off` stands for none, and `both` for `late` and `cross`.
+    Every other name stands for one reranker, such as `cross:MODEL` or `MODULE:NAME`.
+
+    Raises `InputError` if there is no such reranker, or it does not have the interface `Reranker`.
+    """
+    if name == OFF:
+        return ()
+    names = ("late", "cross") if name == BOTH else (name,)
+    return tuple(_opened("rerankers", each, index, "score", name) for each in names)
+
+
+def _opened(kind: Literal["retrievers", "rerankers"], name: str, index: object, method: str, given: str) -> Any:
+    """Open a plug-in for an index. For example, `cross:MODEL` opens `cross` with `MODEL` as its second argument.
+
+    Raises `InputError` if there is no such plug-in, its module cannot be imported, or it lacks `method`. Such an
+    error names it as the user did (`given`).
+    """
+    registered, colon, rest = name.partition(":")
+    with_parameters = colon and registered in plugins.names(kind)
+    opened = plugins.load(kind, registered)(index, rest) if with_parameters else plugins.load(kind, name)(index)
+    if not hasattr(opened, method) or not hasattr(opened, "fingerprint"):
+        what = kind.removesuffix("s")
+        raise InputError(
+            f"{given}: no {what}: it needs a method `{method}` and a `fingerprint` (see {what.capitalize()})"
+        )
+    return opened
+
+
+RERANK_SCORES = "rerank_scores.sqlite"
+"""The name of the file with the scores of a run, in the folder of the run"""
+_KNOWN = 200_000  # the number of scores in memory
+_KEYS = 500  # keys in one SQL statement
+_CHECK = 4  # bytes of a checksum
+_SCHEMA = "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score BLOB NOT NULL) WITHOUT ROWID"
+
+
+def pair_key(model: str, question: str, passage: str) -> bytes:
+    """Compute a hash of 16 bytes for a reranker, a query and a passage. `model` is the fingerprint of the
+    reranker.
+    """
+    digest = blake2b(digest_size=16)
+    for text in (model, question, passage):
+        encoded = text.encode(errors="replace")
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest.digest()
+
+
+class ScoreCache:
+    """The scores of pairs of a query and a passage, in memory and optionally in a file. Several threads can use
+    it.
+
+    If the process is killed, only scores that were not yet given to `add` are lost. A damaged score is
+    computed again.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """`path` is the file with the scores. None: the scores are only in memory.
+
+        The cache opens the file when it is first used. The folder of the file must then exist.
+        """
+        self._path = path
+        self._known: dict[bytes, float] = {}
+        self._turn = Lock()
+
+    @cached_property
+    def _database(self) -> sqlite3.Connection | None:
+        if self._path is None:
+            return None
+        try:
+            self._path.touch(mode=0o600)  # Like all files of a run, only its owner may read it.
+            database = open_database(self._path, isolation_level=None, check_same_thread=False, timeout=60)
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(_SCHEMA)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from None
+        return database
+
+    def known(self, keys: Sequence[bytes]) -> dict[bytes, float]:
+        """Return the scores of these keys, as far as the cache has them. Raises `InputError` if the file is
+        damaged, or is no score cache.
+        """
+        with self._turn:
+            scores = {key: self._known[key] for key in keys if key in self._known}
+            missing = [key for key in dict.fromkeys(keys) if key not in scores]
+            if self._database is not None:
+                for first in range(0, len(missing), _KEYS):
+                    some = missing[first : first + _KEYS]
+                    marks = ",".join("?" * len(some))
+                    query = f"SELECT pair, score FROM scores WHERE pair IN ({marks})"
+                    try:
+                        rows = self._database.execute(query, some).fetchall()
+                    except sqlite3.Error as error:
+                        raise self._damaged(error) from None
+                    scores |= {key: score for key, value in rows if (score := _read(key, value)) is not None}
+            return scores
+
+    def add(self, scores: Mapping[bytes, float]) -> None:
+        """Store scores, each under the key of its pair."""
+        with self._turn:
+            self._known |= scores
+            for key in list(self._known)[:-_KNOWN]:
+                del self._known[key]
+            if self._database is not None and scores:
+                rows = [(key, _written(key, score)) for key, score in scores.items()]
+                try:
+                    with self._database:
+                        self._database.execute("BEGIN")
+                        self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", rows)
+                except sqlite3.Error as error:
+                    raise self._damaged(error) from None
+
+    def _damaged(self, error: sqlite3.Error) -> InputError:
+        return InputError(f"{self._path}: {fault(error)}; without this file the scores are computed again")
+
+
+def _written(key: bytes, score: float) -> bytes:
+    value = np.float32(score).tobytes()
+    return value + blake2b(key + value, digest_size=_CHECK).digest()
+
+
+def _read(key: object, value: object) -> float | None:
+    if not isinstance(key, bytes) or not isinstance(value, bytes) or len(value) != 4 + _CHECK:
+        return None
+    score = float(np.frombuffer(value[:4], np.float32)[0])
+    return score if value == _written(key, score) else None

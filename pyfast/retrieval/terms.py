@@ -1,22 +1,138 @@
-"""The sorted terms of a part, in files that are memory-mapped."""
+"""Terms: how texts become terms (the tokenizer, the stemmer and the stop words), the sorted terms of a part, the
+counts of the terms of each passage for BM25, and the cell values of table rows as terms.
+
+The terms and the arrays of a part are in files that are memory-mapped.
+"""
 
 from __future__ import annotations
 
+import re
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
+from threading import local
+from typing import Any, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from scipy.sparse import csr_array
 
-from pyfast.blocks import MappedFolder
-from pyfast.errors import IndexFormatError
+import pyfast.ops as ops
+import pyfast.stop_words as stop_words
+from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
+from pyfast.errors import IndexFormatError, InputError
+from pyfast.extras import explained
+from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64, utf8
-from pyfast.retrieval.part_files import TERMS, below, save_arrays
+from pyfast.options import Accents, StopWords, Tokenizer
+from pyfast.retrieval.part_files import CELLS, TERM_COUNTS, TERMS, Mask, below, fit_together, save_arrays
+from pyfast.text_forms import compared, marks, words
+
+TOKENS = "letters, digits and marks, NFKC, no accents"
+"""What the terms of the default analysis are, for the manifest of an index"""
+# Scripts without blanks between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. Each character is a term.
+_UNSEPARATED = "\u0e01-\u0e30\u0e32\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0ebd-\u0ec6\u0edc-\u0edf"
+_UNSEPARATED += (
+    "\u1000-\u102a\u103f\u1780-\u17b3\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_of_this_thread = local()
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """How texts and queries are divided into terms. The analysis is the same for all documents of an index,
+    including documents that are added later.
+    """
+
+    tokenizer: Tokenizer = "words"
+    """Which pieces of a text are terms. `words`: each word, and each digit or letter that stands alone.
+    `characters`: each word of any length, and each character of a script without blanks between words (Chinese,
+    Japanese, Thai, Lao, Burmese, Khmer) by itself, with its signs
+    """
+    stemmer: str = ""
+    """The language of the Snowball stemmer, such as `english`. The stemmer reduces a word to its stem. Empty:
+    no stemmer, words stay unchanged
+    """
+    stop_words: StopWords = "english"
+    """The words that searches ignore: `english` (frequent English words) or `none`"""
+    accents: Accents = "fold"
+    """Whether words with and without accents are the same term: `fold` (`Beyonc\u00e9` is `beyonce`) or `keep`.
+    Points of Arabic and Hebrew are accents
+    """
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` for an unknown tokenizer, stemmer or list of stop words."""
+        for name, known in {"tokenizer": Tokenizer, "stop_words": StopWords, "accents": Accents}.items():
+            if getattr(self, name) not in get_args(known):
+                raise InputError(f"{name}: expected {' or '.join(get_args(known))}, got {getattr(self, name)!r}")
+        if self.stemmer and self.stemmer not in (known := _snowball().algorithms()):
+            raise InputError(f"stemmer: expected one of {', '.join(known)}, got {self.stemmer!r}")
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> Analysis:
+        """Return the analysis of an index, from the `parameters` in its manifest. If the parameters have no
+        analysis, the result is the default analysis.
+        """
+        return cls(**parameters.get("analysis", {}))
+
+    def form(self, text: str) -> str:
+        """Return a text in the form in which its words are compared."""
+        return compared(text, self.accents == "keep")
+
+    def tokens(self, text: str) -> list[str]:
+        """Return the terms of a text, in order, with repetitions."""
+        form = self.form(text)
+        found = words(form) if self.tokenizer == "words" else _characters().findall(form)
+        return self._stems(found) if self.stemmer else found
+
+    def stop(self, words: Iterable[str]) -> frozenset[str]:
+        """Return the terms of these stop words: their stems, if the analysis has a stemmer, otherwise the
+        words.
+
+        The result is empty if the setting `stop_words` is `none`.
+        """
+        if self.stop_words == "none":
+            return frozenset()
+        return frozenset(self._stems(list(words)) if self.stemmer else words)
+
+    def _stems(self, words: list[str]) -> list[str]:
+        stemmers: dict[str, Any] = _of_this_thread.__dict__  # A stemmer is not thread-safe.
+        if self.stemmer not in stemmers:
+            stemmers[self.stemmer] = _snowball().Stemmer(self.stemmer)
+        stems: list[str] = stemmers[self.stemmer].stemWords(words)
+        return stems
+
+
+WORDS = Analysis()
+"""The default analysis"""
+
+
+def tokenize(text: str) -> list[str]:
+    """Divide a text into words, in the form in which words are compared: `text_forms.words` of
+    `text_forms.compared`."""
+    return words(compared(text))
+
+
+def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:
+    """Find the term ids of a text's words, in order, with repetitions. Words without an id are left out."""
+    return [i for i in map(vocabulary.get, tokenize(text)) if i is not None]
+
+
+@cache
+def _characters() -> re.Pattern[str]:
+    return re.compile(rf"[{_UNSEPARATED}][{marks()}]*|[^\W_{_UNSEPARATED}](?:[^\W_{_UNSEPARATED}]|[{marks()}])*")
+
+
+def _snowball() -> Any:
+    with explained():
+        import Stemmer
+    return Stemmer
+
 
 _PREFIX = 8  # bytes of a term's prefix
 _AT_ONCE = 1 << 16  # terms in a block
@@ -196,11 +312,127 @@ class Vocabulary(Mapping[str, int]):
             raise KeyError(word)
         return int(number)
 
-    def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and self._terms.find([word])[0] >= 0
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._terms)
 
     def __len__(self) -> int:
         return len(self._terms)
+
+
+_COUNTS: dict[str, tuple[type[np.generic], ...]] = {
+    "indptr": (np.int64,),
+    "documents": (np.int32,),
+    "counts": (np.int32, np.uint8),
+    "lengths": (np.int32,),
+}
+_OFFSETS = (np.int64, np.int32)
+_CELLS = {"value_offsets": _OFFSETS, "term_offsets": _OFFSETS, "term_ids": (np.int32,)}
+"""The arrays of term counts and of cell values, each with its types"""
+
+
+def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_array, list[str]]:
+    """Count the terms of texts. Returns the counts (a sparse float32 matrix, texts x terms, with sorted rows) and
+    the term of each column.
+    """
+    known = bool(analysis.stemmer) or analysis.tokenizer != "words"
+    words = (" ".join(analysis.tokens(text)) if known else analysis.form(text) for text in texts)
+    offsets, columns, counts, terms = ops.count_words(utf8(words), separated=known)
+    shape = len(offsets) - 1, len(terms)
+    return csr_array((counts.astype(np.float32), columns, offsets), shape=shape), terms
+
+
+def stop_columns(terms: Sequence[str], words: Iterable[str]) -> Mask:
+    """Return for each term whether it is a stop word: bool[terms]."""
+    stop = frozenset(words)
+    if not isinstance(terms, Terms):
+        return np.fromiter(map(stop.__contains__, terms), dtype=bool, count=len(terms))
+    found = np.zeros(len(terms), dtype=bool)  # Few words are found faster than all terms are read.
+    places = terms.find(list(stop))
+    found[places[places >= 0]] = True
+    return found
+
+
+def without_columns(x: csr_array, columns: Mask) -> csr_array:
+    """Remove all entries of the given columns from `x`. The shape does not change."""
+    keep = ~columns[x.indices]
+    indptr = np.concatenate([[0], np.cumsum(keep)])[x.indptr]
+    return csr_array((x.data[keep], x.indices[keep], indptr), shape=x.shape)
+
+
+def save_terms(folder: Path, terms: Terms, counts: TermCounts, cells: Cells) -> None:
+    """Write the terms, the term counts and the cell values of table rows into the folder of a part."""
+    terms.save(folder)
+    save_arrays(folder / TERM_COUNTS, **{name: getattr(counts, name) for name in _COUNTS})
+    save_arrays(folder / CELLS, **{name: getattr(cells, name) for name in _CELLS})
+
+
+def open_terms(files: MappedFolder, passages: int) -> tuple[Terms, TermCounts, Cells]:
+    """Memory-map what `save_terms` wrote. The terms and the cell values are checked when they are read."""
+    terms = Terms.map(files)
+    counts = _open_term_counts(files, passages, len(terms))
+    values, ends, ids = (files.file(f"{CELLS}/{name}.npy").checked(*types) for name, types in _CELLS.items())
+    fit_together(files, CELLS, values, passages)
+    fit_together(files, CELLS, ends, int(values[-1]), ids)
+    return terms, counts, Cells(values, ends, ids)
+
+
+def _open_term_counts(files: MappedFolder, passages: int, terms: int) -> TermCounts:
+    """Memory-map the term counts of a part.
+
+    The function reads and checks only the lengths of passages. Check the columns of the other arrays with
+    `check_columns` before you read them.
+    """
+    opened = {name: files.file(f"{TERM_COUNTS}/{name}.npy") for name in _COUNTS}
+    indptr, documents, counts, lengths = (file.array(*_COUNTS[name]) for name, file in opened.items())
+    fit_together(files, TERM_COUNTS, indptr, terms, documents, counts)
+    if len(lengths) != passages:
+        raise IndexFormatError(f"{files.folder}: {TERM_COUNTS} is of other passages; build the index again")
+    file = opened["lengths"]
+    file.check_all()
+    if len(lengths) and lengths.min() < 0:
+        raise IndexFormatError(f"{file.path}: damaged: a length is negative; build the index again")
+    return TermCounts(indptr, documents, counts, lengths)
+
+
+def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]) -> None:
+    """Compare the term counts of some terms with their checksums. `columns` are the numbers of the terms in
+    the part.
+
+    The arrays `others` have an entry for each term count. The function also compares the entries of these
+    terms with their checksums. Raises `IndexFormatError` if an entry is damaged.
+    """
+    indptr, documents, counts = (
+        files.file(f"{TERM_COUNTS}/{name}.npy").checked(*_COUNTS[name])
+        for name in ("indptr", "documents", "counts")
+    )
+    check_lists(indptr, columns, documents, counts, *others)
+
+
+def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], analysis: Analysis = WORDS) -> Cells:
+    """Return the cell values of each passage as term ids, without stop words. A passage of text has no cell
+    values."""
+    stop = analysis.stop(stop_words.ENGLISH)
+    value_offsets, term_offsets, ids = array("q", [0]), array("q", [0]), array("i")
+    for cells in rows:
+        for cell in cells:
+            ids.extend(vocabulary[word] for word in analysis.tokens(cell) if word not in stop)
+            term_offsets.append(len(ids))
+        value_offsets.append(len(term_offsets) - 1)
+    values, terms = (_narrow(np.frombuffer(some, np.int64)) for some in (value_offsets, term_offsets))
+    return Cells(values, terms, np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32))
+
+
+def _narrow(offsets: Int64) -> Int32 | Int64:
+    """Convert offsets to 32 bits, if they are small enough."""
+    return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
+
+
+def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
+    """Return all cell values in the form that ops read. Only those of the given passages are checked first."""
+    values, terms, ids = cells.value_offsets, cells.term_offsets, cells.term_ids
+    check_lists(values, passages, terms)
+    first, last = raw(values)[passages], raw(values)[passages + 1]
+    some = first < last
+    if some.any() and not are_checked(terms, ids):
+        check_lists(terms, np.concatenate(list(map(np.arange, first[some], last[some]))), ids)
+    return Cells(raw(values), raw(terms), raw(ids))

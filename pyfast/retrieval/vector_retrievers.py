@@ -16,14 +16,13 @@ import pyfast.retrieval.passage_vectors as passage_vectors
 import pyfast.retrieval.vectors as vectors
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, stack
-from pyfast.retrieval.colbert import LateEncoder
+from pyfast.retrieval.embeddings import Embedder
+from pyfast.retrieval.encoders import LateEncoder, SparseEmbedder, encoder_of
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.part_files import take_rows
-from pyfast.retrieval.passage_vectors import Encoder, encoder_of
-from pyfast.retrieval.plug_ins import Retriever
-from pyfast.retrieval.pools import Pool, reciprocal_ranks, stack_pools, weighted_scores
+from pyfast.retrieval.passage_vectors import TokenStore
+from pyfast.retrieval.pools import Pool, Retriever, reciprocal_ranks, stack_pools, weighted_scores
 from pyfast.retrieval.rerank import expand
-from pyfast.retrieval.token_store import TokenStore
 
 FUSED = 100
 """Hybrid and late retrievers take at least this many passages from each retriever on which they build"""
@@ -39,8 +38,9 @@ class DenseRetriever:
 
         Raises `InputError` if the index has no dense vectors, or another model made them.
         """
-        self._encoder = encoder_of(index.manifest["parameters"], "dense", model)
-        self._index = index
+        encoder = encoder_of(index.manifest["parameters"], "dense", model)
+        assert isinstance(encoder, Embedder)
+        self._index, self._encoder = index, encoder
         self.fingerprint = f"dense:{self._encoder.fingerprint}"
 
     @cached_property
@@ -105,10 +105,10 @@ class SparseRetriever:
 
         Raises `InputError` if the index has no sparse vectors, or another model made them.
         """
-        self._encoder: Encoder = encoder_of(index.manifest["parameters"], "sparse", model)
-        matrix = index.whole.vectors["sparse"]
+        encoder, matrix = encoder_of(index.manifest["parameters"], "sparse", model), index.whole.vectors["sparse"]
+        assert isinstance(encoder, SparseEmbedder)
         assert isinstance(matrix, csr_array)
-        self._matrix = matrix
+        self._encoder, self._matrix = encoder, matrix
         self.fingerprint = f"sparse:{self._encoder.fingerprint}"
 
     @cached_property
@@ -151,14 +151,12 @@ class LateRetriever:
 
         Raises `InputError` if the index has no vectors of tokens, or there is no such retriever.
         """
-        self._index = index
         encoder = encoder_of(index.manifest["parameters"], "late")
-        assert isinstance(encoder, LateEncoder)
-        self._encoder = encoder
         self._first: Retriever = index.retriever_named(of or "bm25")
         store = index.whole.vectors["late"]
+        assert isinstance(encoder, LateEncoder)
         assert isinstance(store, TokenStore)
-        self._store = store
+        self._index, self._encoder, self._store = index, encoder, store
         self.fingerprint = f"late({self._first.fingerprint}):{self._encoder.fingerprint}"
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:

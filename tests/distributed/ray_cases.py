@@ -28,7 +28,7 @@ from runs import answers, traces  # noqa: E402
 
 import pyfast  # noqa: E402
 from pyfast.distributed.leases import read_lease  # noqa: E402
-from pyfast.retrieval import token_store  # noqa: E402
+from pyfast.retrieval import passage_vectors  # noqa: E402
 
 QUESTIONS, CONCURRENCY, WORKERS = 240, 4, 2
 IN_FLIGHT = CONCURRENCY + CONCURRENCY // 2  # of a worker, while it begins a block before the last one is done
@@ -218,7 +218,7 @@ def test_workers_encode_what_one_process_encodes(  # type: ignore[no-untyped-def
     place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them is killed while it encodes."""
-    monkeypatch.setattr(token_store, "_AT_ONCE", 4)
+    monkeypatch.setattr(passage_vectors, "_PASSAGES", 4)
     monkeypatch.setenv(TOKEN, str(tmp_path))
     killed: list[int] = []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pyfast
-from pyfast.retrieval.score_cache import FILE
+from pyfast.retrieval.pools import RERANK_SCORES
 
 SLOW = """
 import time
@@ -53,9 +53,9 @@ def test_kill_and_resume_computes_no_kept_score_again(examples: Path, tmp_path: 
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
 
     def rows(run: Path) -> int:
-        if not (run / FILE).exists():
+        if not (run / RERANK_SCORES).exists():
             return 0
-        with sqlite3.connect(run / FILE) as database:
+        with sqlite3.connect(run / RERANK_SCORES) as database:
             try:
                 return int(database.execute("SELECT count(*) FROM scores").fetchone()[0])
             except sqlite3.OperationalError:  # just being made

@@ -9,7 +9,7 @@ from scipy.sparse import random_array
 from pyfast.reports import graphs
 from pyfast.reports.graphs import SharedTerms
 from pyfast.retrieval.part_files import narrow
-from pyfast.retrieval.strongest_edges import TERMS, strongest_shared_terms
+from pyfast.retrieval.rerank import TERMS, strongest_shared_terms
 
 
 def searched(weights: Any, first: Any, second: Any) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ import pytest
 import pyfast
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
-from pyfast.retrieval.analysis import Analysis, tokenize
+from pyfast.retrieval.terms import Analysis, tokenize
 
 CHINESE = [
     {"id": "saturn", "title": "土星", "text": "土卫六是环绕土星运行的一颗卫星，由惠更斯发现。"},

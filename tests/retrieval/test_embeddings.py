@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pyfast.errors import InputError, ModelNotFoundError
-from pyfast.retrieval.bert import can_read
-from pyfast.retrieval.embeddings import Embedder, cut, find_embedder
+from pyfast.retrieval.embeddings import Embedder, can_read, cut, find_embedder
 
 TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?", "word " * 600, "月面着陸"] * 5
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple, encode, read
 from pyfast.engine import read_questions
 from pyfast.retrieval import Index, build_index, find_evidence_items
-from pyfast.retrieval.analysis import tokenize
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.evidence import bm25_scores
+from pyfast.retrieval.terms import tokenize
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]), max_size=8).map(" ".join)
 

@@ -11,11 +11,10 @@ from slow_words import slow_tokens
 
 from pyfast.corpus import Table, TextDocument
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.analysis import tokenize
 from pyfast.retrieval.forward_index import weigh
+from pyfast.retrieval.making import indexed_text
 from pyfast.retrieval.part_files import take_rows
-from pyfast.retrieval.passage_size import indexed_text
-from pyfast.retrieval.term_counts import count_terms
+from pyfast.retrieval.terms import count_terms, tokenize
 
 
 def assert_same_weights(x: csr_array, terms: list[str], texts: list[str]) -> None:

