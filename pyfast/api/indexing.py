@@ -12,9 +12,8 @@ from typing import Any
 from pyfast.corpus import Document, Reader, Unread
 from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.jsonl_documents import document_of
-from pyfast.corpus.readers import DocumentSource
+from pyfast.corpus.readers import DocumentSource, Roots
 from pyfast.corpus.readers import sources_of as files_of
-from pyfast.corpus.roots import Roots
 from pyfast.corpus.text_splitting import LENGTH
 from pyfast.distributed import cluster_of, connected, spread
 from pyfast.engine import recorded_value

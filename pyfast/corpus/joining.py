@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import pyfast.corpus.schema as schema
-from pyfast.corpus.levels import Level
+from pyfast.corpus.schema import Level
 from pyfast.corpus.storage import CONTENT, Parts, split, write_stored
 
 Mask = NDArray[np.bool_]
@@ -57,10 +57,11 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
         The positions of the passages, and the table of the documents.
     """
     scratch = folder / "scratch"
+    scratch.mkdir(parents=True)
     segments = schema.segments_schema(size)
     cells = pa.schema([segments.field("byte_end")])
     kinds = (segments.append(schema.PLACE), cells, schema.DOCUMENTS, schema.TRIPLES)
-    files = [_BatchFiles(scratch / str(number), columns) for number, columns in enumerate(kinds)]
+    files = [_Column(scratch / str(number), pa.struct(list(columns))) for number, columns in enumerate(kinds)]
     passages = [np.empty(0, np.int64)]
     done = _Sizes()
     with (folder / CONTENT).open("wb") as content:
@@ -72,10 +73,10 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
                 passages.append(np.flatnonzero(column["passage"]) + first)
                 written = (*split(schema.segments(column, size), first), documents, facts)
                 for file, batch in zip(files, written, strict=True):
-                    file.append(batch)
+                    file.append(batch.to_struct_array())
                 for run in _runs(parts[3], *_bytes_of(parts, keep, *some)):
                     content.write(run)
-    batches = [file.mapped() for file in files]
+    batches = [pa.RecordBatch.from_struct_array(file.mapped()) for file in files]
     write_stored(folder, batches, done.bytes)
     shutil.rmtree(scratch)
     return np.concatenate(passages), batches[2]
@@ -169,29 +170,11 @@ def _runs(buffer: memoryview, starts: Int64, ends: Int64) -> list[memoryview]:
     return [buffer[int(starts[a]) : int(ends[b - 1])] for a, b in pairwise(cuts)]
 
 
-class _BatchFiles:
-    """Files to which rows of record batches are appended, piece by piece, and which are then memory-mapped. The
-    batches may be larger than the memory. All have the same schema, and no column has nulls.
-    """
-
-    def __init__(self, folder: Path, columns: pa.Schema) -> None:
-        """`folder` is a new folder for the files."""
-        folder.mkdir(parents=True)
-        self._schema = columns
-        self._columns = [_Column(folder / field.name, field.type) for field in columns]
-
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of a batch."""
-        for column, array in zip(self._columns, batch.columns, strict=True):
-            column.append(array)
-
-    def mapped(self) -> pa.RecordBatch:
-        """Return all rows as one batch. After this call, no rows can be appended, and the files can be removed."""
-        return pa.RecordBatch.from_arrays([column.mapped() for column in self._columns], schema=self._schema)
-
-
 class _Column:
-    """The buffers of a column, each in its own file."""
+    """The buffers of a column, each in its own file, to which rows are appended piece by piece. They are then
+    memory-mapped, so a column may be larger than the memory. It has no nulls. A record batch is a column of
+    structs.
+    """
 
     def __init__(self, path: Path, kind: pa.DataType) -> None:
         self._kind, self._length, self._end = kind, 0, 0

@@ -19,11 +19,19 @@ from numpy.typing import NDArray
 import pyfast.corpus.rendering as rendering
 import pyfast.corpus.storage as storage
 from pyfast.blocks import MappedFile, MappedFolder, checked, raw
-from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
+from pyfast.corpus.documents import (
+    Document,
+    Headlines,
+    KnowledgeGraph,
+    Outline,
+    Table,
+    TextDocument,
+    Triple,
+    metadata_at,
+    parse_outline,
+)
 from pyfast.corpus.joining import digest_sum, digests_of, join
-from pyfast.corpus.levels import ROOTS, Level
-from pyfast.corpus.outlines import Headlines, metadata_at, parse_outline
-from pyfast.corpus.schema import Kind
+from pyfast.corpus.schema import ROOTS, Kind, Level
 from pyfast.errors import IndexFormatError
 from pyfast.ops.cite import Segments, segment_ids
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 import pyfast.corpus.schema as schema
 from pyfast.blocks import ComputedFile, MappedFile, MappedFolder
-from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
-from pyfast.corpus.schema import Kind
+from pyfast.corpus.schema import CHILDREN, PASSAGE_LEVELS, ROOTS, Kind, Level
 from pyfast.errors import IndexFormatError, of_another_build
 from pyfast.files import written_aside
 

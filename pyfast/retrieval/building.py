@@ -27,8 +27,7 @@ from pyfast.blocks import map_folder
 from pyfast.corpus import Corpus, Document, KnowledgeGraph, Table, TextDocument, Unread, encode
 from pyfast.corpus.formats.limits import check_memory
 from pyfast.corpus.joining import add_sums
-from pyfast.corpus.readers import DocumentSource
-from pyfast.corpus.roots import Root, stored_roots
+from pyfast.corpus.readers import DocumentSource, Root, stored_roots
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.files import allow_open_files, built_aside, link_folder, only_writer, sync_to_disk, write_atomically

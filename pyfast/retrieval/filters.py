@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from pyfast.corpus import Corpus, Document, KnowledgeGraph
-from pyfast.corpus.levels import PASSAGE_LEVELS
+from pyfast.corpus.schema import PASSAGE_LEVELS
 from pyfast.errors import InputError
 from pyfast.retrieval.part_files import Mask
 from pyfast.text_forms import compared

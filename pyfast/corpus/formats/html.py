@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.building import POWER, Text
 from pyfast.corpus.formats.encodings import guessed_encoding
+from pyfast.corpus.grids import POWER, Text
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(

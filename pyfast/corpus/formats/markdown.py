@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument
-from pyfast.corpus.formats.building import FoundTable, with_tables
 from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.grids import parts_of_grid, with_tables
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -166,7 +166,8 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document]:
     )
     # Without texts in its header, a table has its names in the first row, or a title there.
     found = (
-        FoundTable(it.start, "", (it.header, *it.rows), header_rows=1 if any(it.header) else None) for it in tables
+        (it.start, "", parts_of_grid((it.header, *it.rows), header_rows=1 if any(it.header) else None))
+        for it in tables
     )
     yield from with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
 
