@@ -154,21 +154,6 @@ def outline_json(outline: Outline, headings: Sequence[Heading] = ()) -> str:
     return json.dumps({name: value for name, value in fields.items() if value not in ((), "")}, ensure_ascii=False)
 
 
-def parse_outline(stored: str) -> tuple[Outline, tuple[Heading, ...]]:
-    """Read (outline, headings of the text) from the JSON that `outline_json` wrote."""
-    if not stored:
-        return NO_OUTLINE, ()
-    fields = json.loads(stored)
-    headings = fields.get("headings", ())
-    outline = Outline(
-        headings=None if headings is None else tuple(Heading(*heading) for heading in headings),
-        pages=tuple(fields.get("pages", ())),
-        aside=tuple((start, end) for start, end in fields.get("aside", ())),
-        about=fields.get("about", ""),
-    )
-    return outline, outline.headings or tuple(Heading(*heading) for heading in fields.get("found", ()))
-
-
 class Headlines:
     """The headings of a text, each with those above it, as one text such as `Service manual > Warranty period`.
 
@@ -223,16 +208,47 @@ class Headlines:
         return " > ".join(texts)
 
 
-def metadata_at(outline: Outline, headings: Sequence[Heading], place: int) -> dict[str, Any]:
-    """Return the metadata at the character `place` of a text: the metadata of the document, the character's
-    `page` (from 1), and the `headings` above it.
-    """
-    metadata: dict[str, Any] = json.loads(outline.about) if outline.about else {}
-    if outline.pages:
-        metadata["page"] = bisect_right(outline.pages, place)
-    if above := headings_above(headings, place + 1):
-        metadata["headings"] = [heading.text for heading in above]
-    return metadata
+class StoredOutline(NamedTuple):
+    """The outline of a text and its headings, as a corpus has stored them."""
+
+    outline: Outline = NO_OUTLINE
+    headlines: Headlines | None = None
+    """The headings of the text. None: it has none"""
+
+    @classmethod
+    def parse(cls, stored: str, title: str) -> StoredOutline:
+        """Read what `outline_json` wrote. `title` is the title of the text."""
+        if not stored:
+            return cls()
+        fields = json.loads(stored)
+        given, found = (
+            None if some is None else tuple(Heading(*heading) for heading in some)
+            for some in (fields.get("headings", ()), fields.get("found", ()))
+        )
+        outline = Outline(
+            headings=given,
+            pages=tuple(fields.get("pages", ())),
+            aside=tuple((start, end) for start, end in fields.get("aside", ())),
+            about=fields.get("about", ""),
+        )
+        headings = given or found
+        return cls(outline, Headlines(title, headings) if headings else None)
+
+    @property
+    def headings(self) -> Sequence[Heading]:
+        """The headings of the text, in order."""
+        return self.headlines.headings if self.headlines else ()
+
+    def metadata_at(self, place: int) -> dict[str, Any]:
+        """Return the metadata at the character `place` of a text: the metadata of the document, the character's
+        `page` (from 1), and the `headings` above it.
+        """
+        metadata: dict[str, Any] = json.loads(self.outline.about) if self.outline.about else {}
+        if self.outline.pages:
+            metadata["page"] = bisect_right(self.outline.pages, place)
+        if above := headings_above(self.headings, place + 1):
+            metadata["headings"] = [heading.text for heading in above]
+        return metadata
 
 
 def section_at(headings: Sequence[Heading], place: int, title: str) -> str:

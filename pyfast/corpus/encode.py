@@ -463,10 +463,9 @@ def _encode_tables(tables: Mapping[int, Table], buffer: bytearray) -> Columns:
     column = np.full(tree.size, -1, dtype=np.int64)
     column[tree.leaf] = np.arange(tree.leaf.size) - tree.first_leaf[tree.middle_of_leaf]
     return {
-        **_lay_out(tree, (Level.TABLE, Level.TABLE_ROW, Level.TABLE_CELL), tables, cuts),
+        **_lay_out(tree, (Level.TABLE, Level.TABLE_ROW, Level.TABLE_CELL), tables, cuts, _visible(cells)),
         "start": row,
         "end": column,
-        "passage": _passages(tree, _visible(cells)),
     }
 
 
@@ -482,13 +481,9 @@ def _encode_graphs(graphs: Mapping[int, KnowledgeGraph], buffer: bytearray) -> t
     cuts = _store_all(strings, buffer)
 
     nowhere = np.full(tree.size, -1, dtype=np.int64)
+    visible = np.logical_or.reduce(_visible(strings).reshape(-1, 3), axis=1)
     levels = (Level.DOCUMENT, Level.SUBGRAPH, Level.TRIPLET)
-    columns = {
-        **_lay_out(tree, levels, graphs, cuts[::3]),
-        "start": nowhere,
-        "end": nowhere,
-        "passage": _passages(tree, np.logical_or.reduce(_visible(strings).reshape(-1, 3), axis=1)),
-    }
+    columns = _lay_out(tree, levels, graphs, cuts[::3], visible) | {"start": nowhere, "end": nowhere}
     facts = {
         "ordinal": np.fromiter(chain.from_iterable(subgraphs), dtype=np.int64),
         "relation_start": cuts[1::3],
@@ -521,22 +516,18 @@ def _visible(strings: Sequence[str]) -> NDArray[np.bool_]:
     return np.fromiter(map(bool, map(str.strip, strings)), dtype=bool, count=len(strings))
 
 
-def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return the column `passage`: 1 for table rows and subgraphs, unless they are blank, and 0 for all other
-    segments.
+def _lay_out(
+    tree: _Tree, levels: tuple[Level, ...], sources: Iterable[int], cuts: Integers, visible: NDArray[np.bool_]
+) -> Columns:
+    """Return the columns of trees, without `start` and `end`.
 
-    `visible` has one value for each leaf: False if the text of the leaf is blank.
+    `cuts` has the byte positions at which the leaves start, and the position at which the last leaf ends.
+    `visible` has one value for each leaf: False if the text of the leaf is blank. Table rows and subgraphs are
+    passages, unless they are blank.
     """
     seen = np.concatenate([[0], np.cumsum(visible)])[tree.first_leaf]
     passage = np.zeros(tree.size, dtype=np.uint8)
     passage[tree.middle] = seen[1:] > seen[:-1]
-    return passage
-
-
-def _lay_out(tree: _Tree, levels: tuple[Level, Level, Level], sources: Iterable[int], cuts: Integers) -> Columns:
-    """Return the columns `level`, `source`, `byte_start` and `byte_end` of trees. `cuts` has the byte
-    positions at which the leaves start, and the position at which the last leaf ends.
-    """
     level = np.empty(tree.size, dtype=np.uint8)
     number = np.empty(tree.size, dtype=np.int64)
     byte_start, byte_end = np.empty_like(number), np.empty_like(number)
@@ -550,4 +541,4 @@ def _lay_out(tree: _Tree, levels: tuple[Level, Level, Level], sources: Iterable[
         number[position] = of_top
         byte_start[position], byte_end[position] = limits[:-1], limits[1:]
     source = np.fromiter(sources, np.int32)[number]
-    return {"level": level, "source": source, "byte_start": byte_start, "byte_end": byte_end}
+    return {"level": level, "source": source, "byte_start": byte_start, "byte_end": byte_end, "passage": passage}

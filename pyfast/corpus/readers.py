@@ -157,7 +157,7 @@ def sources_of(
     `roots` has what documents were read from before. A file under a root has its uri from the root. The function
     adds the sources that are under no root.
     """
-    chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
+    chosen = _by_pattern(readers)
     seen = _Seen()
     try:
         for uri, path in _named(sources, {} if roots is None else roots, unread):
@@ -174,18 +174,19 @@ def sources_of(
 
 
 def _documents(
-    uri: str, path: Path, readers: _Readers, unread: list[Unread] | None, columns: int, seen: _Seen
+    uri: str, path: Path, readers: list[tuple[str, Reader]], unread: list[Unread] | None, columns: int, seen: _Seen
 ) -> Iterator[Document]:
     """Yield the documents of one file. Faults are added to `unread`. If `unread` is None, the first one that
     leaves something out is raised. A `GoldError` is always raised. `seen` has the documents that were read so far.
     """
-    reader = readers.of(_inner(path))
+    name, place = _inner(path).name.lower(), str(path)
+    reader = next((reader for pattern, reader in readers if fnmatchcase(name, pattern)), None)
     given = 0
-    place = str(path)
     told = _Told(unread)
     try:
         if reader is None:
-            raise InputError(f"{path}: {_NO_READER}; pyfast reads {', '.join(readers.patterns)}")
+            patterns = ", ".join(sorted({pattern for pattern, _ in readers}))
+            raise InputError(f"{path}: {_NO_READER}; pyfast reads {patterns}")
         with explained(), _unpacked(path) as file:
             place = str(file)
             refuse_published(file)
@@ -242,21 +243,20 @@ def _unpacked(path: Path) -> Iterator[Path]:
         target = Path(folder, _inner(path).name)
         packed, written = path.stat().st_size, 0
         try:
-            with path.open("rb") as raw, _opened(path, raw) as source, target.open("wb") as out:
+            with path.open("rb") as raw, target.open("wb") as out:
+                source: IO[bytes]
+                if path.suffix.lower() == ".gz":
+                    source = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
+                else:
+                    import zstandard
+
+                    source = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
                 while block := source.read(_BLOCK):
                     written += out.write(block)
                     check_growth(path, packed, written)
         except (EOFError, gzip.BadGzipFile, ValueError, OSError) as error:
             raise InputError(f"{path}: cannot be unpacked: {error}; copy or download it again") from error
         yield target
-
-
-def _opened(path: Path, raw: IO[bytes]) -> IO[bytes]:
-    if path.suffix.lower() == ".gz":
-        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
-    import zstandard
-
-    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
 
 
 class _Seen:
@@ -357,31 +357,19 @@ def _reason(error: Exception) -> str:
     return f"cannot be read: {named.removesuffix('.')}; if a program opens it, save it again or convert it"
 
 
-def _load(name: str) -> Reader:
-    reader = plugins.load("readers", name)
-    if not isinstance(reader, Reader):
-        raise InputError(f"{name}: expected a pyfast.corpus.Reader, got {type(reader).__name__}")
-    return reader
-
-
-class _Readers:
-    """The readers by their patterns. The given readers come first, in their order. Of the installed readers,
+def _by_pattern(given: Iterable[Reader | str]) -> list[tuple[str, Reader]]:
+    """List readers by their patterns. The given readers come first, in their order. Of the installed readers,
     those with longer patterns come first.
     """
 
-    def __init__(self, given: Sequence[Reader]) -> None:
-        every = [*given, *(_load(name) for name in plugins.names("readers"))]
-        pairs = [(pattern.lower(), reader) for reader in every for pattern in reader.patterns]
-        self._given = len([pattern for reader in given for pattern in reader.patterns])
-        self._pairs = pairs[: self._given] + sorted(pairs[self._given :], key=lambda it: -len(it[0]))
-        self.patterns = sorted({pattern for pattern, _ in pairs})
+    def loaded(readers: Iterable[Reader | str]) -> Iterator[tuple[str, Reader]]:
+        for it in readers:
+            reader = it if isinstance(it, Reader) else plugins.load("readers", it)
+            if not isinstance(reader, Reader):
+                raise InputError(f"{it}: expected a pyfast.corpus.Reader, got {type(reader).__name__}")
+            yield from ((pattern.lower(), reader) for pattern in reader.patterns)
 
-    def of(self, path: Path) -> Reader | None:
-        """Return the first reader with a pattern that matches the name of a file. None if there is no such
-        reader.
-        """
-        name = path.name.lower()
-        return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
+    return [*loaded(given), *sorted(loaded(plugins.names("readers")), key=lambda it: -len(it[0]))]
 
 
 def uri_within(roots: Mapping[Root, str], path: Path) -> str | None:

@@ -198,7 +198,11 @@ def entity_links(corpus: Corpus) -> EntityLinks:
     entity, count = _entities(corpus)
     named = entity.ravel()
     order = np.argsort(named, kind="stable")
-    row, target = _links(corpus)
+    source, row, target = corpus.links_between()
+    rows = np.flatnonzero(corpus.level == Level.TABLE_ROW)
+    first, stop = (np.searchsorted(corpus.source[rows], source, side) for side in ("left", "right"))
+    there = (target >= 0) & (row < stop - first)  # Links to documents that are not in the corpus are left out.
+    row, target = rows[(first + row)[there]], target[there]
     by_row, by_target = (np.argsort(keys, kind="stable") for keys in (row, target))
     return EntityLinks(
         corpus,
@@ -209,17 +213,6 @@ def entity_links(corpus: Corpus) -> EntityLinks:
         (row[by_row], target[by_row]),
         (target[by_target], row[by_target]),
     )
-
-
-def _links(corpus: Corpus) -> tuple[Int64, Int64]:
-    """Return two arrays: the table row of each link, and the document to which it leads. Links to documents
-    that are not in the corpus are left out.
-    """
-    source, row, target = corpus.links_between()
-    rows = np.flatnonzero(corpus.level == Level.TABLE_ROW)
-    first, stop = (np.searchsorted(corpus.source[rows], source, side) for side in ("left", "right"))
-    there = (target >= 0) & (row < stop - first)
-    return rows[(first + row)[there]], target[there]
 
 
 def _entities(corpus: Corpus) -> tuple[Int32, int]:

@@ -20,8 +20,8 @@ import numpy as np
 
 from pyfast.blocks import MappedFolder, map_folder
 from pyfast.corpus import Corpus, Document
-from pyfast.corpus.joining import add_sums
 from pyfast.corpus.readers import Root, Roots, known_roots, stored_roots
+from pyfast.corpus.storage import add_sums
 from pyfast.errors import InputError
 from pyfast.files import only_writer
 from pyfast.retrieval.analysis import Analysis
