@@ -1,6 +1,7 @@
 """Tables as people make them: with cells that span rows and columns, captions, and several header rows.
 
-Wide tables are cut, and long texts are taken out of cells, because a model cannot read a row of that size.
+Wide tables are cut, and long texts are taken out of cells, because a model cannot read a row of that size. `Text`
+puts together the text of a file and its tables. `Packed` keeps many rows in little memory.
 """
 
 from __future__ import annotations
@@ -419,7 +420,12 @@ def pack(rows: Iterable[T]) -> Sequence[T]:
 
 
 class Packed(Sequence[T], Generic[T]):
-    """A sequence of tuples or dicts of strings. It equals any sequence with the same items."""
+    """A sequence of tuples or dicts of strings. It equals any sequence with the same items.
+
+    A string of a few letters takes 50 bytes as a Python object, and a cell of a table has only a few letters. So
+    the rows of a table from a file are stored as JSON, in blocks. Reading a row turns its block into Python
+    objects.
+    """
 
     __slots__ = ("_added", "_blocks")
 
