@@ -1,5 +1,5 @@
-"""Read documents from JSON, JSON Lines, Parquet and Arrow. docs/formats.md lists the keys of a record. Other keys of
-a text are its metadata."""
+"""Read documents from JSON, JSON Lines, Parquet and Arrow. docs/formats.md lists the keys of a record. Other keys
+of a text are its metadata."""
 
 from __future__ import annotations
 
