@@ -13,9 +13,8 @@ from typing import Any
 from pyfast.corpus import Document, Reader, Unread
 from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.jsonl_documents import document_of
-from pyfast.corpus.readers import DocumentSource
+from pyfast.corpus.readers import DocumentSource, Roots
 from pyfast.corpus.readers import sources_of as files_of
-from pyfast.corpus.roots import Roots
 from pyfast.distributed import connected, spread
 from pyfast.engine import recorded_value
 from pyfast.errors import InputError

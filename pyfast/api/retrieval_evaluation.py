@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from pyfast.api.evaluation import GoldLike
 from pyfast.api.index import index_of
-from pyfast.corpus.published import refuse_published
+from pyfast.corpus.formats.limits import refuse_published
 from pyfast.errors import InputError
 from pyfast.evaluation.compare import Difference
 from pyfast.evaluation.compare import compare as differences_of

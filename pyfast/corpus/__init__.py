@@ -2,11 +2,10 @@
 
 from pyfast.corpus.documents import Document, Heading, KnowledgeGraph, Outline, Table, TextDocument, Triple, Unread
 from pyfast.corpus.encode import decode, encode
-from pyfast.corpus.entity_links import EntityLinks, entity_links
-from pyfast.corpus.levels import Level
 from pyfast.corpus.readers import Reader, read
+from pyfast.corpus.schema import Level
 from pyfast.corpus.sequence import Corpus
-from pyfast.corpus.views import PRIORITY, GraphView, TableView, TextView, stream, view
+from pyfast.corpus.views import PRIORITY, EntityLinks, GraphView, TableView, TextView, entity_links, stream, view
 
 __all__ = [
     "PRIORITY",

@@ -1,9 +1,15 @@
-"""The kinds of documents: texts, tables and knowledge graphs, as plain values."""
+"""The kinds of documents: texts with their outlines (headings, pages, metadata), tables and knowledge graphs."""
 
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from pyfast.corpus.rendering import fold
 
 
 class Heading(NamedTuple):
@@ -135,3 +141,128 @@ class Unread:
     def __str__(self) -> str:
         """Return the path and the reason on one line."""
         return f"{self.path}: {self.reason}"
+
+
+def outline_json(outline: Outline, headings: Sequence[Heading] = ()) -> str:
+    """Write an outline as JSON. `headings` are those of the text, also if the outline does not have them because
+    pyfast has found them. If there is nothing to write, the result is an empty text."""
+    if not headings and (outline is NO_OUTLINE or outline == NO_OUTLINE):
+        return ""
+    fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}
+    if outline.headings is None:
+        fields["found"] = tuple(headings)
+    return json.dumps({name: value for name, value in fields.items() if value not in ((), "")}, ensure_ascii=False)
+
+
+class Headlines:
+    """The headings of a text, each with those above it, as one text such as `Service manual > Warranty period`.
+
+    `left_out` has the numbers of the headings that are not whole in some of these texts, because the texts would
+    be too long. These headings are passages of their own, so that searches find their words.
+    """
+
+    LONGEST = 500
+    """The maximum number of characters of the title and the headings in the line of a passage"""
+
+    def __init__(self, title: str, headings: Sequence[Heading]) -> None:
+        self.headings = headings
+        self.left_out: set[int] = set()
+        self._title = title = fold(title)
+        self._starts = [heading.start for heading in headings]
+        self._ends = [heading.end for heading in headings]
+        self._paths: list[str] = []
+        self._above_long: dict[int, str] = {}
+        above: list[tuple[int, int, str]] = [(0, -1, title)] if title else []
+        for number, heading in enumerate(headings):
+            above = [other for other in above if other[0] < heading.depth]
+            text = fold(heading.text)
+            if len(text) > self.LONGEST // 2:
+                self.left_out.add(number)
+                self._above_long[number] = self._path(above)
+                text = f"{text[: self.LONGEST // 2]}…"
+            if text and text != title:
+                above.append((heading.depth, number, text))
+            self._paths.append(self._path(above))
+
+    def at(self, start: int, end: int) -> tuple[str, bool]:
+        """Return the title and the headings above the characters from `start` to before `end`, and whether the
+        last of these headings is all that these characters say.
+
+        A heading that is too long is like a paragraph: the headings above it come without it.
+        """
+        number = bisect_right(self._starts, start) - 1
+        if number < 0:
+            return self._title, False
+        is_heading = start < end <= self._ends[number]
+        if is_heading and number in self._above_long:
+            return self._above_long[number], False
+        return self._paths[number], is_heading
+
+    def _path(self, above: list[tuple[int, int, str]]) -> str:
+        """Join a title and headings. If they are too long, the headings in the middle are left out: the title and
+        the last heading tell most."""
+        texts = [text for _, _, text in above]
+        while sum(map(len, texts)) > self.LONGEST and len(texts) > 2:
+            self.left_out.add(above[len(above) - len(texts) + 1][1])
+            texts = [texts[0], *texts[2:]]
+        return " > ".join(texts)
+
+
+class StoredOutline(NamedTuple):
+    """The outline of a text and its headings, as a corpus has stored them."""
+
+    outline: Outline = NO_OUTLINE
+    headlines: Headlines | None = None
+    """The headings of the text. None: it has none"""
+
+    @classmethod
+    def parse(cls, stored: str, title: str) -> StoredOutline:
+        """Read what `outline_json` wrote. `title` is the title of the text."""
+        if not stored:
+            return cls()
+        fields = json.loads(stored)
+        given, found = (
+            None if some is None else tuple(Heading(*heading) for heading in some)
+            for some in (fields.get("headings", ()), fields.get("found", ()))
+        )
+        outline = Outline(
+            headings=given,
+            pages=tuple(fields.get("pages", ())),
+            aside=tuple((start, end) for start, end in fields.get("aside", ())),
+            about=fields.get("about", ""),
+        )
+        headings = given or found
+        return cls(outline, Headlines(title, headings) if headings else None)
+
+    @property
+    def headings(self) -> Sequence[Heading]:
+        """The headings of the text, in order."""
+        return self.headlines.headings if self.headlines else ()
+
+    def metadata_at(self, place: int) -> dict[str, Any]:
+        """Return the metadata at the character `place` of a text: the metadata of the document, the character's
+        `page` (from 1), and the `headings` above it.
+        """
+        metadata: dict[str, Any] = json.loads(self.outline.about) if self.outline.about else {}
+        if self.outline.pages:
+            metadata["page"] = bisect_right(self.outline.pages, place)
+        if above := headings_above(self.headings, place + 1):
+            metadata["headings"] = [heading.text for heading in above]
+        return metadata
+
+
+def section_at(headings: Sequence[Heading], place: int, title: str) -> str:
+    """Name the section at the character `place` of a text: the headings above it, the highest first, with ` > `
+    between them. A heading that repeats the title is left out.
+    """
+    return " > ".join(it.text for it in headings_above(headings, place) if it.text not in ("", title))
+
+
+def headings_above(headings: Sequence[Heading], place: int) -> list[Heading]:
+    """Return the headings of the section that the character before `place` is in, the highest first."""
+    above: list[Heading] = []
+    for heading in headings:
+        if heading.start >= place:
+            break
+        above = [other for other in above if other.depth < heading.depth] + [heading]
+    return above

@@ -20,17 +20,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import pyfast.corpus.schema as schema
-from pyfast.corpus.documents import Document, Heading, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.documents import Document, Heading, Headlines, KnowledgeGraph, Table, TextDocument, outline_json
 from pyfast.corpus.formats.markdown import headings as find_headings
-from pyfast.corpus.levels import Level, parents
-from pyfast.corpus.outlines import LONGEST, Headlines, outline_json
-from pyfast.corpus.packed import Packed
-from pyfast.corpus.schema import Columns, Integers, Kind, append_text, lengths
+from pyfast.corpus.grids import Packed
+from pyfast.corpus.schema import Columns, Integers, Kind, Level, append_text, lengths, parents
 from pyfast.corpus.sequence import Corpus, hash_uris
 from pyfast.corpus.text_splitting import LENGTH, Bounds, bounded, codes_of, paragraphs, sentence_breaks, sentences
 from pyfast.errors import InputError
 from pyfast.ops.hseq_stream import subtree_ends
 
+_Headings = Sequence[Sequence[Heading]]
+"""The headings of each document"""
+_Placed = list[tuple[TextDocument, Sequence[Heading], int, int]]
+"""(text, its headings, its position in the joined text of all texts, its length) for each text"""
 _BATCH = 1 << 19  # characters: temporary arrays that stay in the cache; a longer document is a batch of its own
 # The buffer has a blank line between texts, so that no paragraph or sentence spans two of them.
 _SEPARATOR = "\n\n"
@@ -66,7 +68,6 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     documents_before = segments_before = 0
     for batch in _batches(documents):
         try:
-            hashes = hash_uris(document.uri for document in batch)
             found = list(map(_headings_of, batch))
             passages = np.zeros(len(batch), np.int64)
             root = segments_before
@@ -83,7 +84,7 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
             if row:  # The document's own segment, in the first piece, ends where the last one does.
                 whole = {"end": len(batch[0].text)} if isinstance(batch[0], TextDocument) else {}
                 segments.set(root, byte_end=len(buffer), subtree_end=segments_before, **whole)
-            described.append(_described(batch, found, passages, hashes))
+            described.append(_described(batch, found, passages))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
         documents_before += len(batch)
@@ -194,7 +195,7 @@ def _size(document: Document) -> int:
 
 
 def _segments(
-    batch: Sequence[Document], headings: Sequence[Sequence[Heading]], buffer: bytearray, length: int
+    batch: Sequence[Document], headings: _Headings, buffer: bytearray, length: int
 ) -> tuple[Columns, pa.RecordBatch]:
     """Return the segments of a batch of documents, and a row of `schema.TRIPLES` for each triple of these
     documents. `headings` has the headings of each document.
@@ -221,15 +222,10 @@ def _segments(
     return {name: column[order] for name, column in joined.items()}, facts
 
 
-def _described(
-    batch: Sequence[Document],
-    headings: Sequence[Sequence[Heading]],
-    passages: Integers,
-    hashes: NDArray[np.uint64],
-) -> pa.RecordBatch:
+def _described(batch: Sequence[Document], headings: _Headings, passages: Integers) -> pa.RecordBatch:
     columns = zip(*map(_description, batch, headings), strict=True)
-    values = zip(schema.DOCUMENTS.names, (*columns, passages, hashes), strict=True)
-    return schema.record(schema.DOCUMENTS, dict(values))
+    values = (*columns, passages, hash_uris(document.uri for document in batch))
+    return schema.record(schema.DOCUMENTS, dict(zip(schema.DOCUMENTS.names, values, strict=True)))
 
 
 def _description(document: Document, headings: Sequence[Heading]) -> tuple[object, ...]:
@@ -310,10 +306,9 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
     surrogate, and the first document that has one."""
     for document in batch:
         try:
-            hashes = hash_uris([document.uri])
             found = [_headings_of(document)]
             _segments([document], found, bytearray(), LENGTH)
-            _described([document], found, np.zeros(1, np.int64), hashes)
+            _described([document], found, np.zeros(1, np.int64))
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
             what = f"it holds the lone surrogate {character}, which is no character"
@@ -322,22 +317,23 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
 
 
 def _encode_texts(
-    texts: Mapping[int, TextDocument], headings: Sequence[Sequence[Heading]], buffer: bytearray, longest: int
+    texts: Mapping[int, TextDocument], headings: _Headings, buffer: bytearray, longest: int
 ) -> Columns:
     """Make the segments of text documents, depth first. The keys are the numbers of the texts among the documents.
     `headings` has the headings of each document, and `longest` is the maximum length of a paragraph."""
     documents, source = list(texts.values()), np.fromiter(texts, np.int32)
-    headings = [headings[number] for number in texts]
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
     first = np.cumsum(length + len(_SEPARATOR)) - length
-    sections, headed = _sections(documents, headings, first, length)
+    headings = [headings[number] for number in texts]
+    placed = list(zip(documents, headings, first.tolist(), length.tolist(), strict=True))
+    sections, headed = _sections(placed)
 
     codes = codes_of(text)
     breaks = sentence_breaks(text, codes)
     blocks = paragraphs(text, codes, headed)
     if sections[0].size:
-        blocks = _with_headings(text, documents, headings, first, blocks, sections, headed)
+        blocks = _with_headings(text, placed, blocks, sections, headed)
     blocks = bounded(text, blocks, breaks, longest)
     levels = {
         Level.DOCUMENT: (first, first + length),
@@ -364,37 +360,25 @@ def _encode_texts(
     }
 
 
-def _sections(
-    documents: Sequence[TextDocument], headings: Sequence[Sequence[Heading]], first: Integers, length: Integers
-) -> tuple[Bounds, Bounds]:
+def _sections(placed: _Placed) -> tuple[Bounds, Bounds]:
     """Find the sections of texts, and the parts of texts that are in no passage: headings and asides.
 
     Returns two pairs (starts, ends): one of the sections, one of the headings and asides. They are positions in
-    the joined text of all documents. `first` has the position of each document in the joined text, and `length`
-    the length of each document.
+    the joined text of all documents.
     """
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
-    for document, own, origin, size in zip(documents, headings, first.tolist(), length.tolist(), strict=True):
+    for document, own, origin, size in placed:
         if own:
             ends = [*(heading.start for heading in own[1:]), size]
             rows += [(origin + h.start, origin + end, origin + h.end) for h, end in zip(own, ends, strict=True)]
-        if document.outline.aside:
-            aside += [(origin + start, origin + end) for start, end in document.outline.aside]
+        aside += [(origin + start, origin + end) for start, end in document.outline.aside]
     start, end, heading_end = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     out = np.array(aside, dtype=np.int64).reshape(-1, 2).T
     return (start, end), (np.concatenate([start, out[0]]), np.concatenate([heading_end, out[1]]))
 
 
-def _with_headings(
-    text: str,
-    documents: Sequence[TextDocument],
-    headings: Sequence[Sequence[Heading]],
-    first: Integers,
-    blocks: Bounds,
-    sections: Bounds,
-    headed: Bounds,
-) -> Bounds:
+def _with_headings(text: str, placed: _Placed, blocks: Bounds, sections: Bounds, headed: Bounds) -> Bounds:
     """Add headings to the paragraphs: those that no passage below carries.
 
     These are the headings above no paragraph, and those that are left out of a passage's line. A heading
@@ -406,14 +390,12 @@ def _with_headings(
     )
     added: list[tuple[int, int]] = []
     section = 0
-    for document, own, origin in zip(documents, headings, first.tolist(), strict=True):
-        if not own:
-            continue
+    for document, own, origin, _ in placed:
         longest: dict[int, int] = {}
         for heading in own:
             if len(heading.text) > longest.get(heading.depth, 0):
                 longest[heading.depth] = len(heading.text)
-        may_be_long = len(document.title) + sum(longest.values()) > LONGEST // 2
+        may_be_long = len(document.title) + sum(longest.values()) > Headlines.LONGEST // 2
         left_out = Headlines(document.title, own).left_out if may_be_long else set()
         depths = 0  # those of the following headings that a passage carries, as bits
         asides = 0
@@ -481,17 +463,16 @@ def _encode_tables(tables: Mapping[int, Table], buffer: bytearray) -> Columns:
     column = np.full(tree.size, -1, dtype=np.int64)
     column[tree.leaf] = np.arange(tree.leaf.size) - tree.first_leaf[tree.middle_of_leaf]
     return {
-        **_lay_out(tree, (Level.TABLE, Level.TABLE_ROW, Level.TABLE_CELL), tables, cuts),
+        **_lay_out(tree, (Level.TABLE, Level.TABLE_ROW, Level.TABLE_CELL), tables, cuts, _visible(cells)),
         "start": row,
         "end": column,
-        "passage": _passages(tree, _visible(cells)),
     }
 
 
 def _encode_graphs(graphs: Mapping[int, KnowledgeGraph], buffer: bytearray) -> tuple[Columns, pa.RecordBatch]:
     """Make the segments of knowledge graphs, depth first, and a row of `schema.TRIPLES` for each triple, in the
     same order."""
-    grouped = [_subgraphs(graph.triples) for graph in graphs.values()]
+    grouped = list(map(_subgraphs, graphs.values()))
     subgraphs = list(chain.from_iterable(grouped))
     pairs = zip(graphs.values(), grouped, strict=True)
     triples = [graph.triples[k] for graph, groups in pairs for ks in groups for k in ks]
@@ -500,13 +481,9 @@ def _encode_graphs(graphs: Mapping[int, KnowledgeGraph], buffer: bytearray) -> t
     cuts = _store_all(strings, buffer)
 
     nowhere = np.full(tree.size, -1, dtype=np.int64)
+    visible = np.logical_or.reduce(_visible(strings).reshape(-1, 3), axis=1)
     levels = (Level.DOCUMENT, Level.SUBGRAPH, Level.TRIPLET)
-    columns = {
-        **_lay_out(tree, levels, graphs, cuts[::3]),
-        "start": nowhere,
-        "end": nowhere,
-        "passage": _passages(tree, np.logical_or.reduce(_visible(strings).reshape(-1, 3), axis=1)),
-    }
+    columns = _lay_out(tree, levels, graphs, cuts[::3], visible) | {"start": nowhere, "end": nowhere}
     facts = {
         "ordinal": np.fromiter(chain.from_iterable(subgraphs), dtype=np.int64),
         "relation_start": cuts[1::3],
@@ -517,14 +494,14 @@ def _encode_graphs(graphs: Mapping[int, KnowledgeGraph], buffer: bytearray) -> t
     return columns, schema.record(schema.TRIPLES, facts)
 
 
-def _subgraphs(triples: Sequence[Triple]) -> list[list[int]]:
-    """Group triples by their heads. Returns the numbers of the triples in each group, from 0.
+def _subgraphs(graph: KnowledgeGraph) -> list[list[int]]:
+    """Group the triples of a graph by their heads. Returns the numbers of the triples in each group, from 0.
 
     A group has at most `MAX_SUBGRAPH` triples, so a head can have several groups. Heads are in the order in
     which they first occur.
     """
     heads: dict[str, list[int]] = {}
-    for k, triple in enumerate(triples):
+    for k, triple in enumerate(graph.triples):
         heads.setdefault(triple.head, []).append(k)
     return [ks[i : i + MAX_SUBGRAPH] for ks in heads.values() for i in range(0, len(ks), MAX_SUBGRAPH)]
 
@@ -539,22 +516,18 @@ def _visible(strings: Sequence[str]) -> NDArray[np.bool_]:
     return np.fromiter(map(bool, map(str.strip, strings)), dtype=bool, count=len(strings))
 
 
-def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return the column `passage`: 1 for table rows and subgraphs, unless they are blank, and 0 for all other
-    segments.
+def _lay_out(
+    tree: _Tree, levels: tuple[Level, ...], sources: Iterable[int], cuts: Integers, visible: NDArray[np.bool_]
+) -> Columns:
+    """Return the columns of trees, without `start` and `end`.
 
-    `visible` has one value for each leaf: False if the text of the leaf is blank.
+    `cuts` has the byte positions at which the leaves start, and the position at which the last leaf ends.
+    `visible` has one value for each leaf: False if the text of the leaf is blank. Table rows and subgraphs are
+    passages, unless they are blank.
     """
     seen = np.concatenate([[0], np.cumsum(visible)])[tree.first_leaf]
     passage = np.zeros(tree.size, dtype=np.uint8)
     passage[tree.middle] = seen[1:] > seen[:-1]
-    return passage
-
-
-def _lay_out(tree: _Tree, levels: tuple[Level, Level, Level], sources: Iterable[int], cuts: Integers) -> Columns:
-    """Return the columns `level`, `source`, `byte_start` and `byte_end` of trees. `cuts` has the byte
-    positions at which the leaves start, and the position at which the last leaf ends.
-    """
     level = np.empty(tree.size, dtype=np.uint8)
     number = np.empty(tree.size, dtype=np.int64)
     byte_start, byte_end = np.empty_like(number), np.empty_like(number)
@@ -568,4 +541,4 @@ def _lay_out(tree: _Tree, levels: tuple[Level, Level, Level], sources: Iterable[
         number[position] = of_top
         byte_start[position], byte_end[position] = limits[:-1], limits[1:]
     source = np.fromiter(sources, np.int32)[number]
-    return {"level": level, "source": source, "byte_start": byte_start, "byte_end": byte_end}
+    return {"level": level, "source": source, "byte_start": byte_start, "byte_end": byte_end, "passage": passage}

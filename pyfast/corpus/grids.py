@@ -1,6 +1,7 @@
 """Tables as people make them: with cells that span rows and columns, captions, and several header rows.
 
-Wide tables are cut, and long texts are taken out of cells, because a model cannot read a row of that size.
+Wide tables are cut, and long texts are taken out of cells, because a model cannot read a row of that size. `Text`
+puts together the text of a file and its tables. `Packed` keeps many rows in little memory.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise, zip_longest
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from pyfast.corpus.documents import Table, TextDocument
-from pyfast.corpus.packed import pack
+import orjson
+
+from pyfast.corpus.documents import Document, Heading, Outline, Table, TextDocument, section_at
 from pyfast.corpus.text_splitting import LENGTH
 from pyfast.errors import InputError
 
@@ -54,12 +57,14 @@ class TableParts(NamedTuple):
     caption: str
     """The text of the rows above the header, empty if there are none"""
     header: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
 
-def grid_of(
-    cells: Iterable[Iterable[tuple[str, int, int]]], most: int
-) -> tuple[list[list[str]], tuple[Span, ...]]:
+Cells = Iterable[Iterable[tuple[str, int, int]]]
+"""For each row of a table, the cells that begin in it: (text, rows, columns)"""
+
+
+def grid_of(cells: Cells, most: int) -> tuple[list[list[str]], tuple[Span, ...]]:
     """Lay out cells with spans, row by row, as browsers do. Columns in which no cell begins are left out.
 
     Args:
@@ -114,26 +119,19 @@ def grid_of(
     return laid, tuple(span for span in spans if span.rows > 1 or span.columns > 1)
 
 
-def table_of_grid(
-    uri: str,
-    title: str,
-    section: str,
-    cells: Iterable[Sequence[str]],
-    spans: tuple[Span, ...] = (),
-    header_rows: int | None = None,
-) -> Table:
-    """Make a table from the rows of a grid, of which only the first are kept as lists.
+def parts_of_grid(
+    cells: Iterable[Sequence[str]], spans: tuple[Span, ...] = (), header_rows: int | None = None
+) -> TableParts:
+    """Find the parts of a table as `table_parts` does, from the rows of a grid. Only the first rows are kept as
+    lists.
 
     Args:
-        uri: The table's uri.
-        title: The table's title.
-        section: The headings above the table. The table's caption comes after them.
         cells: The rows, with their spans filled in.
         spans: See `Grid`.
         header_rows: See `Grid`.
 
     Returns:
-        The table. If there is nothing below its first row, this row is no header: it would be in no passage.
+        The parts. If there is nothing below the first row, this row is no header: it would be in no passage.
     """
     rows = iter(cells)
     above = list(islice(rows, max(MOST_ABOVE, (header_rows or 0) + 1)))
@@ -148,7 +146,7 @@ def table_of_grid(
     packed = pack(_without_gaps(row) for row in chain(below, rows) if any(row))
     if not packed and any(header):
         header, packed = (), (header,)
-    return Table(uri, title, " > ".join(filter(None, [section, caption])), header, packed)
+    return TableParts(caption, header, packed)
 
 
 def _without_gaps(row: Sequence[str]) -> tuple[str, ...]:
@@ -342,3 +340,156 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
         changed[number] = tuple(cells)
     rows = pack(changed.get(number, row) for number, row in enumerate(table.rows))
     return replace(table, rows=rows, links=tuple(sorted(links))), texts
+
+
+POWER = re.compile(r"[-+\u2212]?[0-9]+")
+"""What is written as a power if it is raised behind a digit, so that it is no other number"""
+
+
+FoundTable = tuple[int, str, TableParts]
+"""A table of a file: where it stands, the caption beside it, and its parts"""
+
+
+def title_of(path: Path) -> str:
+    """Make a title from a file name: its words, without the suffix."""
+    return path.stem.replace("-", " ").replace("_", " ")
+
+
+def with_tables(text: TextDocument, tables: Iterable[FoundTable]) -> Iterator[Document]:
+    """Yield the text, and then each of its tables, with a uri such as `uri#table-1`. The section of a table has
+    the headings above it, and its caption."""
+    yield text
+    for number, (place, beside, parts) in enumerate(tables, start=1):
+        above = section_at(text.outline.headings or (), place, text.title)
+        section = " > ".join(filter(None, [above, beside, parts.caption]))
+        yield Table(f"{text.uri}#table-{number}", text.title, section, parts.header, parts.rows)
+
+
+class Text:
+    """Collects the paragraphs, headings, pages and tables of a file."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._size = 0
+        self.headings: list[Heading] = []
+        self._pages: list[int] = []
+        self._tables: list[FoundTable] = []
+
+    def add(self, paragraph: str) -> None:
+        """Add a paragraph. An empty one is left out."""
+        if paragraph := paragraph.replace("\v", "\n").strip():
+            self._parts.append(paragraph + "\n\n")
+            self._size += len(paragraph) + 2
+
+    def heading(self, text: str, depth: int) -> None:
+        """Add a heading."""
+        start = self._size
+        self.add(text)
+        if self._size > start:
+            self.headings.append(Heading(start, self._size, min(max(depth, 1), 6), " ".join(text.split())))
+
+    def page(self) -> None:
+        """Begin a page."""
+        self._pages.append(self._size)
+
+    def table(self, rows: Cells, most: int, heads: int | None = None, caption: str = "") -> None:
+        """Add a table, which stands at the end of the text so far. An empty one is left out. `rows` and `most`
+        are as in `grid_of`, which may raise `InputError`. `heads` is the number of header rows, if the file says
+        it."""
+        cells, spans = grid_of(rows, most)
+        if any(map(any, cells)):
+            self._tables.append((self._size, caption, parts_of_grid(cells, spans, heads)))
+
+    def documents(self, uri: str, title: str) -> Iterator[Document]:
+        """Yield the text, and then each table."""
+        outline = Outline(headings=tuple(self.headings), pages=tuple(self._pages))
+        yield from with_tables(TextDocument(uri, title, "".join(self._parts), outline=outline), self._tables)
+
+
+T = TypeVar("T")
+_ROWS = 1024
+"""How many rows are in a block"""
+
+
+def pack(rows: Iterable[T]) -> Sequence[T]:
+    """Return these rows as a sequence that takes little memory. If there are at most 1,024 rows, the sequence
+    is a tuple.
+    """
+    packed = Packed(rows)
+    return packed if len(packed) > _ROWS else tuple(packed)
+
+
+class Packed(Sequence[T], Generic[T]):
+    """A sequence of tuples or dicts of strings. It equals any sequence with the same items.
+
+    A string of a few letters takes 50 bytes as a Python object, and a cell of a table has only a few letters. So
+    the rows of a table from a file are stored as JSON, in blocks. Reading a row turns its block into Python
+    objects.
+    """
+
+    __slots__ = ("_added", "_blocks")
+
+    def __init__(self, rows: Iterable[T] = ()) -> None:
+        self._blocks: list[bytes | list[T]] = []
+        self._added: list[T] = []
+        for row in rows:
+            self.append(row)
+
+    def append(self, row: T) -> None:
+        """Add a row at the end."""
+        self._added.append(row)
+        if len(self._added) == _ROWS:
+            try:
+                # The bytes that orjson returns keep the memory of its buffer: up to three times their length.
+                self._blocks.append(bytes(memoryview(orjson.dumps(self._added))))
+            except TypeError:  # A lone surrogate is no JSON.
+                self._blocks.append(self._added)
+            self._added = []
+
+    def json(self) -> Iterator[bytes]:
+        """Yield each block as a JSON text without the outer brackets, such as
+        `["Titan","Saturn"],["Io","Jupiter"]`. Raises `TypeError` for a lone surrogate.
+        """
+        for block in [*self._blocks, *([self._added] if self._added else [])]:
+            yield (block if isinstance(block, bytes) else orjson.dumps(block))[1:-1]
+
+    def __len__(self) -> int:
+        return len(self._blocks) * _ROWS + len(self._added)
+
+    def __iter__(self) -> Iterator[T]:
+        return self._from(0)
+
+    @overload
+    def __getitem__(self, which: int) -> T: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[T]: ...
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            first, stop, step = which.indices(len(self))
+            if step != 1:
+                return tuple(self)[which]
+            return tuple(islice(self._from(first // _ROWS), first % _ROWS, first % _ROWS + max(stop - first, 0)))
+        number = range(len(self))[which]
+        return next(islice(self._from(number // _ROWS), number % _ROWS, None))
+
+    def _from(self, block: int) -> Iterator[T]:
+        """Yield all rows from the beginning of a block on."""
+        for packed in islice(self._blocks, block, None):
+            yield from _loaded(packed) if isinstance(packed, bytes) else packed
+        yield from self._added
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(mine == its for mine, its in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+def _loaded(block: bytes) -> Any:
+    """Return the rows of a block. Lists become tuples again, because JSON has no tuples."""
+    return [tuple(row) if isinstance(row, list) else row for row in orjson.loads(block)]

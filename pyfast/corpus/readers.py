@@ -5,38 +5,44 @@ Other packages can add readers. A file without a reader, or a file that cannot b
 reports the reason.
 """
 
+from __future__ import annotations
+
 import gzip
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, Any, Literal
 
 import pyfast.plugins as plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.encode import digest_of
-from pyfast.corpus.formats.building import title_of
-from pyfast.corpus.formats.columnar import read_columnar
 from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
 from pyfast.corpus.formats.encodings import read_text, without_colours
 from pyfast.corpus.formats.html import read_html
-from pyfast.corpus.formats.limits import check_growth
+from pyfast.corpus.formats.limits import check_growth, refuse_published
 from pyfast.corpus.formats.markdown import read_markdown
-from pyfast.corpus.formats.office import read_docx, read_pptx, read_xlsx
+from pyfast.corpus.formats.office import read_docx, read_pptx
 from pyfast.corpus.formats.pdf import read_pdf
 from pyfast.corpus.formats.rdf import read_rdf
-from pyfast.corpus.grids import COLUMNS, narrow, without_long_cells
-from pyfast.corpus.jsonl_documents import read_json_documents, read_jsonl_documents
-from pyfast.corpus.published import refuse_published
-from pyfast.corpus.roots import Roots, add_root, uri_within
+from pyfast.corpus.formats.xlsx import read_xlsx
+from pyfast.corpus.grids import COLUMNS, narrow, title_of, without_long_cells
+from pyfast.corpus.jsonl_documents import read_columnar, read_json_documents, read_jsonl_documents
 from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
 from pyfast.extras import explained
+
+Root = tuple[str, Literal["folder", "files", "file"]]
+"""(an absolute path, what it stands for). `folder`: all files below it. `files`: the files directly in it. `file`:
+only this file
+"""
+Roots = dict[Root, str]
+"""For each root, the beginning of the uris of its files. For a `file`, its uri"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +82,12 @@ class DocumentSource:
     """The uri of the file, with which the uris of its parts begin"""
 
     @classmethod
-    def as_is(cls, document: Document) -> "DocumentSource":
+    def as_is(cls, document: Document) -> DocumentSource:
         """Make a source from a document, without any change to the document."""
         return cls(lambda: (document,), lambda: digest_of(document).hex())
 
     @classmethod
-    def of(cls, document: Document, columns: int) -> "DocumentSource":
+    def of(cls, document: Document, columns: int) -> DocumentSource:
         """Make a source from a document. A table with more than `columns` columns is cut into several tables."""
         if isinstance(document, Table):
             return cls(lambda: narrow(document, columns), lambda: digest_of(document).hex())
@@ -151,7 +157,7 @@ def sources_of(
     `roots` has what documents were read from before. A file under a root has its uri from the root. The function
     adds the sources that are under no root.
     """
-    chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
+    chosen = _by_pattern(readers)
     seen = _Seen()
     try:
         for uri, path in _named(sources, {} if roots is None else roots, unread):
@@ -168,18 +174,19 @@ def sources_of(
 
 
 def _documents(
-    uri: str, path: Path, readers: "_Readers", unread: list[Unread] | None, columns: int, seen: "_Seen"
+    uri: str, path: Path, readers: list[tuple[str, Reader]], unread: list[Unread] | None, columns: int, seen: _Seen
 ) -> Iterator[Document]:
     """Yield the documents of one file. Faults are added to `unread`. If `unread` is None, the first one that
     leaves something out is raised. A `GoldError` is always raised. `seen` has the documents that were read so far.
     """
-    reader = readers.of(_inner(path))
+    name, place = _inner(path).name.lower(), str(path)
+    reader = next((reader for pattern, reader in readers if fnmatchcase(name, pattern)), None)
     given = 0
-    place = str(path)
     told = _Told(unread)
     try:
         if reader is None:
-            raise InputError(f"{path}: {_NO_READER}; pyfast reads {', '.join(readers.patterns)}")
+            patterns = ", ".join(sorted({pattern for pattern, _ in readers}))
+            raise InputError(f"{path}: {_NO_READER}; pyfast reads {patterns}")
         with explained(), _unpacked(path) as file:
             place = str(file)
             refuse_published(file)
@@ -236,21 +243,20 @@ def _unpacked(path: Path) -> Iterator[Path]:
         target = Path(folder, _inner(path).name)
         packed, written = path.stat().st_size, 0
         try:
-            with path.open("rb") as raw, _opened(path, raw) as source, target.open("wb") as out:
+            with path.open("rb") as raw, target.open("wb") as out:
+                source: IO[bytes]
+                if path.suffix.lower() == ".gz":
+                    source = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
+                else:
+                    import zstandard
+
+                    source = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
                 while block := source.read(_BLOCK):
                     written += out.write(block)
                     check_growth(path, packed, written)
         except (EOFError, gzip.BadGzipFile, ValueError, OSError) as error:
             raise InputError(f"{path}: cannot be unpacked: {error}; copy or download it again") from error
         yield target
-
-
-def _opened(path: Path, raw: IO[bytes]) -> IO[bytes]:
-    if path.suffix.lower() == ".gz":
-        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
-    import zstandard
-
-    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
 
 
 class _Seen:
@@ -351,31 +357,72 @@ def _reason(error: Exception) -> str:
     return f"cannot be read: {named.removesuffix('.')}; if a program opens it, save it again or convert it"
 
 
-def _load(name: str) -> Reader:
-    reader = plugins.load("readers", name)
-    if not isinstance(reader, Reader):
-        raise InputError(f"{name}: expected a pyfast.corpus.Reader, got {type(reader).__name__}")
-    return reader
-
-
-class _Readers:
-    """The readers by their patterns. The given readers come first, in their order. Of the installed readers,
+def _by_pattern(given: Iterable[Reader | str]) -> list[tuple[str, Reader]]:
+    """List readers by their patterns. The given readers come first, in their order. Of the installed readers,
     those with longer patterns come first.
     """
 
-    def __init__(self, given: Sequence[Reader]) -> None:
-        every = [*given, *(_load(name) for name in plugins.names("readers"))]
-        pairs = [(pattern.lower(), reader) for reader in every for pattern in reader.patterns]
-        self._given = len([pattern for reader in given for pattern in reader.patterns])
-        self._pairs = pairs[: self._given] + sorted(pairs[self._given :], key=lambda it: -len(it[0]))
-        self.patterns = sorted({pattern for pattern, _ in pairs})
+    def loaded(readers: Iterable[Reader | str]) -> Iterator[tuple[str, Reader]]:
+        for it in readers:
+            reader = it if isinstance(it, Reader) else plugins.load("readers", it)
+            if not isinstance(reader, Reader):
+                raise InputError(f"{it}: expected a pyfast.corpus.Reader, got {type(reader).__name__}")
+            yield from ((pattern.lower(), reader) for pattern in reader.patterns)
 
-    def of(self, path: Path) -> Reader | None:
-        """Return the first reader with a pattern that matches the name of a file. None if there is no such
-        reader.
-        """
-        name = path.name.lower()
-        return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
+    return [*loaded(given), *sorted(loaded(plugins.names("readers")), key=lambda it: -len(it[0]))]
+
+
+def uri_within(roots: Mapping[Root, str], path: Path) -> str | None:
+    """Return the uri that a file has because of a root. None if the file is under no root."""
+    if not roots:
+        return None
+    # The path as it is written comes first: a link in a folder has its uri from its own place.
+    for place in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
+        if (uri := roots.get((place, "file"))) is not None:
+            return uri
+        folder, below = os.path.split(place)
+        if (beginning := roots.get((folder, "files"))) is not None:
+            return beginning + below
+        while (beginning := roots.get((folder, "folder"))) is None:
+            above, name = os.path.split(folder)
+            if above == folder:
+                break
+            folder, below = above, f"{name}/{below}"
+        else:
+            return beginning + below
+    return None
+
+
+def add_root(roots: Roots, source: Path, prefix: str) -> None:
+    """Remember a source, whose uris begin with `prefix`."""
+    place = os.path.abspath(source)
+    if source.is_dir():
+        roots[place, "folder"] = prefix
+    elif prefix:
+        roots[place, "file"] = prefix + source.name
+    else:
+        roots[os.path.dirname(place), "files"] = ""
+
+
+def stored_roots(roots: Mapping[Root, str], index: Path, before: Sequence[Sequence[str]] = ()) -> list[list[str]]:
+    """Return the roots for the manifest of an index: path, path relative to the index, kind, beginning of the
+    uris. `before` has the roots that the manifest already has."""
+    known = known_roots(before, index)
+    new = [[path, os.path.relpath(path, index), kind, uri] for (path, kind), uri in roots.items()]
+    return [*map(list, before), *(entry for entry in new if (entry[0], entry[2]) not in known)]
+
+
+def known_roots(stored: Iterable[Sequence[Any]], index: Path) -> Roots:
+    """Return the roots in the manifest of an index. If a root and the index were moved together, the root is
+    found at its new place."""
+    roots: dict[Root, str] = {}
+    entries: list[tuple[Any, ...]] = [tuple(entry) for entry in stored]
+    absolute = [(path, kind, uri) for path, _, kind, uri in entries]
+    beside = [(os.path.normpath(index.resolve() / near), kind, uri) for _, near, kind, uri in entries]
+    for path, kind, uri in [*absolute, *beside]:
+        for place in (path, os.path.realpath(path)):
+            roots.setdefault((place, kind), uri)
+    return roots
 
 
 def _named(sources: Iterable[Path], roots: Roots, unread: list[Unread] | None) -> list[tuple[str, Path]]:

@@ -1,4 +1,4 @@
-"""The columns of a stored corpus, and its text buffer.
+"""The levels of segments, the columns of a stored corpus, and its text buffer.
 
 The columns have no nulls, so that a memory-mapped column is a plain array. The buffer has all strings of a corpus
 as UTF-8, one after another.
@@ -34,6 +34,54 @@ class Kind(IntEnum):
     GRAPH = 3
 
 
+class Level(IntEnum):
+    """The level of a segment.
+
+    In a text: document > section (if there are headings) > paragraph > sentence. In a table: table > table_row >
+    table_cell. In a knowledge graph: document > subgraph > triplet.
+    """
+
+    DOCUMENT = 0
+    SECTION = 1
+    PARAGRAPH = 2
+    SENTENCE = 3
+    TABLE = 4
+    TABLE_ROW = 5
+    TABLE_CELL = 6
+    SUBGRAPH = 7
+    TRIPLET = 8
+
+
+# For each level, the levels that may be directly below it. A level that stands below no other is a root.
+CHILDREN = {
+    Level.DOCUMENT: (Level.SECTION, Level.PARAGRAPH, Level.SUBGRAPH),
+    Level.SECTION: (Level.PARAGRAPH,),
+    Level.PARAGRAPH: (Level.SENTENCE,),
+    Level.TABLE: (Level.TABLE_ROW,),
+    Level.TABLE_ROW: (Level.TABLE_CELL,),
+    Level.SUBGRAPH: (Level.TRIPLET,),
+}
+ROOTS = (Level.DOCUMENT, Level.TABLE)
+PASSAGE_LEVELS = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SUBGRAPH)
+
+_DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2], dtype=np.int8)
+
+
+def parents(level: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Compute the parent of each segment from the levels of all segments. The segments are in depth-first order.
+
+    The parent of a segment is the last earlier segment whose level is higher, that is, nearer to the
+    document. The result has the positions of parents (int64), -1 for documents. Levels are uint8.
+    """
+    depth = _DEPTH[level]
+    position = np.arange(level.size, dtype=np.int64)
+    parent = np.full(level.size, -1, dtype=np.int64)
+    for shallower in range(3):
+        last = np.maximum.accumulate(np.where(depth == shallower, position, -1))
+        np.maximum(parent, last, out=parent, where=depth > shallower)
+    return parent
+
+
 def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
 
@@ -52,7 +100,7 @@ SEGMENTS = _schema(
 )
 
 # The file holds the segments that are not cells, their positions if there are cells, and the end of each cell: see
-# `pyfast.corpus.stored_segments`.
+# `pyfast.corpus.storage`.
 PLACE = pa.field("place", pa.int32(), nullable=False)
 CELLS = _schema(byte_end=pa.int32())
 
@@ -192,12 +240,8 @@ def of_arrays(columns: Columns) -> pa.RecordBatch:
 
 
 def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join record batches with the same schema. Batches of segments may differ in the size of byte positions (32
-    or 64 bits)."""
-    tables = [pa.Table.from_batches([batch]) for batch in batches]
-    if any(batch.schema.equals(WIDE_SEGMENTS) for batch in batches):
-        tables = [table.cast(WIDE_SEGMENTS) for table in tables]
-    joined = pa.concat_tables(tables).combine_chunks().to_batches()
+    """Join record batches with the same schema, at least one."""
+    joined = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return joined[0] if joined else batches[0]
 
 

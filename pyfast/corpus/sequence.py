@@ -19,11 +19,8 @@ from numpy.typing import NDArray
 import pyfast.corpus.rendering as rendering
 import pyfast.corpus.storage as storage
 from pyfast.blocks import MappedFile, MappedFolder, checked, raw
-from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
-from pyfast.corpus.joining import digest_sum, digests_of, join
-from pyfast.corpus.levels import ROOTS, Level
-from pyfast.corpus.outlines import Headlines, metadata_at, parse_outline
-from pyfast.corpus.schema import Kind
+from pyfast.corpus.documents import Document, KnowledgeGraph, StoredOutline, Table, TextDocument, Triple
+from pyfast.corpus.schema import ROOTS, Kind, Level
 from pyfast.errors import IndexFormatError
 from pyfast.ops.cite import Segments, segment_ids
 
@@ -77,7 +74,6 @@ class Corpus:
         """
         self._parts = (segments, documents, triples, buffer)
         self._files = files
-        self._documents_are_sound = False
         # for each group of segments, whether it was checked
         self._sound = bytearray(len(segments) + _GROUP >> _GROUP_SHIFT)
         self._is_sound = np.frombuffer(self._sound, np.uint8)
@@ -108,7 +104,7 @@ class Corpus:
         self._kinds = raw(self._kind).data
         header, links = documents.column("header"), documents.column("links")
         self._header_range, self._names = _offsets(header, in_documents), _Strings(header.values, in_documents)
-        self._outlines: dict[int, tuple[Outline, Headlines | None]] = {}
+        self._outlines: dict[int, StoredOutline] = {}
         self._held = 0  # how many outlines and headings these are
         # Each row of a table is rendered with its header, so headers stay in memory.
         self._headers: dict[int, list[str]] = {}
@@ -245,16 +241,10 @@ class Corpus:
         columns, *others = self._files
         for file in (*columns.values(), *others):
             file.check_all()
-        self._validate(self._parts[2])
-        self._validate_documents()
-        if fault := storage.fault_of(self._parts):
+        segments, _, triples, buffer = self._parts
+        self._validate(triples)
+        if fault := storage.fault_of((segments, self.document_table, triples, buffer)):
             raise self._damaged(fault)
-
-    def _validate_documents(self) -> None:
-        if self._files and not self._documents_are_sound:
-            self._files[1].check_all()
-            self._validate(self._parts[1])
-            self._documents_are_sound = True
 
     def _validate(self, batch: pa.RecordBatch) -> None:
         """Raise `IndexFormatError` if a batch is not valid. Arrow itself would read it without a check."""
@@ -326,7 +316,7 @@ class Corpus:
             links = tuple(zip(*places, map(self._link_uris.__getitem__, range(first, last)), strict=True))
             rows = tuple(map(tuple, self._rows(root)))
             return Table(uri, title, self._sections[source], self.header(source), rows, links)
-        return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._parsed(source)[0])
+        return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._parsed(source).outline)
 
     def passages(self) -> NDArray[np.int64]:
         """The positions (int64) of the passages: paragraphs, table rows and subgraphs that are not blank."""
@@ -386,7 +376,7 @@ class Corpus:
         source = self._source[i]
         if self._sections.is_empty(source) or self._kinds[source] not in (_TEXT, _MARKDOWN):
             return self._titles[source], False
-        _, headlines = self._parsed(source)
+        headlines = self._parsed(source).headlines
         return headlines.at(int(self.start[i]), int(self.end[i])) if headlines else (self._titles[source], False)
 
     def text_between(self, i: int, j: int) -> str:
@@ -502,22 +492,21 @@ class Corpus:
         source = self._source[i]
         if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
             return {}
-        outline, headlines = self._parsed(int(source))
-        return metadata_at(outline, headlines.headings if headlines else (), int(self.start[i]))
+        return self._parsed(int(source)).metadata_at(int(self.start[i]))
 
-    def _parsed(self, source: int) -> tuple[Outline, Headlines | None]:
-        """The outline of a text, and its headings. None: it has no headings."""
+    def _parsed(self, source: int) -> StoredOutline:
+        """The outline of a text, and its headings."""
         known = self._outlines.get(source)
         if known is None:
-            stored = self._sections[source]
+            stored, title = self._sections[source], self._titles[source]
             try:
-                outline, found = parse_outline(stored)
+                known = StoredOutline.parse(stored, title)
             except (ValueError, TypeError, AttributeError) as error:
                 raise self._damaged("an outline is no outline") from error
-            known = outline, Headlines(self._titles[source], found) if found else None
-            self._held += 1 + len(found)
+            held = 1 + len(known.headings)
+            self._held += held
             if self._held > _OUTLINES:
-                self._outlines, self._held = {}, 1 + len(found)
+                self._outlines, self._held = {}, held
             self._outlines[source] = known
         return known
 
@@ -531,7 +520,7 @@ class Corpus:
 
     def digests(self, documents: Sequence[int] | None = None) -> NDArray[np.uint64]:
         """Return the digests (checksums) of these documents, [n, 2]. None: all documents."""
-        digests = digests_of(self._parts[1])
+        digests = storage.digests_of(self._parts[1])
         which = np.arange(self.documents) if documents is None else np.array(documents, np.int64)
         if self._files:
             place = self._files[1].place(digests) + 16 * which
@@ -540,20 +529,20 @@ class Corpus:
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
         """Return the sum of the digests of these documents, a number of 128 bits. None: all documents."""
-        return digest_sum(self.digests(documents))
+        return storage.digest_sum(self.digests(documents))
 
     def passages_in(self, documents: Sequence[int]) -> int:
         """Return how many passages these documents have."""
         counts = checked(_array(self._parts[1], "passages"), self._files[1] if self._files else None)
         return int(counts[np.array(documents, np.int64)].sum())
 
-    @property
+    @cached_property
     def document_table(self) -> pa.RecordBatch:
-        """Return a table of the documents, with the columns of `schema.DOCUMENTS`.
-
-        The method first checks the whole table, because Arrow does not.
-        """
-        self._validate_documents()
+        """A table of the documents, with the columns of `schema.DOCUMENTS`. The whole table is checked first,
+        because Arrow does not."""
+        if self._files:
+            self._files[1].check_all()
+            self._validate(self._parts[1])
         return self._parts[1]
 
     @classmethod
@@ -565,7 +554,7 @@ class Corpus:
         `live` says for each corpus which documents to keep (bool[documents]). `size` is the sum of the corpora's
         `text_size`. Returns the positions of the passages, and the table of the documents.
         """
-        return join((corpus._checked_parts() for corpus in corpora), live, folder, size)
+        return storage.join((corpus._checked_parts() for corpus in corpora), live, folder, size)
 
     def _checked_parts(self) -> storage.Parts:
         self.check_all()

@@ -15,6 +15,7 @@ would take longer than all other steps of building a corpus.
 """
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -156,8 +157,7 @@ def bounded(text: str, blocks: Bounds, breaks: Bounds, length: int) -> Bounds:
     return np.sort(np.concatenate([start[~long], cut[:, 0]])), np.sort(np.concatenate([end[~long], cut[:, 1]]))
 
 
-def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> list[tuple[int, int]]:
-    pieces = []
+def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> Iterator[tuple[int, int]]:
     while end - start > length:
         k = int(np.searchsorted(breaks[0], start + length, side="right")) - 1
         if k >= 0 and breaks[1][k] > start:
@@ -167,9 +167,9 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> lis
             stop = start + min(len(window.rsplit(None, 1)[0]), length)
             visible = _VISIBLE.search(text, stop, end)
             following = visible.start() if visible else end
-        pieces.append((start, stop))
+        yield start, stop
         start = following
-    return [*pieces, (start, end)]
+    yield start, end
 
 
 def sentences(blocks: Bounds, breaks: Bounds) -> Bounds:

@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from pyfast.corpus.documents import Unread
-from pyfast.corpus.formats.columnar import records
 from pyfast.corpus.formats.delimited import dialect_of, rows
 from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.jsonl_documents import records
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
 

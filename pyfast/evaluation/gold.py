@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pyfast.corpus.published import refuse_published
+from pyfast.corpus.formats.limits import refuse_published
 from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError, first_fault
 

@@ -26,10 +26,9 @@ import numpy as np
 from pyfast.blocks import map_folder
 from pyfast.corpus import Corpus, Document, KnowledgeGraph, Table, TextDocument, Unread, encode
 from pyfast.corpus.formats.limits import check_memory
-from pyfast.corpus.joining import add_sums
-from pyfast.corpus.readers import DocumentSource
-from pyfast.corpus.roots import Root, stored_roots
+from pyfast.corpus.readers import DocumentSource, Root, stored_roots
 from pyfast.corpus.storage import FOLDER as CORPUS
+from pyfast.corpus.storage import add_sums
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.files import allow_open_files, built_aside, link_folder, only_writer, sync_to_disk, write_atomically
 from pyfast.ops.arrays import thread_count

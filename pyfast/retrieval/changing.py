@@ -21,8 +21,8 @@ import numpy as np
 import pyfast.retrieval.manifest as manifests
 from pyfast.blocks import MappedFolder, map_folder
 from pyfast.corpus import Corpus, Document
-from pyfast.corpus.joining import add_sums
-from pyfast.corpus.roots import Root, Roots, known_roots, stored_roots
+from pyfast.corpus.readers import Root, Roots, known_roots, stored_roots
+from pyfast.corpus.storage import add_sums
 from pyfast.errors import InputError
 from pyfast.files import only_writer
 from pyfast.retrieval.making import make_part, merge_parts

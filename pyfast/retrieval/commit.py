@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 
 from pyfast.corpus import Corpus, Document, KnowledgeGraph
-from pyfast.corpus.levels import PASSAGE_LEVELS
+from pyfast.corpus.schema import PASSAGE_LEVELS
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval.making import make_part, merged
 from pyfast.retrieval.manifest import live_documents, map_part, read_manifest

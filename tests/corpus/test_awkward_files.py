@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
-from pyfast.corpus.formats.docx_numbers import written
+from pyfast.corpus.formats.office import written
 
 
 def found(path: Path) -> tuple[list[object], list[Unread]]:

@@ -17,7 +17,7 @@ from pyfast.corpus import (
     entity_links,
     read,
 )
-from pyfast.corpus.entity_links import _EACH
+from pyfast.corpus.views import _EACH
 from pyfast.text_forms import name_form
 
 

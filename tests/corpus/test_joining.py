@@ -8,8 +8,8 @@ from corpus_strategies import documents
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.corpus import Corpus, Document, decode, encode, joining
-from pyfast.corpus.joining import add_sums
+from pyfast.corpus import Corpus, Document, decode, encode, storage
+from pyfast.corpus.storage import add_sums
 
 
 @given(given=documents, data=st.data())
@@ -21,7 +21,7 @@ def test_joined_it_is_the_corpus_of_what_stays(
     parts = [encode(given[:cut]), encode(given[cut:])]
     folder = tmp_path_factory.mktemp("joined") / "corpus"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joining, "_AT_ONCE", data.draw(st.sampled_from([1, 7, 1 << 20])))
+        patch.setattr(storage, "_AT_ONCE", data.draw(st.sampled_from([1, 7, 1 << 20])))
         passages, described = Corpus.join(
             parts, [live[:cut], live[cut:]], folder, sum(part.text_size for part in parts)
         )

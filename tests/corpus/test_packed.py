@@ -9,7 +9,7 @@ import pytest
 
 from pyfast.corpus import Table, decode, encode, read
 from pyfast.corpus.encode import digest_of
-from pyfast.corpus.packed import Packed, pack
+from pyfast.corpus.grids import Packed, pack
 
 ROWS = tuple((str(k), 'say "rows":[]' if k % 7 else "", "漢字é" * (k % 3)) for k in range(3000))
 

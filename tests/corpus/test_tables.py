@@ -22,7 +22,7 @@ from pptx.util import Inches
 
 import pyfast
 from pyfast.corpus import Table, TextDocument, Unread, read
-from pyfast.corpus.formats.numbers import shown
+from pyfast.corpus.formats.xlsx import shown
 from pyfast.corpus.grids import Grid, Span, grid_of, table_parts
 from pyfast.errors import InputError
 

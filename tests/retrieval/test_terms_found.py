@@ -9,7 +9,7 @@ import pytest
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Triple
 from pyfast.corpus.encode import decode, encode
-from pyfast.corpus.entity_links import entity_links
+from pyfast.corpus.views import entity_links
 from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.retrieval import Index
 

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Table, Unread
-from pyfast.corpus.formats.building import title_of
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.grids import MOST_ABOVE, Grid, is_number, table_parts
-from pyfast.corpus.packed import pack
+from pyfast.corpus.grids import MOST_ABOVE, Grid, is_number, pack, table_parts, title_of
 
 _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13

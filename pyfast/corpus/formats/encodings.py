@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
     for bom, marked in _BOMS:
         if data.startswith(bom):
             return _decoded(path, data, marked, len(bom))
-    encoding, text = _guessed(data)
+    encoding, text = guessed(data)
     if text is not None:
         return text
     if encoding is None:
@@ -54,13 +54,9 @@ def without_colours(text: str) -> str:
     return _TERMINAL.sub("", text) if "\x1b" in text else text
 
 
-def guessed_encoding(data: bytes) -> str | None:
-    """Return the encoding that the bytes of a text without a byte order mark suggest. None if there is none."""
-    return _guessed(data)[0]
-
-
-def _guessed(data: bytes) -> tuple[str | None, str | None]:
-    """Return what `guessed_encoding` does, and the text if it was decoded to find the encoding."""
+def guessed(data: bytes) -> tuple[str | None, str | None]:
+    """Return the encoding that the bytes of a text without a byte order mark suggest, and the text if it was
+    decoded to find it. The encoding is None if there is none."""
     if (wide := _without_bom(data)) is not None:
         return wide, None
     try:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.building import POWER, Text
-from pyfast.corpus.formats.encodings import guessed_encoding
+from pyfast.corpus.formats.encodings import guessed
+from pyfast.corpus.grids import POWER, Text
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(
@@ -83,7 +83,7 @@ def _encoding(data: bytes) -> str | None:
         return str(mark)
     named = EncodingDetector.find_declared_encoding(without, is_html=True)
     if not named:
-        return guessed_encoding(data)
+        return guessed(data)[0]
     try:
         name = codecs.lookup(named).name
     except LookupError:  # Beautiful Soup guesses.

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument
-from pyfast.corpus.formats.building import FoundTable, with_tables
 from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.grids import parts_of_grid, with_tables
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -31,13 +31,8 @@ _MAYBE_MARKS = re.compile(r"[*_`\[\]<&\\~]")
 _BREAK = re.compile(r"<br\b", re.IGNORECASE)
 
 
-class MarkdownTable(NamedTuple):
-    """A table: the character offsets of its lines, and its cells without Markdown's marks."""
-
-    start: int
-    end: int
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+_Table = tuple[int, int, list[tuple[str, ...]]]
+"""A table: the character offsets of its lines, and its rows with the header, without Markdown's marks"""
 
 
 @cache
@@ -85,7 +80,7 @@ def headings(text: str) -> list[Heading]:
     return _headings(_parser().parse(text), _lines(text), 0)
 
 
-def layout(text: str, start: int = 0) -> tuple[list[Heading], list[MarkdownTable]]:
+def layout(text: str, start: int = 0) -> tuple[list[Heading], list[_Table]]:
     """Find the headings and tables of a Markdown text from `start` on. Headings and tables inside lists and quotes
     do not count."""
     text = text[start:]
@@ -99,8 +94,8 @@ def _lines(text: str) -> list[int]:
     return [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
 
 
-def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[MarkdownTable]:
-    tables = []
+def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[_Table]:
+    tables: list[_Table] = []
     rows: list[list[str]] = []
     surplus: list[str] = []
     for token, following in pairwise(tokens):
@@ -115,9 +110,7 @@ def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> lis
         elif token.type == "table_open":
             place, rows = token.map if token.level == 0 else None, []
         elif following.type == "table_close" and following.level == 0 and place and rows:
-            header, *data = map(tuple, rows)
-            start, end = lines[place[0]] + shift, lines[place[1]] + shift
-            tables.append(MarkdownTable(start, end, header, tuple(data)))
+            tables.append((lines[place[0]] + shift, lines[place[1]] + shift, list(map(tuple, rows))))
     return tables
 
 
@@ -161,12 +154,12 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document]:
     aside = [(0, start)] if start else []
     outline = Outline(
         headings=tuple(headings),
-        aside=(*aside, *((table.start, table.end) for table in tables)),
+        aside=(*aside, *((begin, end) for begin, end, _ in tables)),
         about=json.dumps(about, ensure_ascii=False, default=str) if about else "",
     )
     # Without texts in its header, a table has its names in the first row, or a title there.
     found = (
-        FoundTable(it.start, "", (it.header, *it.rows), header_rows=1 if any(it.header) else None) for it in tables
+        (begin, "", parts_of_grid(rows, header_rows=1 if any(rows[0]) else None)) for begin, _, rows in tables
     )
     yield from with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
 

@@ -1,24 +1,17 @@
-"""Read DOCX, PPTX and XLSX files."""
+"""Read DOCX and PPTX files."""
 
 from __future__ import annotations
 
 import re
-import zipfile
-from array import array
 from collections.abc import Iterable, Iterator
-from datetime import date, datetime, time, timedelta
-from functools import lru_cache
-from itertools import islice, pairwise, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.building import POWER, Text, title_of
-from pyfast.corpus.formats.docx_numbers import write_numbers
-from pyfast.corpus.formats.limits import check_cells, check_growth
-from pyfast.corpus.formats.numbers import plain, shown
-from pyfast.corpus.grids import MOST_ABOVE, Span, is_number, table_of_grid
-from pyfast.corpus.packed import Packed
+from pyfast.corpus.formats.limits import check_archive
+from pyfast.corpus.formats.xlsx import plain
+from pyfast.corpus.grids import POWER, Text, title_of
 from pyfast.errors import InputError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -27,10 +20,7 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Elements around content, which python-docx does not look into.
 _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo", "fldSimple", "bdo", "dir")]
 _MOST_COLUMNS = 1 << 14
-_NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
-_MOST_NAMED = 5
 _MOST_STYLES = 20
-_MOST_CUT = 20_000
 
 
 def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -38,7 +28,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     what is deleted is not. The numbers that Word counts stand before their paragraphs. Text boxes and notes come
     after the paragraph in which they are.
     """
-    _check_archive(path)
+    check_archive(path)
     import docx
     from docx.table import Table as DocxTable
 
@@ -257,7 +247,7 @@ def _equation(element: Any) -> str:
 def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text of slides, with notes and tables. Each slide is a page, and its title is a heading. A slide
     without a title has its number as heading."""
-    _check_archive(path)
+    check_archive(path)
     import pptx
 
     file = pptx.Presentation(str(path))
@@ -328,209 +318,146 @@ def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
         yield from _shapes(shape.shapes) if hasattr(shape, "shapes") else [shape]
 
 
-def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read each sheet as a table, with numbers as the sheet shows them. For a formula, its last computed value is
-    read.
-    """
-    _check_archive(path)
-    import openpyxl
-
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    try:
-        title = (book.properties.title or "").strip() or title_of(path)
-        sheets = [(sheet, found) for sheet in book.worksheets if (found := _sheet(book, sheet, path)).rows]
-    finally:
-        book.close()
-    for sheet, found in sheets:
-        name = "" if len(sheets) == 1 else sheet.title
-        for number, part in enumerate(_tables(found, path), start=1):
-            ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
-            yield table_of_grid(f"{uri}#{ending}" if ending else uri, title, name, *_grid(part, path))
-    for sheet, found in sheets:
-        if lacking := found.lacking:
-            which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
-            many = "1 cell is a formula" if len(lacking) == 1 else f"{len(lacking)} cells are formulas"
-            what = f"{many} without a value: {which}; save the file in a spreadsheet"
-            yield Unread(path, f"sheet {sheet.title}: {what}")
-        if sheet.sheet_state != "visible":
-            yield Unread(path, f"sheet {sheet.title}: this sheet is hidden, and was read", missing=False)
+_LEVELS = 9
+_MOST = 5000  # the number from which on letters and Roman numbers are not written out
+_PLACE = re.compile(r"%([1-9])")
+_ROMAN = [
+    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
+    (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
+]  # fmt: skip
 
 
-class _Sheet(NamedTuple):
-    """The rows of a sheet that are not empty."""
+class _Numbers:
+    """Counts the numbered paragraphs of a document, in their order."""
 
-    rows: Packed[tuple[str, ...]]
-    numbers: array[int]
-    """The number of each row"""
-    merged: list[tuple[int, int, int, int]]
-    """The first column, first row, last column and last row of cells that are merged"""
-    lacking: list[str]
-    """The formulas without a value"""
+    def __init__(self, numbering: Any, styles: Any) -> None:
+        """Take the trees of `numbering.xml` and `styles.xml`."""
+        self.unknown: set[str] = set()
+        """The formats of numbers that are not written"""
+        self._styles = {it.get(f"{_W}styleId"): it for it in styles.iterchildren(f"{_W}style")}
+        lists = {it.get(f"{_W}abstractNumId"): it for it in numbering.iterchildren(f"{_W}abstractNum")}
+        by_style = {_value(it, "styleLink"): key for key, it in lists.items() if _value(it, "styleLink")}
+        self._lists: dict[str, str] = {}
+        self._levels: dict[str, dict[int, Any]] = {}
+        self._starts: dict[str, dict[int, int]] = {}
+        for num in numbering.iterchildren(f"{_W}num"):
+            key, name = _value(num, "abstractNumId"), num.get(f"{_W}numId")
+            key = by_style.get(_value(lists.get(key), "numStyleLink"), key)
+            changes = {_whole(it.get(f"{_W}ilvl")): it for it in num.iterchildren(f"{_W}lvlOverride")}
+            own = [level for it in changes.values() for level in it.iterchildren(f"{_W}lvl")]
+            levels = [*(lists[key].iterchildren(f"{_W}lvl") if key in lists else ()), *own]
+            self._lists[name] = key
+            self._levels[name] = {_whole(it.get(f"{_W}ilvl")): it for it in levels}
+            given = {at: _value(it, "startOverride") for at, it in changes.items()}
+            self._starts[name] = {at: _whole(start) for at, start in given.items() if start}
+        self._counts: dict[str, dict[int, int]] = {}
+        self._begun: set[str] = set()
 
+    def label(self, paragraph: Any) -> str:
+        """Count a paragraph, and return its number, such as `2.`. Empty if it has none."""
+        num, at = self._place(paragraph)
+        levels = self._levels.get(num, {})
+        if at not in levels:
+            return ""
+        # Lists that are made alike go on counting, unless one names its first number.
+        counts = self._counts.setdefault(self._lists[num], {})
+        if num not in self._begun:
+            self._begun.add(num)
+            for level in self._starts[num]:
+                counts.pop(level, None)
+        counts[at] = counts[at] + 1 if at in counts else self._start(num, at)
+        for deeper in range(at + 1, _LEVELS):
+            after = _value(levels.get(deeper), "lvlRestart")
+            if not after or at < _whole(after):
+                counts.pop(deeper, None)
+        plain = levels[at].find(f"{_W}isLgl") is not None
 
-def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
-    # openpyxl's worksheets are either rows without merged cells or all of the sheet in memory, at fifty times its
-    # size. Its parser has both.
-    from openpyxl.styles.numbers import BUILTIN_FORMATS
-    from openpyxl.utils import range_boundaries
-    from openpyxl.utils.escape import unescape
-    from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
+        def number(match: re.Match[str]) -> str:
+            level = int(match[1]) - 1
+            form = _form(levels.get(level))
+            return written(counts.get(level, self._start(num, level)), "decimal" if plain else form)
 
-    lacking: list[str] = []
+        shape = _value(levels[at], "lvlText")
+        forms = {_form(levels.get(int(it) - 1)) for it in _PLACE.findall(shape)} | {_form(levels[at])}
+        if "bullet" in forms:
+            return ""
+        if unknown := {form for form in forms if form != "none" and not plain and not written(1, form)}:
+            self.unknown |= unknown
+            return ""
+        return _PLACE.sub(number, shape).strip()
 
-    @lru_cache(None)
-    def form_of(style: int) -> str:
-        number = book._cell_styles[style].numFmtId
-        return str(BUILTIN_FORMATS.get(number, "General") if number < 164 else book._number_formats[number - 164])
+    def _place(self, paragraph: Any) -> tuple[str, int]:
+        """The list of a paragraph and its level, by itself or by its styles."""
+        properties = paragraph.find(f"{_W}pPr")
+        style: str | None = _value(properties, "pStyle")
+        num = _value(properties, "numPr", "numId")
+        level = _value(properties, "numPr", "ilvl")
+        seen: set[str] = set()
+        while style and style not in seen and not (num and level):
+            seen.add(style)
+            element = self._styles.get(style)
+            given = None if element is None else element.find(f"{_W}pPr")
+            if not num and (num := _value(given, "numPr", "numId")) and not level:
+                named = [at for at, it in self._levels.get(num, {}).items() if _value(it, "pStyle") == style]
+                level = str(named[0]) if named else ""
+            level = level or _value(given, "numPr", "ilvl")
+            style = _value(element, "basedOn")
+        return num, _whole(level)
 
-    class Parser(WorkSheetParser):  # type: ignore[misc]
-        def parse_cell(self, element: Any) -> Any:
-            cell = super().parse_cell(element)
-            value = cell["value"]
-            kind = type(value)
-            if kind is str:
-                cell["value"] = (unescape(value).replace("\r\n", "\n") if "_x" in value else value).strip()
-            elif value is None:
-                # A formula whose value is an empty text has the type `str`.
-                if cell["data_type"] != "str" and element.find(FORMULA_TAG) is not None:
-                    lacking.append(element.get("r") or f"row {cell['row']}")
-            elif kind is int or kind is float:
-                style = cell["style_id"]
-                cell["value"] = shown(value, form_of(style)) if style else plain(value)
-            else:
-                cell["value"] = _cell(value)
-            return cell
-
-    rows: Packed[tuple[str, ...]] = Packed()
-    numbers = array("q")
-    cells = 0
-    with book._archive.open(sheet._worksheet_path) as source:
-        parser = Parser(
-            source,
-            sheet._shared_strings,
-            data_only=True,
-            epoch=book.epoch,
-            date_formats=book._date_formats,
-            timedelta_formats=book._timedelta_formats,
-        )
-        for number, found in parser.parse():
-            given = [(cell["column"], cell["value"]) for cell in found if cell["value"]]
-            width = max(given)[0] if given else 0
-            cells += 1 + width
-            check_cells(path, cells)
-            if given:
-                row = [""] * width
-                for column, value in given:
-                    row[column - 1] = value
-                rows.append(tuple(row))
-                numbers.append(number)
-    merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
-    return _Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
-
-
-def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
-    """Cut a sheet into its tables. After an empty row, a new table begins if the row there can only be a header:
-    it has a name for each column, and there are only numbers below one of them."""
-    numbers = sheet.numbers
-    starts = [k for k in range(1, len(numbers)) if numbers[k] > numbers[k - 1] + 1]
-    if not starts or len(numbers) > _MOST_CUT:
-        return [sheet]
-
-    def part(first: int, end: int) -> _Sheet:
-        rows = Packed(sheet.rows[first:end])
-        merged = [it for it in sheet.merged if numbers[first] <= it[1] <= numbers[end - 1]]
-        return _Sheet(rows, numbers[first:end], merged, [])
-
-    begun = [0]
-    title: int | None = 0  # the first of the rows with a single text, which can be a caption
-    for first, end in pairwise([0, *starts, len(numbers)]):
-        begin = first if title is None else title
-        if begin not in begun and _has_header(part(begin, end), path):
-            begun.append(begin)
-        alone = all(sum(map(bool, row)) == 1 for row in sheet.rows[first:end])
-        title = begin if alone else None
-    return [part(first, end) for first, end in pairwise([*begun, len(numbers)])]
+    def _start(self, num: str, level: int) -> int:
+        start = _value(self._levels[num].get(level), "start")
+        return self._starts[num].get(level, _whole(start))
 
 
-def _has_header(sheet: _Sheet, path: Path) -> bool:
-    cells, spans = _grid(sheet, path)
-    table = table_of_grid("", "", "", cells, spans)
-    columns = list(zip_longest(*table.rows, fillvalue=""))
-    return (
-        len(table.header) > 1
-        and all(table.header)
-        and not any(is_number(name) or _NO_NAME.fullmatch(name) for name in table.header)
-        and any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
-    )
+def write_numbers(file: Any) -> list[str]:
+    """Write the number of each paragraph of a document before its text. Without a text, it is written only in a
+    table. Returns the formats of the numbers that are left out."""
+    from docx.oxml import OxmlElement
+
+    parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
+    if not parts:
+        return []
+    numbers = _Numbers(parts[0].target_part.element, file.styles.element)
+    for paragraph in list(file.element.body.iter(f"{_W}p")):
+        label = numbers.label(paragraph)
+        if label and (paragraph.text.strip() or next(paragraph.iterancestors(f"{_W}tc"), None) is not None):
+            run = OxmlElement("w:r")
+            run.text = f"{label} "
+            properties = paragraph.find(f"{_W}pPr")
+            paragraph.insert(0 if properties is None else paragraph.index(properties) + 1, run)
+    return sorted(numbers.unknown)
 
 
-def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:
-    """The rows of a sheet with its merged cells filled, an empty row for each gap, and the spans of the first
-    rows. Only the columns and rows that have cells of their own are filled.
-    """
-    used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
-    place = {column: at for at, column in enumerate(used)}
-    top: dict[int, int] = {}
-    at = 0
-    for before, number in pairwise([sheet.numbers[0] - 1, *sheet.numbers[:MOST_ABOVE]]):
-        at += number > before + 1
-        top[number] = at
-        at += 1
-    spans = []
-    for left, first, right, last in sheet.merged:
-        if first not in top:
-            continue
-        down = [at for number, at in top.items() if first <= number <= last]
-        if across := [place[column] for column in used if left <= column <= right]:
-            spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
-    return _filled(sheet, place, path), tuple(spans)
+def written(number: int, form: str) -> str:
+    """A number in one of Word's formats. Empty if the format is not known."""
+    name = form.removeprefix("lower").removeprefix("upper")
+    if form == "decimal" or ((number < 1 or number > _MOST) and name in ("Letter", "Roman")):
+        return str(number)
+    if form == "decimalZero":
+        return f"{number:02d}"
+    if name == "Letter":
+        text = chr(ord("a") + (number - 1) % 26) * ((number + 25) // 26)
+    elif name == "Roman":
+        text = ""
+        for value, sign in _ROMAN:
+            text += sign * (number // value)
+            number %= value
+    else:
+        return ""
+    return text.upper() if form.startswith("upper") else text
 
 
-def _filled(sheet: _Sheet, place: dict[int, int], path: Path) -> Iterator[list[str]]:
-    used = list(place)
-    pending, filled = 0, 0
-    active: list[tuple[int, int, int, str]] = []
-    before = sheet.numbers[0] - 1
-    for number, values in zip(sheet.numbers, sheet.rows, strict=True):
-        if number > before + 1:
-            yield []
-        before = number
-        row = [values[column - 1] if column <= len(values) else "" for column in used]
-        while pending < len(sheet.merged) and sheet.merged[pending][1] <= number:
-            left, first, right, last = sheet.merged[pending]
-            pending += 1
-            fills = first == last and left == used[0] and right >= used[-1]  # as a name of a group of rows does
-            if first == number and left in place and row[place[left]] and not fills:
-                active.append((left, right, last, row[place[left]]))
-        if active:
-            active = [it for it in active if it[2] >= number]
-            for left, right, _, text in active:
-                covered = used[place[left] : place[left] + right - left + 1]
-                filled += len(covered)
-                for column in covered:
-                    if column <= right:
-                        row[place[column]] = row[place[column]] or text
-            check_cells(path, filled)
-        yield row
+def _form(level: Any) -> str:
+    # A format of newer files stands beside the nearest of the older ones.
+    forms = [] if level is None else [it.get(f"{_W}val", "") for it in level.iter(f"{_W}numFmt")]
+    return forms[0] if forms else "decimal"
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, datetime) and value.time() == time():
-        return value.date().isoformat()
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        minutes, seconds = divmod(round(value.total_seconds()), 60)
-        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
-    return str(value).strip()
+def _value(element: Any, *path: str) -> str:
+    for name in path:
+        element = None if element is None else element.find(f"{_W}{name}")
+    return "" if element is None else str(element.get(f"{_W}val", ""))
 
 
-def _check_archive(path: Path) -> None:
-    """Raise `InputError` if a file in the archive unpacks to far more bytes than it takes in the archive.
-    Raise `BadZipFile` if the file is not an archive.
-    """
-    with zipfile.ZipFile(path) as archive:
-        for part in archive.infolist():
-            check_growth(path, part.compress_size, part.file_size)
+def _whole(text: str | None) -> int:
+    return int(text) if text and re.fullmatch(r"\d{1,9}", text) else 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
-from pyfast.corpus.formats.building import title_of
+from pyfast.corpus.grids import title_of
 from pyfast.corpus.rendering import without_controls
 from pyfast.errors import InputError
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyfast.corpus.documents import Document, KnowledgeGraph, Triple, Unread
-from pyfast.corpus.formats.building import title_of
+from pyfast.corpus.grids import title_of
 from pyfast.errors import InputError
 
 _LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel")

@@ -1,0 +1,349 @@
+"""Read XLSX files, with numbers as a sheet shows them."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import lru_cache
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyfast.corpus.documents import Document, Table, Unread
+from pyfast.corpus.formats.limits import check_archive, check_cells
+from pyfast.corpus.grids import MOST_ABOVE, Packed, Span, is_number, parts_of_grid, title_of
+
+_NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
+_MOST_NAMED = 5
+_MOST_CUT = 20_000
+
+
+def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
+    """Read each sheet as a table, with numbers as the sheet shows them. For a formula, its last computed value is
+    read.
+    """
+    check_archive(path)
+    import openpyxl
+
+    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    try:
+        title = (book.properties.title or "").strip() or title_of(path)
+        sheets = [(sheet, found) for sheet in book.worksheets if (found := _sheet(book, sheet, path)).rows]
+    finally:
+        book.close()
+    for sheet, found in sheets:
+        name = "" if len(sheets) == 1 else sheet.title
+        for number, part in enumerate(_tables(found, path), start=1):
+            ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
+            caption, header, rows = parts_of_grid(*_grid(part, path))
+            section = " > ".join(filter(None, [name, caption]))
+            yield Table(f"{uri}#{ending}" if ending else uri, title, section, header, rows)
+    for sheet, found in sheets:
+        if lacking := found.lacking:
+            which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
+            many = "1 cell is a formula" if len(lacking) == 1 else f"{len(lacking)} cells are formulas"
+            what = f"{many} without a value: {which}; save the file in a spreadsheet"
+            yield Unread(path, f"sheet {sheet.title}: {what}")
+        if sheet.sheet_state != "visible":
+            yield Unread(path, f"sheet {sheet.title}: this sheet is hidden, and was read", missing=False)
+
+
+class _Sheet(NamedTuple):
+    """The rows of a sheet that are not empty."""
+
+    rows: Packed[tuple[str, ...]]
+    numbers: array[int]
+    """The number of each row"""
+    merged: list[tuple[int, int, int, int]]
+    """The first column, first row, last column and last row of cells that are merged"""
+    lacking: list[str]
+    """The formulas without a value"""
+
+
+def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
+    # openpyxl's worksheets are either rows without merged cells or all of the sheet in memory, at fifty times its
+    # size. Its parser has both.
+    from openpyxl.styles.numbers import BUILTIN_FORMATS
+    from openpyxl.utils import range_boundaries
+    from openpyxl.utils.escape import unescape
+    from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
+
+    lacking: list[str] = []
+
+    @lru_cache(None)
+    def form_of(style: int) -> str:
+        number = book._cell_styles[style].numFmtId
+        return str(BUILTIN_FORMATS.get(number, "General") if number < 164 else book._number_formats[number - 164])
+
+    class Parser(WorkSheetParser):  # type: ignore[misc]
+        def parse_cell(self, element: Any) -> Any:
+            cell = super().parse_cell(element)
+            value = cell["value"]
+            kind = type(value)
+            if kind is str:
+                cell["value"] = (unescape(value).replace("\r\n", "\n") if "_x" in value else value).strip()
+            elif value is None:
+                # A formula whose value is an empty text has the type `str`.
+                if cell["data_type"] != "str" and element.find(FORMULA_TAG) is not None:
+                    lacking.append(element.get("r") or f"row {cell['row']}")
+            elif kind is int or kind is float:
+                style = cell["style_id"]
+                cell["value"] = shown(value, form_of(style)) if style else plain(value)
+            else:
+                cell["value"] = _cell(value)
+            return cell
+
+    rows: Packed[tuple[str, ...]] = Packed()
+    numbers = array("q")
+    cells = 0
+    with book._archive.open(sheet._worksheet_path) as source:
+        parser = Parser(
+            source,
+            sheet._shared_strings,
+            data_only=True,
+            epoch=book.epoch,
+            date_formats=book._date_formats,
+            timedelta_formats=book._timedelta_formats,
+        )
+        for number, found in parser.parse():
+            given = [(cell["column"], cell["value"]) for cell in found if cell["value"]]
+            width = max(given)[0] if given else 0
+            cells += 1 + width
+            check_cells(path, cells)
+            if given:
+                row = [""] * width
+                for column, value in given:
+                    row[column - 1] = value
+                rows.append(tuple(row))
+                numbers.append(number)
+    merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
+    return _Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
+
+
+def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
+    """Cut a sheet into its tables. After an empty row, a new table begins if the row there can only be a header:
+    it has a name for each column, and there are only numbers below one of them."""
+    numbers = sheet.numbers
+    starts = [k for k in range(1, len(numbers)) if numbers[k] > numbers[k - 1] + 1]
+    if not starts or len(numbers) > _MOST_CUT:
+        return [sheet]
+
+    def part(first: int, end: int) -> _Sheet:
+        rows = Packed(sheet.rows[first:end])
+        merged = [it for it in sheet.merged if numbers[first] <= it[1] <= numbers[end - 1]]
+        return _Sheet(rows, numbers[first:end], merged, [])
+
+    begun = [0]
+    title: int | None = 0  # the first of the rows with a single text, which can be a caption
+    for first, end in pairwise([0, *starts, len(numbers)]):
+        begin = first if title is None else title
+        if begin not in begun and _has_header(part(begin, end), path):
+            begun.append(begin)
+        alone = all(sum(map(bool, row)) == 1 for row in sheet.rows[first:end])
+        title = begin if alone else None
+    return [part(first, end) for first, end in pairwise([*begun, len(numbers)])]
+
+
+def _has_header(sheet: _Sheet, path: Path) -> bool:
+    _, header, rows = parts_of_grid(*_grid(sheet, path))
+    columns = list(zip_longest(*rows, fillvalue=""))
+    return (
+        len(header) > 1
+        and all(header)
+        and not any(is_number(name) or _NO_NAME.fullmatch(name) for name in header)
+        and any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
+    )
+
+
+def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:
+    """The rows of a sheet with its merged cells filled, an empty row for each gap, and the spans of the first
+    rows. Only the columns and rows that have cells of their own are filled.
+    """
+    used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
+    place = {column: at for at, column in enumerate(used)}
+    top: dict[int, int] = {}
+    at = 0
+    for before, number in pairwise([sheet.numbers[0] - 1, *sheet.numbers[:MOST_ABOVE]]):
+        at += number > before + 1
+        top[number] = at
+        at += 1
+    spans = []
+    for left, first, right, last in sheet.merged:
+        if first not in top:
+            continue
+        down = [at for number, at in top.items() if first <= number <= last]
+        if across := [place[column] for column in used if left <= column <= right]:
+            spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
+    return _filled(sheet, place, path), tuple(spans)
+
+
+def _filled(sheet: _Sheet, place: dict[int, int], path: Path) -> Iterator[list[str]]:
+    used = list(place)
+    pending, filled = 0, 0
+    active: list[tuple[int, int, int, str]] = []
+    before = sheet.numbers[0] - 1
+    for number, values in zip(sheet.numbers, sheet.rows, strict=True):
+        if number > before + 1:
+            yield []
+        before = number
+        row = [values[column - 1] if column <= len(values) else "" for column in used]
+        while pending < len(sheet.merged) and sheet.merged[pending][1] <= number:
+            left, first, right, last = sheet.merged[pending]
+            pending += 1
+            fills = first == last and left == used[0] and right >= used[-1]  # as a name of a group of rows does
+            if first == number and left in place and row[place[left]] and not fills:
+                active.append((left, right, last, row[place[left]]))
+        if active:
+            active = [it for it in active if it[2] >= number]
+            for left, right, _, text in active:
+                covered = used[place[left] : place[left] + right - left + 1]
+                filled += len(covered)
+                for column in covered:
+                    if column <= right:
+                        row[place[column]] = row[place[column]] or text
+            check_cells(path, filled)
+        yield row
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+    return str(value).strip()
+
+
+_TOKEN = re.compile(
+    r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|(E[+-]0+)|([0#?][0#?,.]*|\.[0#?]+)|(.)', re.DOTALL
+)
+_DIGITS = Context(prec=1000)  # a number can have 308 digits before its point
+_SIGNS = {"%": "percent", "@": "digits"}
+_CONDITION = re.compile(r"\[[<>=]")
+
+
+def shown(value: float, form: str) -> str:
+    """Write a number in a number format.
+
+    Args:
+        value: The number.
+        form: The format as the file has it, such as `0.0%`. Fractions and conditions are not supported: such a
+            number is written in full.
+
+    Returns:
+        The number as a text. For a format that shows nothing (`;;;`), the number in full.
+
+    Example:
+        >>> shown(0.375, "0.0%"), shown(1234567, "#,##0.00"), shown(42, "00000")
+        ('37.5%', '1,234,567.00', '00042')
+    """
+    if form in ("General", "@", "") or value != value or value in (float("inf"), -float("inf")):
+        return plain(value)
+    sections = _sections(form)
+    which = 1 if value < 0 and len(sections) > 1 else 2 if value == 0 and len(sections) > 2 else 0
+    parts = sections[which]
+    if parts is None:
+        return plain(value)
+    number = abs(Decimal(repr(value)))
+    text = _written(number, parts)
+    if not text.strip():
+        return plain(value)
+    return f"-{text}" if value < 0 and which == 0 and any(mark in text for mark in "123456789") else text
+
+
+def plain(value: float) -> str:
+    """Write a number with all of its digits: at most 15 of a fraction, as in a sheet, and never with an exponent
+    where a sheet has digits."""
+    if isinstance(value, int):
+        return str(value)
+    if value.is_integer() and abs(value) < 1e21:
+        return f"{Decimal(repr(value)):f}".removesuffix(".0")
+    text = f"{value:.15g}"
+    return f"{Decimal(text):f}" if 1e-9 < abs(value) < 1 else text
+
+
+_Parts = tuple[tuple[str, str], ...]
+
+
+@lru_cache(1024)
+def _sections(form: str) -> tuple[_Parts | None, ...]:
+    """The parts of each section of a format. A part is a kind (`text`, `digits`, `power` or `percent`) and its
+    text. None for a section that is not supported."""
+    sections: list[list[tuple[str, str]] | None] = [[]]
+    if _CONDITION.search(form):
+        return (None,)
+    for literal, escaped, currency, power, digits, other in _TOKEN.findall(form):
+        parts = sections[-1]
+        text = literal or escaped or currency or power or digits or other
+        if other == ";":
+            sections.append([])
+        elif other == "/" or (other.isalpha() and other.isascii()):
+            sections[-1] = None
+        elif text and parts is not None:
+            kind = "power" if power else "digits" if digits else _SIGNS.get(other, "text")
+            parts.append((kind, text))
+    return tuple(None if parts is None else tuple(parts) for parts in sections)
+
+
+def _written(number: Decimal, parts: _Parts) -> str:
+    """Write a number that is not negative in one section of a format."""
+    fields = [text for kind, text in parts if kind == "digits"]
+    number *= 100 ** sum(kind == "percent" for kind, _ in parts)
+    whole, _, fraction = "".join(fields).partition(".")
+    # Commas after the last digit: thousands, millions.
+    number /= 1000 ** sum(len(part) - len(part.rstrip(",")) for part in (whole, fraction))
+    power = next((text for kind, text in parts if kind == "power"), "")
+    if fields and not power:
+        fraction = fraction.replace(",", "")
+        digits = _digits(number, whole.rstrip(","), fraction)
+    elif power:
+        least = whole.count("0") or 1
+        exponent = number.adjusted() - least + 1 if number else 0
+        digits = _digits(number.scaleb(-exponent), whole, fraction)
+        sign = "-" if exponent < 0 else "+" if power[1] == "+" else ""
+        power = f"E{sign}{abs(exponent):0{len(power) - 2}d}"
+    else:
+        digits = ""
+    if len(fields) > 1:
+        return _spread(digits, parts)
+    marks = {"digits": digits, "power": power}
+    return "".join(marks.get(kind, text) for kind, text in parts)
+
+
+def _digits(number: Decimal, whole: str, fraction: str) -> str:
+    """Write the digits of a number: grouped, filled with zeros and rounded as a format says."""
+    if whole == "@":
+        return plain(float(number))
+    rounded = number.quantize(Decimal(1).scaleb(-len(fraction)), ROUND_HALF_UP, _DIGITS)
+    left, _, right = f"{rounded:f}".partition(".")
+    least = whole.replace(",", "").count("0")
+    left = left.lstrip("0").zfill(least) if least else left.lstrip("0")
+    if "," in whole:
+        left = f"{int(left):,}" if left and not left.startswith("0") else left
+    optional = len(fraction) - len(fraction.rstrip("#?"))
+    while optional and right.endswith("0"):
+        right, optional = right[:-1], optional - 1
+    return f"{left}.{right}" if right else left
+
+
+def _spread(digits: str, parts: _Parts) -> str:
+    """Put digits into the places of a format with text between them, such as `000-00-0000`."""
+    places = sum(len(text.replace(",", "")) for kind, text in parts if kind == "digits")
+    digits = digits.zfill(places) if any("0" in text for kind, text in parts if kind == "digits") else digits
+    extra = len(digits) - places
+    written, at = [], 0
+    for kind, text in parts:
+        if kind != "digits":
+            written.append(text)
+            continue
+        end = at + len(text.replace(",", "")) + (extra if at == 0 else 0)
+        written.append(digits[at : max(end, at)])
+        at = max(end, at)
+    return "".join(written)
