@@ -5,51 +5,36 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyfast
-from pyfast.distributed import cluster_of
-from pyfast.engine import OnEvent
+from pyfast.api.answering import answer
+from pyfast.api.evaluating import evaluate
+from pyfast.api.indexing import build_index, open_index
+from pyfast.api.knowledge import build_knowledge
+from pyfast.api.run import Run
+from pyfast.distributed.cluster import Cluster, cluster_of, connected
+from pyfast.engine import Event, OnEvent
 from pyfast.engine.events import ignore
 from pyfast.errors import InputError, RunError
-from pyfast.evaluation import Figure, Scored
+from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.cost import Cost, cost_of
+from pyfast.evaluation.cost import cost_of
 from pyfast.evaluation.evaluate import rows_of
 from pyfast.evaluation.prices import Prices, read_prices
-from pyfast.experiments.differences import Searched, searched, uses_knowledge
 from pyfast.experiments.plan import Model, Plan, Row, read_plan
-from pyfast.experiments.side_by_side import side_by_side
-from pyfast.experiments.writing import write_tables
+from pyfast.experiments.writing import Cell, Searched, searched, uses_knowledge, write_tables
 from pyfast.knowledge import has_knowledge
+from pyfast.retrieval import Index
 
 _LOG = logging.getLogger("pyfast")
+_LOOK_S = 0.25
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One cell of an experiment's table: one row (a system) on one data set with one model. It has a run for
-    each seed."""
-
-    set: str
-    row: str
-    model: str
-    runs: tuple[Path, ...]
-    """One run for each seed"""
-    figures: Mapping[str, Figure]
-    """The figures by name. Each is a mean over questions and seeds, with a 95 % interval over the questions"""
-    paper: Mapping[str, float]
-    """The published figures of this row on this set, by the name of the column"""
-    cost: Cost
-    """The mean cost of a question, in the run of the first seed"""
-    scored: Sequence[Scored]
-    """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +145,19 @@ def experiment(
         >>> [(cell.row, cell.figures["em"].questions) for cell in result.cells]
         [('RAG', 2), ('LLM alone', 2)]
     """
-    read = read_plan(plan)
-    if llm is not None:
-        read = read.model_copy(update={"models": {_name_of(llm): Model(llm=llm, options=llm_options or {})}})
-    parts = {"limit": limit, "sample": sample}
-    read = read.model_copy(update={name: part for name, part in parts.items() if part is not None})
+    models = None if llm is None else {_name_of(llm): Model(llm=llm, options=llm_options or {})}
+    changed = {"models": models, "limit": limit, "sample": sample}
+    read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
     cluster = cluster_of(ray, workers, worker_resources)
     given = {"concurrency": concurrency, "outage": outage}
+    heard = {"on_event": on_event, "stop": stop}
     planned, todo = [], []
     sets: dict[str, Searched] = {}
     for name, source in sources.items():
         for model_name, model in read.models.items():
-            index = _index(
-                read, name, source, folder / "indexes", model_name, given | {"on_event": on_event, "stop": stop}
-            )
+            index = _index(read, name, source, folder / "indexes", model_name, given | heard)
             sets[name] = searched(_questions(source), index)
             for row in read.rows:
                 if not row.not_run:
@@ -188,34 +170,59 @@ def experiment(
                     ]
     if cluster is None:
         for do in todo:
-            do(on_event=on_event, stop=stop)
+            do(**heard)
     else:
-        side_by_side(todo, cluster, on_event, stop)
+        _run_on_workers(todo, cluster, on_event, stop)
     cells = [_cell(*one) for one in planned]
-    result = Experiment(read, cells)
-    write_tables(result.plan, result.cells, folder, sets)
-    return result
+    write_tables(read, cells, folder, sets)
+    return Experiment(read, cells)
+
+
+def _run_on_workers(
+    runs: Sequence[Callable[..., Any]], cluster: Cluster, on_event: OnEvent, stop: threading.Event | None
+) -> None:
+    """Carry out runs on a cluster. Each worker of the cluster carries out one run at a time.
+
+    `runs` has one function for each run, which passes keyword arguments, such as `workers` and `on_event`, to
+    `pyfast.answer`. Calls of `on_event` do not overlap. The counts in an event are sums over all runs that have
+    started. If a run raises an error, all other runs in progress are stopped before it is raised.
+    """
+    halt, turn = threading.Event(), threading.Lock()
+    counts: dict[int, tuple[int, int]] = {}
+
+    def hear(number: int, event: Event) -> None:
+        with turn:
+            counts[number] = event.done, event.total
+            done, total = map(sum, zip(*counts.values(), strict=True))
+            on_event(replace(event, done=done, total=total))
+
+    with connected(cluster) as pool:
+        threads = ThreadPoolExecutor(pool.size, "pyfast-run")
+        given = {"ray": cluster.address, "workers": 1, "worker_resources": cluster.resources, "stop": halt}
+        doing = [threads.submit(run, on_event=partial(hear, number), **given) for number, run in enumerate(runs)]
+        try:
+            left = set(doing)
+            while left and not (stop is not None and stop.is_set()):
+                ended, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+                for run in ended:
+                    run.result()
+        finally:
+            halt.set()
+            threads.shutdown(cancel_futures=True)
+        for run in doing:
+            if run.cancelled():
+                raise RunError("stopped; the same command resumes the experiment")
+            run.result()
 
 
 def _run(
-    plan: Plan, row: Row, model: Model, index: pyfast.Index, source: Path, run: Path, seed: int, **given: Any
+    plan: Plan, row: Row, model: Model, index: Index, source: Path, run: Path, seed: int, **given: Any
 ) -> None:
     _LOG.info("%s", run)
-    done = pyfast.answer(
-        _questions(source),
-        index=index,
-        llm=model.llm,
-        llm_options=model.options,
-        system=row.system,
-        settings=row.settings,
-        follow_ups=row.follow_ups,  # type: ignore[arg-type]
-        run=run,
-        seed=seed,
-        temperature=plan.temperature,
-        limit=plan.limit,
-        sample=plan.sample,
-        documents=plan.documents,
-        **given,
+    given |= {name: getattr(row, name) for name in ("system", "settings", "follow_ups")}
+    given |= {name: getattr(plan, name) for name in ("temperature", "limit", "sample", "documents")}
+    done = answer(
+        _questions(source), index=index, llm=model.llm, llm_options=model.options, run=run, seed=seed, **given
     )
     if done.status.ended < done.status.questions:
         raise RunError(f"{run}: stopped; the same command resumes the experiment")
@@ -225,11 +232,9 @@ def _cell(
     plan: Plan, name: str, row: Row, model: str, runs: tuple[Path, ...], source: Path, prices: Prices | None
 ) -> Cell:
     gold = source / "gold.jsonl"
-    reports = [
-        pyfast.evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs
-    ]
+    reports = [evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs]
     scored = _together([report.questions for report in reports])
-    records = {record.id: record for record in pyfast.Run(runs[0]).records}
+    records = {record.id: record for record in Run(runs[0]).records}
     cost = cost_of(str(runs[0]), runs[0], records, reports[0].questions, prices)
     figures = rows_of(scored)[0].figures
     return Cell(name, row.name, model, runs, figures, row.paper.get(name, {}), cost, scored)
@@ -237,10 +242,7 @@ def _cell(
 
 def _together(of_seeds: Sequence[Sequence[Scored]]) -> Sequence[Scored]:
     """Add up the scores of each question over the seeds."""
-    if len(of_seeds) == 1:
-        return of_seeds[0]
-    others = [{one.id: one for one in some} for some in of_seeds[1:]]
-    return [_sum([one, *(other[one.id] for other in others)]) for one in of_seeds[0]]
+    return [_sum(same) for same in zip(*(_as(of_seeds[0], scored) for scored in of_seeds), strict=True)]
 
 
 def _sum(same: Sequence[Scored]) -> Scored:
@@ -269,18 +271,16 @@ def _questions(source: Path) -> Path:
     return next(source / name for name in reversed(_QUESTIONS) if (source / name).is_file())
 
 
-def _index(
-    plan: Plan, name: str, source: Path, folder: Path, model_name: str, given: Mapping[str, Any]
-) -> pyfast.Index:
+def _index(plan: Plan, name: str, source: Path, folder: Path, model_name: str, given: Mapping[str, Any]) -> Index:
     """Build or open the index of a data set. If the LLM of the table extracts the knowledge graph, each model has
     an index of its own with this graph."""
     extracts = plan.knowledge == "llm" and uses_knowledge(plan)
     place = folder / (f"{name}-{_slug(model_name)}" if extracts else name)
     folder.mkdir(parents=True, exist_ok=True)
-    index = pyfast.open_index(place) if place.exists() else pyfast.build_index(source / "corpus.jsonl", place)
+    index = open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place)
     if extracts and not has_knowledge(index):
         model = plan.models[model_name]
-        pyfast.build_knowledge(index, model.llm, llm_options=model.options, **given)
+        build_knowledge(index, model.llm, llm_options=model.options, **given)
     return index
 
 

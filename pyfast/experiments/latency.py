@@ -15,23 +15,61 @@ from typing import Any
 
 import orjson
 
-from pyfast import Engine, Index, __version__
+from pyfast import __version__
 from pyfast.api.answering import at_least_one
 from pyfast.api.blocking import run_blocking
 from pyfast.api.models import GivenLLM, opened
+from pyfast.api.service import Engine
 from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
-from pyfast.experiments.arrivals import Arrivals, Float64, arrival_times, read_trace
-from pyfast.experiments.figures import FORMAT, VERSION, Change, compare, figures, summary
-from pyfast.experiments.load import Ask, Sample, asker, closed_loop, open_loop, repeated
+from pyfast.experiments.load import (
+    LATENCIES,
+    Arrivals,
+    Ask,
+    Float64,
+    Sample,
+    arrival_times,
+    asker,
+    closed_loop,
+    figures,
+    open_loop,
+    read_trace,
+    repeated,
+    summary,
+)
+from pyfast.experiments.plots import plot_bench
 from pyfast.files import write_atomically
+from pyfast.retrieval import Index
 from pyfast.systems import System
 
 _LOG = logging.getLogger("pyfast")
+_FORMAT = {"format": "pyfast-bench", "version": 1}
+_HIGHER_IS_BETTER = ("request_throughput", "request_goodput")
 _GAIN = 1.05  # Saturation: twice as many clients raise the throughput by less than this factor.
 _MOST_CLIENTS = 4096
 _SHARES = (0.5, 0.7, 0.8, 0.9)  # shares of the throughput at saturation
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure in an earlier and in a later result, at the same load."""
+
+    load: str
+    figure: str
+    before: float
+    after: float
+    is_real: bool
+    """Whether the values of all later repetitions are above the values of all earlier repetitions, or all are
+    below. Otherwise the difference may be noise
+    """
+    is_better: bool
+    """Whether the later value is better than the earlier value"""
+
+    @property
+    def ratio(self) -> float:
+        """The later value, divided by the earlier value."""
+        return self.after / self.before if self.before else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +96,36 @@ class Bench:
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types. Figures have the names of `vllm bench serve`."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            **self.about,
-            "saturation": self.saturation,
-            "loads": self.loads,
-        }
+        return {**_FORMAT, **self.about, "saturation": self.saturation, "loads": self.loads}
 
     def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
         """Compare this result with an earlier result: a file that `bench` wrote, or the result of `as_json`.
+        Only loads that are in both results are compared.
 
         Raises:
             InputError: The file is not a result of `bench`, or the two results share no load.
         """
-        if isinstance(before, Mapping):
-            return compare(before, self.as_json())
-        try:
-            earlier = orjson.loads(Path(before).read_bytes())
-        except (OSError, orjson.JSONDecodeError) as error:
-            raise InputError(f"{before}: {error}") from None
-        return compare(earlier if isinstance(earlier, dict) else {}, self.as_json())
+        earlier: Any = before
+        if not isinstance(before, Mapping):
+            try:
+                earlier = orjson.loads(Path(before).read_bytes())
+            except (OSError, orjson.JSONDecodeError) as error:
+                raise InputError(f"{before}: {error}") from None
+        if not isinstance(earlier, Mapping) or any(earlier.get(name) != it for name, it in _FORMAT.items()):
+            raise InputError(f"not a result of `pyfast bench`, version {_FORMAT['version']}")
+        loads = {load["load"]: load for load in earlier["loads"]}
+        changes = []
+        for load in self.loads:
+            old = loads.get(load["load"], {"ranges": {}})
+            for name in (*LATENCIES, *_HIGHER_IS_BETTER):
+                if name in load["ranges"] and name in old["ranges"]:
+                    (low, high), (old_low, old_high) = load["ranges"][name], old["ranges"][name]
+                    better = load[name] < old[name] if name in LATENCIES else load[name] > old[name]
+                    is_real = low > old_high or high < old_low
+                    changes.append(Change(load["load"], name, old[name], load[name], is_real, better))
+        if not changes:
+            raise InputError("the two results share no load: give the same rates and clients")
+        return changes
 
 
 def bench(
@@ -172,7 +219,8 @@ def bench(
     plans += [_open_load(rate, *shape) for rate in rates]
     if trace is not None:
         times = read_trace(Path(trace))
-        plans.append(_Load(f"trace {Path(trace).name}", times=[times] * repeats, rate=_rate_of(times)))
+        rate = (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None
+        plans.append(_Load(f"trace {Path(trace).name}", times=[times] * repeats, rate=rate))
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
 
@@ -218,7 +266,7 @@ def bench(
         result = run_blocking(measured(folder))
     if out is not None:
         write_atomically(Path(out) / "bench.json", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
-        _plot(result, Path(out) / "bench.png")
+        plot_bench(result.as_json(), Path(out) / "bench.png")
     return result
 
 
@@ -250,10 +298,6 @@ def _open_load(
     return _Load(name or f"{rate:g}/s {arrivals}", times=times, rate=rate, burstiness=shape)
 
 
-def _rate_of(times: Float64) -> float | None:
-    return (len(times) - 1) / float(times[-1]) if len(times) > 1 and times[-1] > 0 else None
-
-
 def _result(load: _Load, samples: Sequence[Sequence[Sample]], objective: float | None) -> dict[str, Any]:
     each = [figures(some, objective) for some in samples]
     latencies = [[round(1e3 * sample.latency, 3) for sample in some] for some in samples]
@@ -281,18 +325,9 @@ async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> 
 
 
 def _questions(given: Sequence[str | Mapping[str, Any] | Question] | str | Path) -> list[Question]:
-    path = given if isinstance(given, Path) else as_path(given) if isinstance(given, str) else None
-    texts = [given] if isinstance(given, str | Path) else given
-    asked = list((questions_from(texts) if path is None else questions_in(path)).read())
+    if isinstance(given, str):
+        given = as_path(given) or [given]
+    asked = list((questions_in(given) if isinstance(given, Path) else questions_from(given)).read())
     if any(question.conversation is not None for question in asked):
         raise InputError("questions: expected single questions, got the turns of a conversation")
     return asked
-
-
-def _plot(result: Bench, path: Path) -> None:
-    try:
-        from pyfast.experiments.plots import plot_bench
-    except ModuleNotFoundError:
-        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
-        return
-    plot_bench(result.as_json(), path)
