@@ -214,9 +214,14 @@ def bench(
     for number in clients:
         at_least_one("clients", number)
     asked, given = _questions(questions), opened(llm, llm_options)
-    shape = arrivals, burstiness, count, repeats, seed
+
+    def open_load(rate: float, name: str = "") -> _Load:
+        times = [arrival_times(arrivals, rate, count, seed + repeat, burstiness) for repeat in range(repeats)]
+        shape = {"poisson": 1.0, "gamma": burstiness}.get(arrivals)
+        return _Load(name or f"{rate:g}/s {arrivals}", times=times, rate=rate, burstiness=shape)
+
     plans: list[_Load] = [_Load(f"{number} clients", clients=number) for number in clients]
-    plans += [_open_load(rate, *shape) for rate in rates]
+    plans += [open_load(rate) for rate in rates]
     if trace is not None:
         times = read_trace(Path(trace))
         rate = (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None
@@ -240,7 +245,7 @@ def bench(
             most = None
             if sweep:
                 most = await _saturation(measure)
-                plans.extend(_open_load(share * most, *shape, f"{share:.0%} of saturation") for share in _SHARES)
+                plans.extend(open_load(share * most, f"{share:.0%} of saturation") for share in _SHARES)
             for load in plans:
                 await measure(load)
             return Bench(about, loads, most)
@@ -288,14 +293,6 @@ class _Load:
             return await closed_loop(ask, repeated(questions, count, f"r{repeat}"), self.clients)
         times = self.times[repeat]
         return await open_loop(ask, repeated(questions, len(times), f"r{repeat}"), times)
-
-
-def _open_load(
-    rate: float, arrivals: Arrivals, burstiness: float, count: int, repeats: int, seed: int, name: str = ""
-) -> _Load:
-    times = [arrival_times(arrivals, rate, count, seed + repeat, burstiness) for repeat in range(repeats)]
-    shape = {"poisson": 1.0, "gamma": burstiness}.get(arrivals)
-    return _Load(name or f"{rate:g}/s {arrivals}", times=times, rate=rate, burstiness=shape)
 
 
 def _result(load: _Load, samples: Sequence[Sequence[Sample]], objective: float | None) -> dict[str, Any]:

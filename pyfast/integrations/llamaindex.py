@@ -10,7 +10,7 @@ from pyfast.api.answering import at_least_one
 from pyfast.api.indexing import index_of
 from pyfast.api.retrieving import retrieve
 from pyfast.extras import explained
-from pyfast.integrations.passages import best_places, passage_metadata
+from pyfast.integrations import best_places, passage_metadata
 from pyfast.retrieval import Index
 
 with explained():

@@ -4,7 +4,6 @@ and 5, table 4 of its paper).
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -25,7 +24,7 @@ from pyfast.llm.local import chat, folder_digest, folder_hash
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.training.devices import open_devices
-from pyfast.training.loop import Point, Schedule, fit
+from pyfast.training.loop import Point, Schedule, fit, write_recipe
 from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora
 
 _LOG = logging.getLogger("pyfast")
@@ -136,8 +135,7 @@ def train(
     save_merged(model, tokenizer, out / MODEL)
     if recipe.graph:
         save_encoder(encoder, out, folder_digest(out / MODEL))
-    summary = {"recipe": asdict(recipe), "schedule": asdict(schedule), "steps": len(curve), "turns": len(turns)}
-    (out / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    write_recipe(out, asdict(recipe), schedule, curve, turns=len(turns))
     return curve
 
 

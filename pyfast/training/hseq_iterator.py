@@ -4,7 +4,6 @@ step of a trajectory: a state, and the correct action in this state.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,20 +14,10 @@ import torch
 from pyfast.llm.local import chat_tokens, digest, folder_hash
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
-from pyfast.training.devices import Devices, open_devices
-from pyfast.training.estimate import Estimate, estimated
-from pyfast.training.loop import Batches, Point, Schedule, fit, steps_of
-from pyfast.training.lora import (
-    ALL_PROJECTIONS,
-    Precision,
-    completion_losses,
-    learning,
-    open_model,
-    save_adapter,
-    with_lora,
-)
-from pyfast.training.mixture import mixed
-from pyfast.training.trajectories import Target, trajectories
+from pyfast.training.devices import Devices, Estimate, estimated, open_devices
+from pyfast.training.loop import Batches, Point, Schedule, fit, steps_of, write_recipe
+from pyfast.training.lora import ALL_PROJECTIONS, Precision, completion_losses, learning, open_model, with_lora
+from pyfast.training.trajectories import Target, mixed, trajectories
 from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
 
 ADAPTER = "adapter"
@@ -141,14 +130,8 @@ def train(
     )  # fmt: skip
     if not devices.first:
         return curve
-    save_adapter(model, out / ADAPTER)
-    summary = {
-        "recipe": recipe.as_json(),
-        "schedule": asdict(schedule),
-        "steps": len(curve),
-        "examples": len(examples),
-    }
-    (out / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    model.save_pretrained(out / ADAPTER)  # only the low-rank updates, which vLLM loads with the original model
+    write_recipe(out, recipe.as_json(), schedule, curve, examples=len(examples))
     return curve
 
 
