@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 
 import orjson
@@ -106,37 +106,26 @@ def cut(
             questions get copies of the calls.
     """
     place = min([done, *(block.first for block in existing)])
-    left = islice(questions, place, None)
-    ahead: list[Question] = []
+    # All turns of a conversation, or a single question
+    units = (list(unit) for _, unit in groupby(islice(questions, place, None), _unit_of))
     for known in [*existing, Block(total, 0, run)]:
         while place < known.first:
             size = max(_SMALLEST, min(_LARGEST, (total - place) // (_SHARES * workers)))
-            taken, ahead = _taken(ahead, left, min(size, known.first - place))
+            taken: list[Question] = []
+            while len(taken) < min(size, known.first - place):
+                taken += next(units)
             block = Block(place, len(taken), run / BLOCKS / f"{place + 1:09}-{place + len(taken):09}")
             _make(run, block, taken, place < asked)
             place = block.end
             yield block
+        while place < known.end:
+            place += len(next(units))
         if known.count:
-            taken, ahead = [*ahead, *islice(left, known.count - len(ahead))], []
-            place = known.end
             yield known
 
 
-def _taken(
-    ahead: list[Question], questions: Iterator[Question], size: int
-) -> tuple[list[Question], list[Question]]:
-    """Take the questions of the next block: first the list `ahead`, then questions from the iterator.
-
-    Returns two lists. The first list has `size` questions, or more to complete the last conversation. The
-    second list has the question that was read after these questions, if there is one. Pass it as `ahead` next
-    time.
-    """
-    taken = [*ahead, *islice(questions, max(size - len(ahead), 0))]
-    for question in questions:
-        if question.conversation is None or question.conversation != taken[-1].conversation:
-            return taken, [question]
-        taken.append(question)
-    return taken, []
+def _unit_of(question: Question) -> object:
+    return (question.id,) if question.conversation is None else question.conversation
 
 
 def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: bool) -> None:

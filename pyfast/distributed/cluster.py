@@ -124,13 +124,14 @@ class Pool:
 
     def __init__(self, cluster: Cluster, ray: Any) -> None:
         """`ray` is the module, which is imported only for clusters."""
-        self._needs, self._ray = cluster.needs, ray
-        there = ray.cluster_resources()
+        self._ray, needs, there = ray, cluster.needs, ray.cluster_resources()
+        others = {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU")}
+        self._options = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0), "resources": others}
         fits = min(
-            (math.floor(there.get(name, 0) / amount) for name, amount in self._needs.items() if amount), default=1
+            (math.floor(there.get(name, 0) / amount) for name, amount in needs.items() if amount), default=1
         )
         if not fits and cluster.address == LOCAL:
-            lacks = ", ".join(f"{name}={amount:g}" for name, amount in self._needs.items())
+            lacks = ", ".join(f"{name}={amount:g}" for name, amount in needs.items())
             raise InputError(f"worker_resources: this machine does not have {lacks}")
         self.size = cluster.workers or max(fits, 1)
         """How many workers to start"""
@@ -146,11 +147,6 @@ class Pool:
         repeats the call. After `losses` dead workers, the call fails."""
         # A process keeps what it has loaded for its next call; with a GPU, Ray would end it after each call.
         return self._ray.remote(max_calls=0, max_retries=losses - 1, **self._options)(function)
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        others = {name: amount for name, amount in self._needs.items() if name not in ("CPU", "GPU")}
-        return {"num_cpus": self._needs["CPU"], "num_gpus": self._needs.get("GPU", 0), "resources": others}
 
     def ready(self, calls: list[Any], seconds: float) -> list[Any]:
         """Return the calls that have ended. If no call has ended, wait until one ends, at most `seconds`

@@ -60,22 +60,21 @@ def work_on_blocks(
     if is_running(run):
         raise InputError(f"{run}: another process is working on this run")
     described = job.describe()
-    if blocks_in(run) and (
-        changed := differences(read_configuration(run / CONFIGURATION), described, _windows(described))
-    ):
-        raise InputError(
-            f"{run}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
-            " another folder, or --restart"
-        )
+    if blocks_in(run):
+        before = read_configuration(run / CONFIGURATION)
+        if changed := differences(before, described, _windows(described)):
+            raise InputError(
+                f"{run}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
+                " another folder, or --restart"
+            )
     if not (run / CONFIGURATION).exists():
         write_configuration(run / CONFIGURATION, described)  # so that workers open the commit that it names
     on_event(Event("starting", 0, job.questions.count))
-    with connected(cluster) as pool:
-        driver = _Driver(job, run, described, opens, pool, on_event, stop)
-        try:
-            return driver.drive()
-        finally:
-            driver.close()
+    with (
+        connected(cluster) as pool,
+        contextlib.closing(_Driver(job, run, described, opens, pool, on_event, stop)) as driver,
+    ):
+        return driver.drive()
 
 
 @dataclass(slots=True, eq=False)

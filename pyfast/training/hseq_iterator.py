@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -156,10 +157,9 @@ def prepared(
     """
     torch.manual_seed(seed)
     model, tokenizer = open_model(model_folder, compute.precision)
-    targets = mixed(
-        [list(targets_of(index, golds, recipe)) for index, golds in sources], recipe.weights, recipe.size, seed
-    )
-    examples = [example_of(target, tokenizer, recipe) for target in targets]
+    targets = [list(targets_of(index, golds, recipe)) for index, golds in sources]
+    chosen = mixed(targets, recipe.weights, recipe.size, seed)
+    examples = [example_of(target, tokenizer, recipe) for target in chosen]
     if compute.checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model = with_lora(
@@ -175,8 +175,7 @@ def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[
         weak_positives(gold, passages_of_one, recipe.max_positives, recipe.lexical_weight)
         for gold, passages_of_one in zip(golds, passages, strict=True)
     ]
-    for steps in trajectories(index, golds, positives, recipe.settings, recipe.guidance):
-        yield from steps
+    return chain.from_iterable(trajectories(index, golds, positives, recipe.settings, recipe.guidance))
 
 
 def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:

@@ -31,6 +31,8 @@ _STATE = ("step", "exp_avg", "exp_avg_sq")
 parameter had a gradient"""
 
 E = TypeVar("E")
+Parameters = Mapping[str, torch.Tensor]
+"""The trained parameters by name"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class Point:
 def fit(
     examples: Sequence[E],
     loss: Callable[[Sequence[E]], torch.Tensor],
-    parameters: Mapping[str, torch.Tensor],
+    parameters: Parameters,
     folder: Path,
     schedule: Schedule,
     described: Mapping[str, Any],
@@ -221,9 +223,7 @@ def steps_of(
     return steps
 
 
-def _tensors(
-    parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
-) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(parameters: Parameters, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield all tensors that a step changes, by name: the parameters, and what Adam stores for each
     parameter. Adam stores nothing for a parameter that never had a gradient."""
     for name, parameter in parameters.items():
@@ -233,22 +233,14 @@ def _tensors(
                 yield f"{part}:{name}", optimizer.state[parameter][part]
 
 
-def _save(
-    path: Path,
-    parameters: Mapping[str, torch.Tensor],
-    optimizer: torch.optim.Optimizer,
-    digest: str,
-    step: int,
-) -> None:
+def _save(path: Path, parameters: Parameters, optimizer: torch.optim.Optimizer, digest: str, step: int) -> None:
     """Write the checkpoint into a temporary file, and then rename this file."""
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(parameters, optimizer)}
     with written_aside(path) as aside:
         save_file(tensors, aside, {"training": digest, "step": str(step)})
 
 
-def _restore(
-    path: Path, parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer, digest: str
-) -> int:
+def _restore(path: Path, parameters: Parameters, optimizer: torch.optim.Optimizer, digest: str) -> int:
     """Load the checkpoint, if there is one. Returns the number of finished steps."""
     if not path.exists():
         return 0
