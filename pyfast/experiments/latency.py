@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+import pyfast.experiments.load as load
 from pyfast import __version__
 from pyfast.api.answering import at_least_one
 from pyfast.api.blocking import run_blocking
@@ -23,21 +24,6 @@ from pyfast.api.service import Engine
 from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
-from pyfast.experiments.load import (
-    LATENCIES,
-    Arrivals,
-    Ask,
-    Float64,
-    Sample,
-    arrival_times,
-    asker,
-    closed_loop,
-    figures,
-    open_loop,
-    read_trace,
-    repeated,
-    summary,
-)
 from pyfast.experiments.plots import plot_bench
 from pyfast.files import write_atomically
 from pyfast.retrieval import Index
@@ -113,16 +99,16 @@ class Bench:
                 raise InputError(f"{before}: {error}") from None
         if not isinstance(earlier, Mapping) or any(earlier.get(name) != it for name, it in _FORMAT.items()):
             raise InputError(f"not a result of `pyfast bench`, version {_FORMAT['version']}")
-        loads = {load["load"]: load for load in earlier["loads"]}
+        loads = {old["load"]: old for old in earlier["loads"]}
         changes = []
-        for load in self.loads:
-            old = loads.get(load["load"], {"ranges": {}})
-            for name in (*LATENCIES, *_HIGHER_IS_BETTER):
-                if name in load["ranges"] and name in old["ranges"]:
-                    (low, high), (old_low, old_high) = load["ranges"][name], old["ranges"][name]
-                    better = load[name] < old[name] if name in LATENCIES else load[name] > old[name]
+        for new in self.loads:
+            old = loads.get(new["load"], {"ranges": {}})
+            for name in (*load.LATENCIES, *_HIGHER_IS_BETTER):
+                if name in new["ranges"] and name in old["ranges"]:
+                    (low, high), (old_low, old_high) = new["ranges"][name], old["ranges"][name]
+                    better = new[name] < old[name] if name in load.LATENCIES else new[name] > old[name]
                     is_real = low > old_high or high < old_low
-                    changes.append(Change(load["load"], name, old[name], load[name], is_real, better))
+                    changes.append(Change(new["load"], name, old[name], new[name], is_real, better))
         if not changes:
             raise InputError("the two results share no load: give the same rates and clients")
         return changes
@@ -138,7 +124,7 @@ def bench(
     settings: Mapping[str, Any] | None = None,
     budget: Mapping[str, Any] | None = None,
     rates: Sequence[float] = (),
-    arrivals: Arrivals = "poisson",
+    arrivals: load.Arrivals = "poisson",
     burstiness: float = 1.0,
     trace: str | Path | None = None,
     clients: Sequence[int] = (),
@@ -216,14 +202,14 @@ def bench(
     asked, given = _questions(questions), opened(llm, llm_options)
 
     def open_load(rate: float, name: str = "") -> _Load:
-        times = [arrival_times(arrivals, rate, count, seed + repeat, burstiness) for repeat in range(repeats)]
+        times = [load.arrival_times(arrivals, rate, count, seed + repeat, burstiness) for repeat in range(repeats)]
         shape = {"poisson": 1.0, "gamma": burstiness}.get(arrivals)
         return _Load(name or f"{rate:g}/s {arrivals}", times=times, rate=rate, burstiness=shape)
 
     plans: list[_Load] = [_Load(f"{number} clients", clients=number) for number in clients]
     plans += [open_load(rate) for rate in rates]
     if trace is not None:
-        times = read_trace(Path(trace))
+        times = load.read_trace(Path(trace))
         rate = (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None
         plans.append(_Load(f"trace {Path(trace).name}", times=[times] * repeats, rate=rate))
     if out is not None:
@@ -232,22 +218,22 @@ def bench(
     async def measured(folder: str | None) -> Bench:
         engine = Engine(index, given.by_role, concurrency=concurrency, budget=budget, journal=folder)
         async with engine:
-            ask = asker(engine, system, settings)
+            ask = load.asker(engine, system, settings)
             loads: list[dict[str, Any]] = []
 
-            async def measure(load: _Load) -> dict[str, Any]:
-                _LOG.info("measuring %s", load.name)
-                await closed_loop(ask, repeated(asked, warm_up, "warm-up"), min(warm_up, 16) or 1)
-                samples = [await load.once(ask, asked, count, repeat) for repeat in range(repeats)]
-                loads.append(_result(load, samples, objective))
+            async def measure(plan: _Load) -> dict[str, Any]:
+                _LOG.info("measuring %s", plan.name)
+                await load.closed_loop(ask, load.repeated(asked, warm_up, "warm-up"), min(warm_up, 16) or 1)
+                samples = [await plan.once(ask, asked, count, repeat) for repeat in range(repeats)]
+                loads.append(_result(plan, samples, objective))
                 return loads[-1]
 
             most = None
             if sweep:
                 most = await _saturation(measure)
                 plans.extend(open_load(share * most, f"{share:.0%} of saturation") for share in _SHARES)
-            for load in plans:
-                await measure(load)
+            for plan in plans:
+                await measure(plan)
             return Bench(about, loads, most)
 
     about = {
@@ -282,28 +268,30 @@ class _Load:
 
     name: str
     clients: int | None = None
-    times: Sequence[Float64] = ()
+    times: Sequence[load.Float64] = ()
     rate: float | None = None
     burstiness: float | None = None
 
-    async def once(self, ask: Ask, questions: Sequence[Question], count: int, repeat: int) -> list[Sample]:
+    async def once(
+        self, ask: load.Ask, questions: Sequence[Question], count: int, repeat: int
+    ) -> list[load.Sample]:
         """Carry out one repetition of the load. Returns a sample for each question. `repeat` is the number of
         the repetition, from 0."""
         if self.clients is not None:
-            return await closed_loop(ask, repeated(questions, count, f"r{repeat}"), self.clients)
+            return await load.closed_loop(ask, load.repeated(questions, count, f"r{repeat}"), self.clients)
         times = self.times[repeat]
-        return await open_loop(ask, repeated(questions, len(times), f"r{repeat}"), times)
+        return await load.open_loop(ask, load.repeated(questions, len(times), f"r{repeat}"), times)
 
 
-def _result(load: _Load, samples: Sequence[Sequence[Sample]], objective: float | None) -> dict[str, Any]:
-    each = [figures(some, objective) for some in samples]
+def _result(plan: _Load, samples: Sequence[Sequence[load.Sample]], objective: float | None) -> dict[str, Any]:
+    each = [load.figures(some, objective) for some in samples]
     latencies = [[round(1e3 * sample.latency, 3) for sample in some] for some in samples]
     return {
-        "load": load.name,
-        "request_rate": "inf" if load.rate is None else load.rate,
-        "burstiness": load.burstiness,
-        "max_concurrency": load.clients,
-        **summary(each),
+        "load": plan.name,
+        "request_rate": "inf" if plan.rate is None else plan.rate,
+        "burstiness": plan.burstiness,
+        "max_concurrency": plan.clients,
+        **load.summary(each),
         "each": [{**repeat, "e2els": values} for repeat, values in zip(each, latencies, strict=True)],
     }
 
@@ -313,8 +301,8 @@ async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> 
     questions a second."""
     clients, most = 1, 0.0
     while clients <= _MOST_CLIENTS:
-        load = await measure(_Load(f"{clients} clients", clients=clients))
-        reached = float(load["request_throughput"])
+        result = await measure(_Load(f"{clients} clients", clients=clients))
+        reached = float(result["request_throughput"])
         if reached < most * _GAIN:
             return max(reached, most)
         clients, most = 2 * clients, reached
