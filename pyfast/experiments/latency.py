@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-import pyfast.experiments.load as load
+import pyfast.experiments.load as generator
 from pyfast import __version__
 from pyfast.api.answering import at_least_one
 from pyfast.api.blocking import run_blocking
@@ -24,6 +24,7 @@ from pyfast.api.service import Engine
 from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
+from pyfast.experiments.load import Sample, arrival_times, closed_loop, open_loop, repeated
 from pyfast.experiments.plots import plot_bench
 from pyfast.files import write_atomically
 from pyfast.retrieval import Index
@@ -103,10 +104,10 @@ class Bench:
         changes = []
         for new in self.loads:
             old = loads.get(new["load"], {"ranges": {}})
-            for name in (*load.LATENCIES, *_HIGHER_IS_BETTER):
+            for name in (*generator.LATENCIES, *_HIGHER_IS_BETTER):
                 if name in new["ranges"] and name in old["ranges"]:
                     (low, high), (old_low, old_high) = new["ranges"][name], old["ranges"][name]
-                    better = new[name] < old[name] if name in load.LATENCIES else new[name] > old[name]
+                    better = new[name] < old[name] if name in generator.LATENCIES else new[name] > old[name]
                     is_real = low > old_high or high < old_low
                     changes.append(Change(new["load"], name, old[name], new[name], is_real, better))
         if not changes:
@@ -124,7 +125,7 @@ def bench(
     settings: Mapping[str, Any] | None = None,
     budget: Mapping[str, Any] | None = None,
     rates: Sequence[float] = (),
-    arrivals: load.Arrivals = "poisson",
+    arrivals: generator.Arrivals = "poisson",
     burstiness: float = 1.0,
     trace: str | Path | None = None,
     clients: Sequence[int] = (),
@@ -202,14 +203,14 @@ def bench(
     asked, given = _questions(questions), opened(llm, llm_options)
 
     def open_load(rate: float, name: str = "") -> _Load:
-        times = [load.arrival_times(arrivals, rate, count, seed + repeat, burstiness) for repeat in range(repeats)]
+        times = [arrival_times(arrivals, rate, count, seed + repeat, burstiness) for repeat in range(repeats)]
         shape = {"poisson": 1.0, "gamma": burstiness}.get(arrivals)
         return _Load(name or f"{rate:g}/s {arrivals}", times=times, rate=rate, burstiness=shape)
 
     plans: list[_Load] = [_Load(f"{number} clients", clients=number) for number in clients]
     plans += [open_load(rate) for rate in rates]
     if trace is not None:
-        times = load.read_trace(Path(trace))
+        times = generator.read_trace(Path(trace))
         rate = (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None
         plans.append(_Load(f"trace {Path(trace).name}", times=[times] * repeats, rate=rate))
     if out is not None:
@@ -218,12 +219,12 @@ def bench(
     async def measured(folder: str | None) -> Bench:
         engine = Engine(index, given.by_role, concurrency=concurrency, budget=budget, journal=folder)
         async with engine:
-            ask = load.asker(engine, system, settings)
+            ask = generator.asker(engine, system, settings)
             loads: list[dict[str, Any]] = []
 
             async def measure(plan: _Load) -> dict[str, Any]:
                 _LOG.info("measuring %s", plan.name)
-                await load.closed_loop(ask, load.repeated(asked, warm_up, "warm-up"), min(warm_up, 16) or 1)
+                await closed_loop(ask, repeated(asked, warm_up, "warm-up"), min(warm_up, 16) or 1)
                 samples = [await plan.once(ask, asked, count, repeat) for repeat in range(repeats)]
                 loads.append(_result(plan, samples, objective))
                 return loads[-1]
@@ -268,30 +269,30 @@ class _Load:
 
     name: str
     clients: int | None = None
-    times: Sequence[load.Float64] = ()
+    times: Sequence[generator.Float64] = ()
     rate: float | None = None
     burstiness: float | None = None
 
     async def once(
-        self, ask: load.Ask, questions: Sequence[Question], count: int, repeat: int
-    ) -> list[load.Sample]:
+        self, ask: generator.Ask, questions: Sequence[Question], count: int, repeat: int
+    ) -> list[Sample]:
         """Carry out one repetition of the load. Returns a sample for each question. `repeat` is the number of
         the repetition, from 0."""
         if self.clients is not None:
-            return await load.closed_loop(ask, load.repeated(questions, count, f"r{repeat}"), self.clients)
+            return await closed_loop(ask, repeated(questions, count, f"r{repeat}"), self.clients)
         times = self.times[repeat]
-        return await load.open_loop(ask, load.repeated(questions, len(times), f"r{repeat}"), times)
+        return await open_loop(ask, repeated(questions, len(times), f"r{repeat}"), times)
 
 
-def _result(plan: _Load, samples: Sequence[Sequence[load.Sample]], objective: float | None) -> dict[str, Any]:
-    each = [load.figures(some, objective) for some in samples]
+def _result(plan: _Load, samples: Sequence[Sequence[Sample]], objective: float | None) -> dict[str, Any]:
+    each = [generator.figures(some, objective) for some in samples]
     latencies = [[round(1e3 * sample.latency, 3) for sample in some] for some in samples]
     return {
         "load": plan.name,
         "request_rate": "inf" if plan.rate is None else plan.rate,
         "burstiness": plan.burstiness,
         "max_concurrency": plan.clients,
-        **load.summary(each),
+        **generator.summary(each),
         "each": [{**repeat, "e2els": values} for repeat, values in zip(each, latencies, strict=True)],
     }
 
