@@ -171,7 +171,7 @@ clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(LOWEST_VENV) $(GPU_VENV) build dist *.egg-info pyfast/_native*.so demo
 
 # The built libraries of a report's page, from npm, in pinned versions. Then run the suite `browser`: it finds a style
-# whose digest pyfast/reports/page.py has to allow.
+# whose digest pyfast/reports/writing.py has to allow.
 VENDOR = pyfast/reports/static/vendor
 vendor:
 	rm -rf build/npm && mkdir -p build/npm

@@ -13,7 +13,7 @@ from measuring import POOLS, THREADS, Measure, open_index
 from pyfast import ops
 from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index
-from pyfast.retrieval.tokenization import term_ids
+from pyfast.retrieval.analysis import term_ids
 
 K = 20
 

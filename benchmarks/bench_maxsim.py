@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from pyfast import _native, ops
 from pyfast.ops.arrays import ends
 from pyfast.retrieval import Index
-from pyfast.retrieval.late import rotated
+from pyfast.retrieval.colbert import rotated
 from pyfast.retrieval.onnx_models import open_model, packaged_model
 from pyfast.retrieval.token_store import coded
 

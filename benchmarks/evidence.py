@@ -24,7 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pyfast.commands.terminal import pairs
+from pyfast.commands.arguments import pairs
 from pyfast.corpus import read
 from pyfast.engine import Answer, Context, Question, answer_all
 from pyfast.llm.instant import Instant

@@ -8,6 +8,7 @@ from pathlib import Path
 from pyfast.api.models import started
 from pyfast.engine import Ask, Budget, Job, Question, Questions, Summary, work_on
 from pyfast.llm import FullLLM
+from pyfast.options import RunOptions
 from pyfast.retrieval import Index
 from pyfast.systems import System
 
@@ -37,6 +38,7 @@ def job(
         llm=llm,
         concurrency=concurrency,
         budget=budget,
+        options=RunOptions(keep_prompts=False),
     )
 
 

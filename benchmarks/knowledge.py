@@ -57,8 +57,8 @@ from pyfast.knowledge import (
 )
 from pyfast.knowledge.extracts import LEARNED
 from pyfast.knowledge.fact_retrieval import retrieve_facts
-from pyfast.knowledge.learned import Learned, encode_statements
 from pyfast.knowledge.names import is_named_in, name_key
+from pyfast.knowledge.session import Learned, encode_statements
 from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.embeddings import Embedder

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from pyfast.corpus import Level, TextDocument, encode, read
-from pyfast.retrieval.tokenization import tokenize
+from pyfast.retrieval.analysis import tokenize
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = ("hybridqa", "musique", "hotpotqa", "nq")

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import pyfast
-from pyfast.commands.terminal import pairs
+from pyfast.commands.arguments import pairs
 from pyfast.corpus import read
 from pyfast.evaluation.metrics import score, score_set
 from pyfast.retrieval import Index, build_index

@@ -35,7 +35,7 @@ from pyfast.engine import Budget, Job, Question, Summary, dedicate_process, read
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.tokenization import term_ids
+from pyfast.retrieval.analysis import term_ids
 from pyfast.systems import load_system
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))

@@ -10,8 +10,8 @@ from collections import defaultdict
 import numpy as np
 
 from pyfast.knowledge import Keywords, KnowledgeUnit, Session
-from pyfast.knowledge.facts import IN_TEXT
 from pyfast.knowledge.knowledge_units import DECAY, MAX_NEIGHBOURS, MAX_TRIPLES
+from pyfast.knowledge.store import IN_TEXT
 
 
 class PlainUnits:

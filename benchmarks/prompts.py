@@ -103,7 +103,7 @@ def main() -> None:
         system=system,
         budget={"attempts": 1},
         concurrency=8,
-        prompts=options.prompts,
+        options=pyfast.RunOptions(prompts=options.prompts),
     )
     records = list(run.records)
     print(f"valid: {sum(record.answer is not None for record in records)} of {len(records)}")

@@ -36,13 +36,12 @@ from tokenizers import Tokenizer
 import pyfast
 from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index
+from pyfast.retrieval.analysis import term_ids
+from pyfast.retrieval.colbert import rotated
 from pyfast.retrieval.embeddings import find_embedder
-from pyfast.retrieval.fusion import RANK_CONSTANT
-from pyfast.retrieval.late import rotated
 from pyfast.retrieval.onnx_models import packaged_model
-from pyfast.retrieval.pools import split, stack_pools
+from pyfast.retrieval.pools import RANK_CONSTANT, split, stack_pools
 from pyfast.retrieval.rerank import expand
-from pyfast.retrieval.tokenization import term_ids
 from pyfast.retrieval.vector_retrievers import FUSED
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))

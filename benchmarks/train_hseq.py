@@ -30,7 +30,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pyfast.commands.terminal import pairs, values
+from pyfast.commands.arguments import values
 from pyfast.corpus import read
 from pyfast.engine import Answer, Context, Question, answer_all
 from pyfast.evaluation.selection_metrics import Counts, counts, f1_interval, selection
@@ -147,7 +147,7 @@ def pick(
     limit: Annotated[int, typer.Option(help="Questions of each set.")] = 40,
 ) -> None:
     """Let a policy pick; write what it picked."""
-    asyncio.run(_pick(out, name, open_llm(llm, **values(pairs("--llm-option", llm_option))), limit))
+    asyncio.run(_pick(out, name, open_llm(llm, **values("--llm-option", llm_option)), limit))
 
 
 async def _pick(out: Path, name: str, backend: FullLLM, limit: int) -> None:

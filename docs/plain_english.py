@@ -57,8 +57,8 @@ TEXTS = (
     "docs/**/*.md",
     "docs/*.ipynb",
 )
-CODE = ("pyfast/**/*.py", "docs/*.py", "examples/*.py", "benchmarks/*.py", "setup.py")
-NATIVE = ("csrc/**/*.[hc]pp", "csrc/**/*.cu*", "bindings/**/*.[hc]pp", "examples/cpp/*.cpp")
+CODE = ("*.py", "pyfast/**/*.py", "tests/**/*.py", "docs/*.py", "examples/*.py", "benchmarks/*.py")
+NATIVE = ("tests/**/*.[hc]pp", "csrc/**/*.[hc]pp", "csrc/**/*.cu*", "bindings/**/*.[hc]pp", "examples/cpp/*.cpp")
 
 
 def of_python(path: Path) -> Iterator[tuple[int, str]]:

@@ -5,104 +5,91 @@
     >>> run = pyfast.answer(["Who discovered Titan?"], index=index, llm="embedded", system="n2n")
     >>> print(run.records[0].answer)
 
-`import pyfast` alone loads no other module of pyfast. A name such as `pyfast.answer` is loaded when you first
-use it.
+`import pyfast` alone loads no other module of pyfast than its version. A name such as `pyfast.answer` is loaded
+when you first use it.
 """
 
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from pyfast.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from pyfast import errors, ops, systems
-    from pyfast.api.answering import answer
-    from pyfast.api.changing import (
-        add_documents,
-        compact_index,
-        delete_documents,
-        describe_index,
-        update_documents,
-    )
-    from pyfast.api.comparing import compare
-    from pyfast.api.converting import convert
-    from pyfast.api.estimating import estimate
-    from pyfast.api.evaluating import evaluate
-    from pyfast.api.evaluating_retrieval import evaluate_retrieval
-    from pyfast.api.indexing import build_index, open_index
-    from pyfast.api.knowledge import build_knowledge
-    from pyfast.api.run import Run
-    from pyfast.api.service import Engine
-    from pyfast.api.verifying import verify
-    from pyfast.engine import Evidence, Question, Record, Usage
-    from pyfast.experiments import Bench, Experiment, bench, experiment
-    from pyfast.llm import LLM, open_llm
-    from pyfast.reports import report, show, view
-    from pyfast.retrieval import Index
-    from pyfast.server import serve, serve_mcp
-
-__all__ = [
-    "LLM",
-    "Bench",
-    "Engine",
-    "Evidence",
-    "Experiment",
-    "Index",
-    "Question",
-    "Record",
-    "Run",
-    "Usage",
-    "add_documents",
-    "answer",
-    "bench",
-    "build_index",
-    "build_knowledge",
-    "compact_index",
-    "compare",
-    "convert",
-    "delete_documents",
-    "describe_index",
-    "errors",
-    "estimate",
-    "evaluate",
-    "evaluate_retrieval",
-    "experiment",
-    "open_index",
-    "open_llm",
-    "ops",
-    "report",
-    "serve",
-    "serve_mcp",
-    "show",
-    "systems",
-    "update_documents",
-    "verify",
-    "view",
-]
+    from pyfast import errors as errors
+    from pyfast import ops as ops
+    from pyfast import systems as systems
+    from pyfast.api.answer import answer as answer
+    from pyfast.api.engine import Engine as Engine
+    from pyfast.api.estimate import estimate as estimate
+    from pyfast.api.evaluation import compare as compare
+    from pyfast.api.evaluation import convert as convert
+    from pyfast.api.evaluation import evaluate as evaluate
+    from pyfast.api.index import add_documents as add_documents
+    from pyfast.api.index import build_index as build_index
+    from pyfast.api.index import compact_index as compact_index
+    from pyfast.api.index import delete_documents as delete_documents
+    from pyfast.api.index import describe_index as describe_index
+    from pyfast.api.index import open_index as open_index
+    from pyfast.api.index import update_documents as update_documents
+    from pyfast.api.knowledge import build_knowledge as build_knowledge
+    from pyfast.api.retrieval_evaluation import evaluate_retrieval as evaluate_retrieval
+    from pyfast.api.run import Run as Run
+    from pyfast.api.verification import verify as verify
+    from pyfast.engine import Evidence as Evidence
+    from pyfast.engine import Question as Question
+    from pyfast.engine import Record as Record
+    from pyfast.engine import Usage as Usage
+    from pyfast.engine import Watch as Watch
+    from pyfast.experiments import Bench as Bench
+    from pyfast.experiments import Experiment as Experiment
+    from pyfast.experiments import bench as bench
+    from pyfast.experiments import experiment as experiment
+    from pyfast.llm import LLM as LLM
+    from pyfast.llm import open_llm as open_llm
+    from pyfast.options import Cluster as Cluster
+    from pyfast.options import GraphConvqaOptions as GraphConvqaOptions
+    from pyfast.options import HseqOptions as HseqOptions
+    from pyfast.options import IndexOptions as IndexOptions
+    from pyfast.options import Load as Load
+    from pyfast.options import RunOptions as RunOptions
+    from pyfast.options import Sampling as Sampling
+    from pyfast.options import ServerOptions as ServerOptions
+    from pyfast.options import read_options as read_options
+    from pyfast.reports import report as report
+    from pyfast.reports import show as show
+    from pyfast.reports import view as view
+    from pyfast.retrieval import Index as Index
+    from pyfast.server import serve as serve
+    from pyfast.server import serve_mcp as serve_mcp
 
 if not TYPE_CHECKING:  # A type checker reads only the imports above.
     _PLACES = {
-        "pyfast.api.answering": ("answer",),
-        "pyfast.api.changing": (
-            *("add_documents", "compact_index", "delete_documents", "describe_index", "update_documents"),
+        "pyfast.api.answer": ("answer",),
+        "pyfast.api.index": (
+            *("add_documents", "build_index", "compact_index", "delete_documents", "describe_index", "open_index"),
+            "update_documents",
         ),
-        "pyfast.api.comparing": ("compare",),
-        "pyfast.api.converting": ("convert",),
-        "pyfast.api.estimating": ("estimate",),
-        "pyfast.api.evaluating": ("evaluate",),
-        "pyfast.api.evaluating_retrieval": ("evaluate_retrieval",),
-        "pyfast.api.indexing": ("build_index", "open_index"),
+        "pyfast.api.evaluation": ("compare", "convert", "evaluate"),
+        "pyfast.api.estimate": ("estimate",),
+        "pyfast.api.retrieval_evaluation": ("evaluate_retrieval",),
         "pyfast.api.knowledge": ("build_knowledge",),
         "pyfast.api.run": ("Run",),
-        "pyfast.api.service": ("Engine",),
-        "pyfast.api.verifying": ("verify",),
-        "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
+        "pyfast.api.engine": ("Engine",),
+        "pyfast.api.verification": ("verify",),
+        "pyfast.engine": ("Evidence", "Question", "Record", "Usage", "Watch"),
         "pyfast.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
+        "pyfast.options": (
+            *("Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"),
+            *("ServerOptions", "read_options"),
+        ),
         "pyfast.reports": ("report", "show", "view"),
         "pyfast.retrieval": ("Index",),
         "pyfast.server": ("serve", "serve_mcp"),
     }
+    _MODULES = ("errors", "ops", "systems")
+    __all__ = sorted([*_MODULES, *chain.from_iterable(_PLACES.values())])
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

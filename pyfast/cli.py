@@ -11,36 +11,27 @@ from typing import Annotated, Any
 
 import typer
 
-from pyfast import __version__
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
 from pyfast.commands.bench import bench
-from pyfast.commands.check import check
-from pyfast.commands.compare import compare
-from pyfast.commands.corpus import app as corpus
+from pyfast.commands.checks import check, doctor, verify
 from pyfast.commands.data import app as data
-from pyfast.commands.doctor import doctor
 from pyfast.commands.estimate import estimate
-from pyfast.commands.evaluate import evaluate
-from pyfast.commands.evaluate_retrieval import evaluate_retrieval
+from pyfast.commands.evaluation import compare, evaluate, evaluate_retrieval
 from pyfast.commands.experiment import experiment
+from pyfast.commands.index import app as corpus
 from pyfast.commands.index import index
-from pyfast.commands.judge import judge
+from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import app as knowledge
-from pyfast.commands.mcp import mcp
-from pyfast.commands.prompts import prompts
-from pyfast.commands.questions import questions
-from pyfast.commands.report import report
-from pyfast.commands.serve import serve
-from pyfast.commands.show import show
-from pyfast.commands.status import status
+from pyfast.commands.reports import report, show, view
+from pyfast.commands.runs import prompts, status
+from pyfast.commands.serve import mcp, serve
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
-from pyfast.commands.train import train
-from pyfast.commands.verify import verify
-from pyfast.commands.view import view
+from pyfast.commands.train import app as train
 from pyfast.errors import PyfastError
 from pyfast.extras import explained
+from pyfast.version import __version__
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -88,35 +79,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (
-    index,
-    answer,
-    ask,
-    serve,
-    mcp,
-    status,
-    prompts,
-    estimate,
-    evaluate,
-    evaluate_retrieval,
-    compare,
-    bench,
-    experiment,
-    report,
-    view,
-    show,
-    questions,
-    judge,
-    systems,
-    check,
-    verify,
-    doctor,
-):
+_ANSWERING = (index, answer, ask, serve, mcp, status, prompts, estimate)
+_COMPARING = (evaluate, evaluate_retrieval, compare, bench, experiment, report, view, show, questions, judge)
+_CHECKING = (systems, check, verify, doctor)
+for command in (*_ANSWERING, *_COMPARING, *_CHECKING):
     app.command()(command)
-app.add_typer(corpus, name="corpus")
-app.add_typer(train, name="train")
-app.add_typer(knowledge, name="knowledge")
-app.add_typer(data, name="data")
+for name, commands in {"corpus": corpus, "train": train, "knowledge": knowledge, "data": data}.items():
+    app.add_typer(commands, name=name)
 
 
 @app.callback()

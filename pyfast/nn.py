@@ -12,8 +12,8 @@ except ModuleNotFoundError as error:
         "pyfast.nn needs torch: pip install 'pyfast-qa[torch]'", name=error.name, path=error.path
     ) from None
 
-from pyfast import ops
 from pyfast.errors import ArrayError, InputError
+from pyfast.ops.gatv2 import gatv2
 
 __all__ = ["GATv2Conv"]
 
@@ -71,17 +71,10 @@ class GATv2Conv(torch.nn.Module):
         super().__init__()
         if edge_dim is not None:
             raise InputError("edge_dim: edge features are not supported; torch_geometric.nn.GATv2Conv has them")
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
-        self.negative_slope = negative_slope
-        self.dropout = dropout
-        self.add_self_loops = add_self_loops
-        self.edge_dim = edge_dim
-        self.fill_value = fill_value
-        self.residual = residual
-        self.share_weights = share_weights
+        self.in_channels, self.out_channels, self.heads, self.concat = in_channels, out_channels, heads, concat
+        self.negative_slope, self.dropout, self.add_self_loops = negative_slope, dropout, add_self_loops
+        self.edge_dim, self.fill_value = edge_dim, fill_value
+        self.residual, self.share_weights = residual, share_weights
         of_source, of_destination = (in_channels, in_channels) if isinstance(in_channels, int) else in_channels
         total = out_channels * (heads if concat else 1)
         self.lin_l = _linear(of_source, heads * out_channels, bias)
@@ -154,17 +147,9 @@ class GATv2Conv(torch.nn.Module):
         x_dst = x_src if same else self.lin_r(destination).view(-1, self.heads, self.out_channels)
         indptr, indices, order = _by_destination(edge_index, x_dst.shape[0])
         with_attention = bool(return_attention_weights)
-        out = ops.gatv2(
-            x_src,
-            x_dst,
-            indptr,
-            indices,
-            self.att[0],
-            self.negative_slope,
-            self_loops=self.add_self_loops,
-            dropout=self.dropout if self.training else 0.0,
-            return_attention=with_attention,
-        )
+        dropout = self.dropout if self.training else 0.0
+        settings: Any = {"self_loops": self.add_self_loops, "dropout": dropout, "return_attention": with_attention}
+        out = gatv2(x_src, x_dst, indptr, indices, self.att[0], self.negative_slope, **settings)
         y = out[0] if with_attention else out
         y = y.flatten(1) if self.concat else y.mean(dim=1)
         if self.res is not None:

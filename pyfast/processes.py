@@ -31,16 +31,10 @@ def process_of(
     """
     command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # as this process imports
-    environment = {
-        **os.environ,
-        "PYTHONPATH": paths,
-        "PYTHONSAFEPATH": "1",
-        "PYFAST_THREADS": "1",
-        _PARENT: str(os.getpid()),
-    }
+    own = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYFAST_THREADS": "1", _PARENT: str(os.getpid())}
     # In a session of its own, Ctrl-C in a terminal reaches only this process, which then ends the other one.
     # Pipes have no buffer: to close a buffered pipe to a killed process would raise BrokenPipeError.
-    with Popen(command, 0, stdin=stdin, stdout=stdout, env=environment, start_new_session=True) as process:
+    with Popen(command, 0, stdin=stdin, stdout=stdout, env=os.environ | own, start_new_session=True) as process:
         try:
             yield process
         finally:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache, lru_cache
 
 # A part of a text that has another form than lower case, with the letter before it, to which a mark belongs.
@@ -73,9 +74,23 @@ def name_form(name: str) -> str:
     return " ".join(compared(name).replace("_", " ").split())
 
 
-def shown_name(name: str) -> str:
-    """Write a name of a graph for a reader: `Barack_Obama` becomes `Barack Obama`. Addresses stay."""
-    return name.replace("_", " ") if "_" in name and "://" not in name else name
+def shown_names(names: Sequence[str]) -> Sequence[str]:
+    """Write names of a graph for a reader: `Barack_Obama` becomes `Barack Obama`.
+
+    Where one of the names has a blank, underscores do not stand for blanks, and all names stay. So do addresses,
+    names of files, and identifiers such as `MAX_SIZE`.
+
+    Example:
+        >>> from pyfast.text_forms import shown_names
+        >>> shown_names(["Odda_FC", "odda_fc@x.org"]), shown_names(["Ada Lund", "ada_lund"])
+        (['Odda FC', 'odda_fc@x.org'], ['Ada Lund', 'ada_lund'])
+    """
+    if not any("_" in name for name in names) or any(" " in name for name in names):
+        return names
+    return [name if _NO_NAME.search(name) else name.replace("_", " ") for name in names]
+
+
+_NO_NAME = re.compile(r"^_|__|_$|[@\s\\=]|://|\.[a-z][a-z0-9]{0,4}$|^[A-Z0-9_]+$")
 
 
 _MAYBE_MARKS = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\u33ff\ua000-\uabff\uf900-\U000e01ef]")

@@ -34,7 +34,7 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first; pytest-xdist is told to keep the order. A slow test's report names its suite."""
+    """The longest files first; an option of pytest-xdist keeps the order. A slow test's report names its suite."""
     place = {ROOT / "tests" / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
     for item in items:

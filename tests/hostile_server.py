@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that keeps count and, as often as it is told to, misbehaves.
+"""An OpenAI-compatible server that keeps count and, as often as a test asks, misbehaves.
 
     python tests/hostile_server.py --port 0 --weights good=8,cut=1,busy=1 --seed 3
 

@@ -28,6 +28,7 @@ from zlib import crc32
 import orjson
 import tomli_w
 import zstandard
+from grouped import grouped
 
 import pyfast
 from pyfast.engine.configuration import configuration_digest, read_configuration
@@ -229,7 +230,7 @@ def harm(folder: Path, chance: random.Random) -> None:
 
 
 def looks(folder: Path, questions: list[str]) -> dict[str, Callable[[], object]]:
-    """All that reads a run; the last ones go on with it."""
+    """All that reads a run; the last ones resume it."""
 
     def records() -> None:
         for record in pyfast.Run(folder).records:
@@ -237,7 +238,7 @@ def looks(folder: Path, questions: list[str]) -> dict[str, Callable[[], object]]
 
     def go_on(**options: Any) -> Callable[[], object]:
         return lambda: pyfast.answer(
-            questions, index=INDEX[0], llm="instant", system="rag", run=folder, concurrency=4, **options
+            questions, index=INDEX[0], llm="instant", system="rag", run=folder, concurrency=4, **grouped(**options)
         )
 
     gold = [{"id": str(number), "answers": ["x"]} for number in range(1, QUESTIONS + 1)]

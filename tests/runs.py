@@ -74,7 +74,7 @@ class Watched(Instant):
 
 
 class Described(Job):
-    """A job that says of itself what DESCRIBED says, whatever it is made of."""
+    """A job that says of itself what DESCRIBED says, however it is made."""
 
     def describe(self) -> Configuration:
         return DESCRIBED
@@ -95,7 +95,7 @@ def go(
     stop: asyncio.Event | None = None,
     **options: Any,
 ) -> Summary:
-    """Begin a run, or go on with it; it may not hang."""
+    """Start a run, or resume it; it may not hang."""
     job = Described(
         folder=folder,
         questions=Questions(lambda: iter(questions), len(questions), "of a test"),

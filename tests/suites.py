@@ -154,12 +154,12 @@ SUITES: Mapping[str, Suite] = {
         (
             *(
                 "pyfast/integrations/",
-                "pyfast/api/reranking.py",
-                "pyfast/api/retrieving.py",
+                "pyfast/api/search.py",
                 "tests/integrations/",
                 "tests/environments.py",
             ),
-            *("docs/howto/integrations.md", "pyfast/ops/maxsim.py", "pyfast/retrieval/late.py"),
+            *("docs/howto/integrations.md", "pyfast/ops/maxsim.py"),
+            *("pyfast/retrieval/late.py", "pyfast/retrieval/colbert.py"),
             *("pyfast/server/", "tests/server/http_server.py", "tests/server/test_guidellm.py"),
         ),
     ),

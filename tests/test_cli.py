@@ -115,7 +115,7 @@ BAD = {
     "a value nested too deeply": ("index deep --out new/index", "nested too deeply"),
     "records that make no table": ("index keys --out new/index", "too few in common"),
     "a limit beyond all numbers": (f"{ANSWER} --limit 99999999999999999999", "--limit"),
-    "as many in work as there are atoms": (f"{ANSWER} --concurrency 99999999999999999999", "--concurrency"),
+    "as many in progress as there are atoms": (f"{ANSWER} --concurrency 99999999999999999999", "--concurrency"),
     "a broken gold file": ("evaluate run --gold broken.jsonl", "broken.jsonl, line 2"),
     "gold without answers": ("evaluate run --gold no-answers.jsonl", "answers"),
     "gold of other conversations": ("evaluate run --gold other-talk.jsonl", "none of its ids"),

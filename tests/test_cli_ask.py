@@ -37,7 +37,9 @@ def ask(*arguments: object) -> Result:
 
 def steps_of(index: pyfast.Index, llm: Any, **given: Any) -> tuple[pyfast.Record, list[Step]]:
     told: list[Step] = []
-    run = pyfast.answer([{"id": "q", "question": TITAN}], index=index, llm=llm, on_step=told.append, **given)
+    run = pyfast.answer(
+        [{"id": "q", "question": TITAN}], index=index, llm=llm, watch=pyfast.Watch(on_step=told.append), **given
+    )
     return run.records[0], told
 
 
@@ -59,7 +61,7 @@ def test_each_call_is_told_when_it_begins_and_when_it_ends(small: pyfast.Index) 
 def test_steps_are_those_of_the_ledger_and_change_no_answer(small: pyfast.Index) -> None:
     silent = pyfast.answer([TITAN], index=small, llm="instant", system="n2n")
     told: list[Step] = []
-    run = pyfast.answer([TITAN], index=small, llm="instant", system="n2n", on_step=told.append)
+    run = pyfast.answer([TITAN], index=small, llm="instant", system="n2n", watch=pyfast.Watch(on_step=told.append))
     assert run.records[0].line() == silent.records[0].line()
     assert run.records[0].details() == silent.records[0].details()
     counted = {stage.name: stage.calls for stage in run.status.stages}

@@ -145,7 +145,7 @@ def test_a_killed_writer_is_not_in_the_way(tmp_path: Path) -> None:
 
 
 def build_for_ever(folder: Path) -> int:
-    """A process that builds the folder until it is killed; it has begun."""
+    """A process that builds the folder until it is killed; it has started."""
     begun, says = os.pipe()
     child = os.fork()
     if not child:

@@ -1,31 +1,38 @@
 """The rules of the house: imports go one way, one op is one name, dependencies have reasons, no `eval`."""
 
 import ast
+import dataclasses
+import importlib
 import inspect
+import pkgutil
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pyfast
+import pyfast.api
 from pyfast import ops
-from pyfast.api.judging import judge_runs
+from pyfast.api.judgement import judge_runs
 from pyfast.api.knowledge import merge_knowledge
 from pyfast.api.open_questions import write_questions
 from pyfast.api.training import train_graph_convqa, train_hseq_iterator
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
-from pyfast.commands.judge import judge
+from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import build, merge
-from pyfast.commands.questions import questions
 from pyfast.commands.serve import serve
-from pyfast.commands.train_graph_convqa import graph_convqa
-from pyfast.commands.train_hseq_iterator import hseq_iterator
+from pyfast.commands.train import graph_convqa, hseq_iterator
 from pyfast.extras import EXTRAS
+from pyfast.options import Options
+from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.building import MEMORY
+from pyfast.retrieval.passage_size import PassageSize
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "pyfast").rglob("*.py"))
@@ -33,7 +40,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
 
 # A room stands above all that it imports; rooms of one storey do not see each other.
 STOREYS = [
-    {"errors", "_native"},
+    {"errors", "version", "_native"},
     {
         "blocks",
         "extras",
@@ -46,6 +53,7 @@ STOREYS = [
         "text_forms",
         "token_budget",
     },
+    {"options"},
     {"ops", "llm"},
     {"corpus", "nn"},
     {"retrieval"},
@@ -54,7 +62,7 @@ STOREYS = [
     {"systems"},
     {"training", "evaluation", "distributed"},
     {"api"},
-    {"pyfast"},  # the public API's names, loaded when they are used; below it only `__version__` is asked for
+    {"pyfast"},  # the public API's names, loaded when they are used
     {"conformance", "experiments", "reports", "server", "integrations"},
     {"commands"},
     {"cli"},
@@ -89,9 +97,8 @@ def test_imports_go_one_way(path: Path) -> None:
     for module in imports(path):
         top, *rest = module.split(".")
         if top == "pyfast":
-            if rest == ["__version__"]:
-                continue
-            other = rest[0] if rest and rest[0] in STOREY else "pyfast"
+            assert rest and rest[0] in STOREY, f"{own} imports a name from the public `pyfast`: {module}"
+            other = rest[0]
             if own == "pyfast" and other in LOADED_LATER:
                 continue
             assert other == own or STOREY[other] < STOREY[own], f"{own} imports {module}"
@@ -244,11 +251,45 @@ def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callab
 def test_a_command_has_the_defaults_of_its_function(
     command: Callable[..., Any], function: Callable[..., Any]
 ) -> None:
-    own, theirs = (inspect.signature(called).parameters for called in (command, function))
-    shared = {name for name in own.keys() & theirs.keys() if own[name].default is not inspect.Parameter.empty}
+    own, theirs = (
+        {name: one.default for name, one in inspect.signature(called).parameters.items()}
+        for called in (command, function)
+    )
+    for default in [*theirs.values()]:
+        if isinstance(default, Options):
+            theirs |= {one.name: getattr(default, one.name) for one in fields(default)}
+    shared = {name for name in own.keys() & theirs.keys() if own[name] is not inspect.Parameter.empty}
     said = lambda default: default[0] if isinstance(default, list) else default or None  # noqa: E731
-    differ = [name for name in shared if said(own[name].default) != said(theirs[name].default)]
+    differ = [name for name in shared if said(own[name]) != said(theirs[name])]
     assert differ == [] and shared
+
+
+MOST_ARGUMENTS = 14
+CALLED = [getattr(pyfast, name) for name in pyfast.__all__]
+CALLED += [
+    found
+    for file in pkgutil.iter_modules(pyfast.api.__path__, "pyfast.api.")
+    for name, found in vars(importlib.import_module(file.name)).items()
+    if not name.startswith("_") and getattr(found, "__module__", "") == file.name
+]
+CALLED += [found for name, found in vars(pyfast.Engine).items() if inspect.isfunction(found)]
+
+
+@pytest.mark.parametrize(
+    "called",
+    [one for one in CALLED if callable(one) and not dataclasses.is_dataclass(one)],
+    ids=lambda one: one.__qualname__,
+)
+def test_no_public_function_has_a_long_list_of_arguments(called: Callable[..., Any]) -> None:
+    """Options go into the dataclasses of `pyfast.options`."""
+    given = [name for name in inspect.signature(called).parameters if name != "self"]
+    assert len(given) <= MOST_ARGUMENTS
+
+
+def test_the_options_of_an_index_have_the_defaults_of_the_index() -> None:
+    options = pyfast.IndexOptions()
+    size = PassageSize(options.passage_length, options.passage_overlap)
+    assert (size, options.part(Analysis), options.memory) == (PassageSize(), Analysis(), MEMORY)
 
 
 def test_no_function_stands_in_two_files() -> None:

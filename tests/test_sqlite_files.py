@@ -142,7 +142,7 @@ from pyfast.sqlite_files import fault, open_database
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in the background
 signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 database = open_database(pathlib.Path({str(tmp_path / "new")!r}))
-print("begun", flush=True)
+print("started", flush=True)
 while True:  # a machine may be so busy that the signal comes after the statement was given up
     try:
         database.execute("SELECT count(i) FROM ({ENDLESS})")
@@ -192,7 +192,7 @@ def test_a_statement_without_end_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError) as error:
         database.execute(f"SELECT count(i) FROM ({ENDLESS})")
     assert fault(error.value) == "damaged: reading it comes to no end"
-    assert database.execute("SELECT 1").fetchone() == (1,)  # the next one begins anew
+    assert database.execute("SELECT 1").fetchone() == (1,)  # the next one starts again
 
 
 def test_the_command_says_it_on_one_line(run: Path) -> None:

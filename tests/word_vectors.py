@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval.tokenization import tokenize
+from pyfast.retrieval.analysis import tokenize
 
 DIMENSIONS = 128
 

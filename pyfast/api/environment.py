@@ -6,10 +6,11 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from pyfast import __version__, _native
+import pyfast._native as native
 from pyfast.ops import __all__ as exported
 from pyfast.ops.arrays import available_cores
 from pyfast.ops.backend import GPU_OPS, gpu_name, gpu_problem
+from pyfast.version import __version__
 
 _PACKAGES = {
     "numpy": "every op",
@@ -66,15 +67,15 @@ def describe_environment() -> Environment:
         True
     """
     problem = gpu_problem()
-    devices = range(0 if problem else _native.cuda.devices()[0])
+    devices = range(0 if problem else native.cuda.devices()[0])
     return Environment(
         pyfast=__version__,
         python=platform.python_version(),
         machine=platform.machine(),
         cores=available_cores(),
-        instructions=_native.maxsim_level(),
-        has_gpu_ops=hasattr(_native, "cuda"),
-        gpus=tuple(gpu_name(_native.cuda, number)[0] for number in devices),
+        instructions=native.maxsim_level(),
+        has_gpu_ops=hasattr(native, "cuda"),
+        gpus=tuple(gpu_name(native.cuda, number)[0] for number in devices),
         gpu_problem=problem,
         packages=tuple(Package(name, _version(name), use) for name, use in _PACKAGES.items()),
         ops={name: not problem and name in GPU_OPS for name in exported if name.islower()},

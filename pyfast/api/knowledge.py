@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import MINUTES, allowed_failures, at_least_one, at_once, begin, carry_out, not_negative
-from pyfast.api.distributing import extract_by_workers
-from pyfast.api.indexing import index_of
+from pyfast.api.index import index_of
+from pyfast.api.jobs import allowed_failures, at_once, begin, carry_out
 from pyfast.api.models import GivenLLM, opened
-from pyfast.distributed import cluster_of
-from pyfast.engine import Budget, Job, OnEvent
+from pyfast.api.ray_workers import extract_by_workers
+from pyfast.engine import Budget, Job, Watch
 from pyfast.engine.configuration import CONFIGURATION
-from pyfast.engine.events import ignore
+from pyfast.engine.events import UNWATCHED
 from pyfast.engine.run_folder import ANSWERS, BLOCKS, is_running
 from pyfast.errors import InputError, RunError
 from pyfast.knowledge import Knowledge, export_graph, merge_learned
@@ -28,6 +26,7 @@ from pyfast.knowledge import prune_knowledge as prune
 from pyfast.knowledge import reset_knowledge as reset
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH
 from pyfast.llm.roles import check_roles
+from pyfast.options import OF_EXTRACTION, RUN_DEFAULTS, Cluster, RunOptions, at_least_one
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import DEFAULT, Embedder
 
@@ -46,16 +45,10 @@ def build_knowledge(
     passes: int = 1,
     limit: int | None = None,
     budget: Mapping[str, Any] | None = None,
-    max_failures: int | str | None = None,
     concurrency: int | None = None,
-    outage: float = MINUTES,
-    restart: bool = False,
-    retry_failed: bool = False,
-    on_event: OnEvent = ignore,
-    stop: threading.Event | None = None,
-    ray: str | None = None,
-    workers: int | None = None,
-    worker_resources: Mapping[str, float] | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    cluster: Cluster | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Knowledge:
     """Extract a knowledge graph from the documents of an index, or resume an extraction that was stopped.
 
@@ -77,21 +70,15 @@ def build_knowledge(
         limit: The maximum number of new chunks that the LLM reads in this call.
         budget: Limits for each question of the extraction. A question reads one chunk, or with `packed` several
             short chunks. `pyfast.answer` lists the names of the limits.
-        max_failures: Stop if more than this many questions of the extraction fail. Give a number, or a share such
-            as "5%".
         concurrency: How many questions of the extraction are in progress at once. None: as in `pyfast.answer`.
-        outage: How many minutes to wait if the model answers no call.
-        restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
-            gets another name. The triples that are already in the knowledge graph stay.
-        retry_failed: Try again the chunks that failed.
-        on_event: A function that pyfast calls with each `pyfast.engine.Event` of the extraction, from another
-            thread.
-        stop: After you set this event, no new chunk starts, and the function raises `RunError`. Call it again with
-            the same arguments to resume the extraction.
-        ray: Let the workers of a Ray cluster read the chunks, as in `pyfast.answer`. All machines must share the
-            index's folder, and you must name the model by a text.
-        workers: The number of workers. None: as many workers as the cluster has resources for.
-        worker_resources: The resources that each worker needs, as in `pyfast.answer`.
+        options: How the extraction is carried out. `outage`, `max_failures`, `restart` and `retry_failed` have an
+            effect here, and others are refused. With `restart`, the folder of a stopped extraction gets another
+            name, and the triples that are already in the knowledge graph stay. With `retry_failed`, the chunks
+            that failed are tried again.
+        cluster: Let the workers of a Ray cluster read the chunks. All machines must share the index's folder, and
+            you must name the model by a text.
+        watch: As in `pyfast.answer`. If `watch.stop` is set, no new chunk starts, and the function raises
+            `RunError`. Call it again with the same arguments to resume the extraction.
 
     Returns:
         The graph. `len(graph)` is the number of triples.
@@ -99,7 +86,7 @@ def build_knowledge(
     Raises:
         CallError: Every chunk failed in the last extraction that this call carried out.
         InputError: An earlier extraction used other `chunk_tokens`, another process is working on the extraction,
-            or `ray` is given without `llm`.
+            or `cluster` is given without `llm`.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
         RunError: The extraction cannot continue, or was stopped. No finished work is lost.
 
@@ -108,7 +95,7 @@ def build_knowledge(
         >>> graph = pyfast.build_knowledge("IDX", "openai:qwen3-8b@http://127.0.0.1:8000")
         >>> print(len(graph), "triples of", len(graph.entities), "entities")
     """
-    cluster = cluster_of(ray, workers, worker_resources)
+    options.only("build_knowledge", *OF_EXTRACTION)
     if cluster is not None and llm is None:
         raise InputError("ray goes with an LLM: rules read the texts in this process")
     used = None if llm is None else opened(llm, llm_options)
@@ -130,13 +117,13 @@ def build_knowledge(
                 f"{job.folder}: workers of a cluster have started this extraction: resume it with ray"
                 " (--ray local)"
             )
-        job = replace(job, outage_seconds=60 * not_negative("outage", outage))
+        job = replace(job, options=RunOptions(outage=options.outage, keep_prompts=False))
         begin(job)
         if cluster is None:
-            run = carry_out(job, used, on_event=on_event, stop=stop)
+            run = carry_out(job, used, watch)
         else:
             assert llm is not None
-            run = extract_by_workers(job, llm, llm_options, cluster, on_event, stop or threading.Event())
+            run = extract_by_workers(job, llm, llm_options, cluster, watch)
         status, session = run.status, run.session
         if status.ended < status.questions:
             raise RunError(
@@ -162,10 +149,10 @@ def build_knowledge(
         passes=at_least_one("passes", passes),
         limit=limit if limit is None else at_least_one("limit", limit),
         budget=limits,
-        failures=partial(allowed_failures, max_failures),
+        failures=partial(allowed_failures, options.max_failures),
         concurrency=at_once(concurrency, models or {}),
-        restart=restart,
-        retry_failed=retry_failed,
+        restart=options.restart,
+        retry_failed=options.retry_failed,
     )
 
 

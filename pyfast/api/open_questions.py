@@ -3,19 +3,19 @@ systems."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
-from pyfast.api.answering import MINUTES, at_least_one, at_once, begin, carry_out, not_negative
-from pyfast.api.indexing import index_of
+from pyfast.api.index import index_of
+from pyfast.api.jobs import at_once, begin, carry_out
 from pyfast.api.models import GivenLLM, opened
-from pyfast.engine import Budget, Job, OnEvent, Question, Questions
-from pyfast.engine.events import ignore
+from pyfast.engine import Budget, Job, Question, Questions, Watch
+from pyfast.engine.events import UNWATCHED
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation.open_questions import (
     MAX_QUESTIONS,
@@ -27,6 +27,7 @@ from pyfast.evaluation.open_questions import (
 )
 from pyfast.files import write_atomically
 from pyfast.llm.roles import check_roles
+from pyfast.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions, at_least_one
 from pyfast.retrieval import Index
 from pyfast.systems.system import source_digest
 
@@ -43,12 +44,8 @@ def write_questions(
     llm_options: Mapping[str, Any] | None = None,
     concurrency: int | None = None,
     budget: Mapping[str, Any] | None = None,
-    outage: float = MINUTES,
-    sync: Literal["normal", "full"] = "normal",
-    restart: bool = False,
-    retry_failed: bool = False,
-    on_event: OnEvent = ignore,
-    stop: threading.Event | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    watch: Watch = UNWATCHED,
 ) -> list[dict[str, str]]:
     """Let a language model write questions about a corpus as a whole. MTQA's paper compares long answers to
     such questions.
@@ -65,7 +62,8 @@ def write_questions(
         tasks: How many tasks each user has.
         questions: How many questions each task has.
         llm: The model that writes the questions. Its role is `plan`. `llm` and all later arguments are as in
-            `pyfast.answer`.
+            `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
+            others are refused.
 
     Returns:
         The questions. The model may write fewer than `users * tasks * questions`.
@@ -83,6 +81,7 @@ def write_questions(
     for (name, size), most in zip(sizes.items(), (MAX_USERS, MAX_TASKS, MAX_QUESTIONS), strict=True):
         if at_least_one(name, size) > most:
             raise InputError(f"{name}: expected at most {most}, got {size}")
+    options = options.only("write_questions", *OF_EVERY_RUN)
     here = index_of(index)
     limits = Budget.parse(budget or {})
     used = opened(llm, llm_options)
@@ -101,12 +100,10 @@ def write_questions(
         places={"index": str(here.folder)},
         concurrency=at_once(concurrency, models),
         budget=limits,
-        outage_seconds=60 * not_negative("outage", outage),
-        sync=sync,
-        retry_failed=retry_failed,
+        options=replace(options, keep_prompts=False),
     )
-    begin(job, restart)
-    done = carry_out(job, used, on_event=on_event, stop=stop)
+    begin(job)
+    done = carry_out(job, used, watch)
     record = next(iter(done.records), None)
     if record is None or record.answer is None:
         reason = "it was stopped" if record is None else record.reason or "the model wrote none"

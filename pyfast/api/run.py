@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import overload
 
 from pyfast.engine import Record, Status, Summary, read_status
-from pyfast.engine.journal import calls_of
+from pyfast.engine.ended_questions import calls_of
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.run_folder import ANSWERS, JOURNAL
 from pyfast.engine.status import check_folder, status_of
@@ -113,6 +113,11 @@ class Run:
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(str(self.path))
         return f"<pyfast.Run {where}, {self.status.ended} of {self.status.questions} questions>"
+
+
+def folder_of(run: Run | str | Path) -> Path | None:
+    """Return the folder of a run. None: the run is in memory."""
+    return run.path if isinstance(run, Run) else Path(run)
 
 
 class _Lines(Sequence[Record]):

@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pyfast.api.answering import answer
-from pyfast.api.indexing import index_of
+from pyfast.api.answer import answer
+from pyfast.api.index import index_of
 from pyfast.api.models import GivenLLM
 from pyfast.api.run import Run
 from pyfast.engine import questions_in
 from pyfast.errors import InputError
 from pyfast.extras import explained
+from pyfast.options import GRAPH_CONVQA_DEFAULTS, HSEQ_DEFAULTS, GraphConvqaOptions, HseqOptions
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.hseq.planner import PLANNER
@@ -58,23 +59,7 @@ def train_graph_convqa(
     index: Index | str | Path,
     model: str | Path,
     out: str | Path,
-    graph: bool = True,
-    layers: int = 2,
-    heads: int = 2,
-    dropout: float = 0.5,
-    residual: bool = True,
-    memory: Literal["on", "off", "random"] = "on",
-    memory_share: float = 1 / 3,
-    passages: int = 50,
-    k: int = 20,
-    max_prompt_tokens: int = 1024,
-    epochs: int = 1,
-    learning_rate: float = 5e-5,
-    accumulation: int = 4,
-    lora_rank: int = 128,
-    lora_alpha: int = 32,
-    seed: int = 0,
-    minutes: float | None = None,
+    options: GraphConvqaOptions = GRAPH_CONVQA_DEFAULTS,
     on_step: OnStep | None = None,
 ) -> Training:
     """Train graph_convqa's encoder and language model on conversations (sections 4.6 and 5, table 4 of its paper).
@@ -85,29 +70,7 @@ def train_graph_convqa(
         model: The folder of a language model in safetensors.
         out: The folder of the training. To resume an interrupted training, call the function again with the same
             arguments.
-        graph: Whether the LLM gets the evidence as a graph, which the encoder reads. False: the LLM gets the
-            evidence as text, and there is no encoder, as in one row of the paper's comparison.
-        layers: The number of layers of the encoder.
-        heads: The number of attention heads in each layer. The hidden size is divided among them.
-        dropout: The dropout of the encoder's attention.
-        residual: Add the encoder's output to the embeddings of the tokens. False: the output replaces the
-            embeddings, as in the paper.
-        memory: Which evidence of earlier turns takes the place of the worst-ranked evidence of a turn. `on`:
-            the items that are most similar to the query, which consists of all questions and answers so far.
-            `random`: random items. `off`: none, so nothing is replaced.
-        memory_share: The share of a turn's evidence that `memory` may replace, between 0 and 1.
-        passages: The number of passages that the search for a turn finds. The evidence items in these
-            passages are then ranked.
-        k: The number of evidence items that a turn gets: the best-ranked items.
-        max_prompt_tokens: The maximum number of tokens in a prompt. Evidence that does not fit is left out,
-            and a warning says how much.
-        epochs: How often the training goes through all examples.
-        learning_rate: The learning rate of Adam.
-        accumulation: The number of examples for each step of the optimizer.
-        lora_rank: The rank of LoRA's updates.
-        lora_alpha: The scale of LoRA's updates.
-        seed: The seed for the order of examples, the initial weights and the dropout.
-        minutes: Stop after this many minutes. To continue, call the function again with the same arguments.
+        options: What is trained, and how.
         on_step: A function that is called after each step. It gets the `Point` of this step (its loss, the norm of
             its gradient, and its time), and the number of steps in the whole training.
 
@@ -122,30 +85,23 @@ def train_graph_convqa(
 
     Example:
         >>> from pyfast.api.training import train_graph_convqa
-        >>> training = train_graph_convqa("CONVERSATIONS.jsonl", index="IDX", model="MODEL", out="TRAINED", k=4)
+        >>> training = train_graph_convqa("CONVERSATIONS.jsonl", index="IDX", model="MODEL", out="TRAINED")
         >>> print(len(training.curve), "steps, loss", training.loss)
     """
     from pyfast.training.graph_convqa import Recipe, train
     from pyfast.training.loop import Schedule
 
-    recipe = Recipe(
-        graph=graph,
-        passages=passages,
-        k=k,
-        memory=memory,
-        max_prompt_tokens=max_prompt_tokens,
-        layers=layers,
-        heads=heads,
-        dropout=dropout,
-        residual=residual,
-        memory_share=memory_share,
-        lora_rank=lora_rank,
-        lora_alpha=lora_alpha,
-    )
-    schedule = Schedule(epochs=epochs, accumulation=accumulation, learning_rate=learning_rate, seed=seed)
+    recipe, schedule = options.part(Recipe), options.part(Schedule)
     turns = list(questions_in(Path(conversations)).read())
     curve = train(
-        index_of(index), turns, Path(model), Path(out), recipe, schedule, _over(minutes), on_step or _ignore
+        index_of(index),
+        turns,
+        Path(model),
+        Path(out),
+        recipe,
+        schedule,
+        _over(options.minutes),
+        on_step or _ignore,
     )
     return Training(Path(out), curve)
 
@@ -158,21 +114,7 @@ def train_hseq_iterator(
     out: str | Path,
     settings: Mapping[str, Any] | None = None,
     head: GivenLLM | None = None,
-    weights: Sequence[float] = (),
-    size: int = 512,
-    max_positives: int = 4,
-    lexical_weight: float = 0.3,
-    verdict_weight: float = 1.0,
-    epochs: int = 1,
-    learning_rate: float = 2e-5,
-    accumulation: int = 16,
-    batch: int = 1,
-    precision: Literal["float32", "bfloat16"] = "float32",
-    checkpointing: bool = False,
-    lora_rank: int = 16,
-    lora_alpha: int = 32,
-    seed: int = 0,
-    minutes: float | None = None,
+    options: HseqOptions = HSEQ_DEFAULTS,
     on_step: OnStep | None = None,
     on_estimate: OnEstimate | None = None,
 ) -> Training:
@@ -193,26 +135,7 @@ def train_hseq_iterator(
         head: The model that makes the plans if `guidance` is `head`. You name it as you name `llm` in
             `pyfast.answer`. A run in the folder `guidance` of `out` makes the plans. It resumes like any
             other run.
-        weights: The weight of each source. The number of examples from a source is in proportion to its
-            weight. Empty: all sources have the same weight.
-        size: The number of examples from all sources together. An example is one step of hseq.
-        max_positives: The maximum number of positives for a question: segments that the iterator learns to choose.
-        lexical_weight: The weight of a positive that only shares words with the question. 0: the training
-            uses no such positives.
-        verdict_weight: The weight, in the loss, of the tokens that say whether the evidence is sufficient.
-            All other tokens of an action have the weight 1.
-        epochs: How often the training goes through all examples.
-        learning_rate: The highest learning rate of Adam. The rate rises during the first 3 % of the steps and then
-            falls along a cosine.
-        accumulation: The number of examples for each step of the optimizer, in all processes together.
-        batch: The maximum number of examples that go through the model together. They have similar lengths.
-        precision: The precision of the model's own weights. The trained updates are always in float32.
-        checkpointing: Do not store the layers' outputs, but compute them again for the gradient. This needs less
-            memory and about a third more time.
-        lora_rank: The rank of LoRA's updates.
-        lora_alpha: The scale of LoRA's updates.
-        seed: The seed for the order of examples, the initial weights and the dropout.
-        minutes: Stop after this many minutes. To continue, call the function again with the same arguments.
+        options: What is trained, and how.
         on_step: A function that is called after each step. It gets the `Point` of this step (its loss, the norm of
             its gradient, and its time), and the number of steps in the whole training.
         on_estimate: A function that is called before the first step. It gets an estimate of the time and
@@ -226,13 +149,15 @@ def train_hseq_iterator(
         RunError: The loss became infinite or NaN.
 
     Example:
+        >>> import pyfast
         >>> from pyfast.api.training import train_hseq_iterator
-        >>> training = train_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", out="OUT", size=16)
+        >>> options = pyfast.HseqOptions(size=16)
+        >>> training = train_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", out="OUT", options=options)
         >>> print(training.path)
     """
     from pyfast.training.hseq_iterator import ADAPTER, Compute, train
 
-    recipe = _recipe(settings, weights, size, max_positives, lexical_weight, verdict_weight, lora_rank, lora_alpha)
+    recipe = _recipe(settings, options)
     golds = _golds(sources)
     if (head is not None) != (recipe.settings.guidance == "head"):
         raise InputError("guidance=head and head=LLM go together: give both, or neither")
@@ -243,9 +168,9 @@ def train_hseq_iterator(
         Path(model),
         Path(out),
         recipe,
-        _schedule(epochs, accumulation, learning_rate, seed),
-        Compute(batch=batch, precision=precision, checkpointing=checkpointing),
-        stop=_over(minutes),
+        _schedule(options),
+        options.part(Compute),
+        stop=_over(options.minutes),
         on_step=on_step or _ignore,
         on_estimate=on_estimate,
     )
@@ -258,17 +183,7 @@ def estimate_hseq_iterator(
     *,
     model: str | Path,
     settings: Mapping[str, Any] | None = None,
-    weights: Sequence[float] = (),
-    size: int = 512,
-    max_positives: int = 4,
-    lexical_weight: float = 0.3,
-    epochs: int = 1,
-    accumulation: int = 16,
-    batch: int = 1,
-    precision: Literal["float32", "bfloat16"] = "float32",
-    checkpointing: bool = False,
-    lora_rank: int = 16,
-    seed: int = 0,
+    options: HseqOptions = HSEQ_DEFAULTS,
 ) -> Estimate:
     """Estimate the time and memory of `train_hseq_iterator` on this machine, by trying two batches.
 
@@ -279,19 +194,7 @@ def estimate_hseq_iterator(
         settings: Settings of hseq by name. Give the settings that later runs will use. The default of
             `guidance` is `template`. With `guidance` set to `head`, the function does not ask the head for
             plans. It assumes that these plans are as long as the plans of the template.
-        weights: The weight of each source. The number of examples from a source is in proportion to its
-            weight. Empty: all sources have the same weight.
-        size: The number of examples from all sources together. An example is one step of hseq.
-        max_positives: The maximum number of positives for a question: segments that the iterator learns to choose.
-        lexical_weight: The weight of a positive that only shares words with the question. 0: the training
-            uses no such positives.
-        epochs: How often the training goes through all examples.
-        accumulation: The number of examples for each step of the optimizer.
-        batch: The maximum number of examples that go through the model together.
-        precision: The precision of the model's own weights.
-        checkpointing: As in `train_hseq_iterator`.
-        lora_rank: The rank of LoRA's updates.
-        seed: The seed for the order of examples, the initial weights and the dropout.
+        options: As in `train_hseq_iterator`.
 
     Returns:
         The number of steps and tokens, the memory in bytes and the time in seconds of the whole training.
@@ -301,41 +204,21 @@ def estimate_hseq_iterator(
 
     Example:
         >>> from pyfast.api.training import estimate_hseq_iterator
-        >>> estimate = estimate_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", size=16)
+        >>> estimate = estimate_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL")
         >>> print(estimate)
     """
     from pyfast.training.hseq_iterator import Compute, estimate
 
-    recipe = _recipe(settings, weights, size, max_positives, lexical_weight, 1.0, lora_rank, 2 * lora_rank)
-    compute = Compute(batch=batch, precision=precision, checkpointing=checkpointing)
-    schedule = _schedule(epochs, accumulation, 0.0, seed)
-    return estimate(_golds(sources), Path(model), recipe, schedule, compute)
+    recipe, compute = _recipe(settings, options), options.part(Compute)
+    return estimate(_golds(sources), Path(model), recipe, _schedule(options), compute)
 
 
-def _recipe(
-    settings: Mapping[str, Any] | None,
-    weights: Sequence[float],
-    size: int,
-    max_positives: int,
-    lexical_weight: float,
-    verdict_weight: float,
-    lora_rank: int,
-    lora_alpha: int,
-) -> Recipe:
+def _recipe(settings: Mapping[str, Any] | None, options: HseqOptions) -> Recipe:
     from pyfast.training.hseq_iterator import Recipe
 
     configured = load_system("hseq").configure({"guidance": "template", **(settings or {})})
     assert isinstance(configured, Settings)
-    return Recipe(
-        settings=configured,
-        max_positives=max_positives,
-        lexical_weight=lexical_weight,
-        verdict_weight=verdict_weight,
-        size=size,
-        weights=tuple(weights),
-        lora_rank=lora_rank,
-        lora_alpha=lora_alpha,
-    )
+    return options.part(Recipe, settings=configured, weights=tuple(options.weights))
 
 
 def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, folder: Path) -> dict[str, str]:
@@ -351,18 +234,11 @@ def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, fol
     return {text: record.answer for text, record in zip(texts, run.records, strict=True) if record.answer}
 
 
-def _schedule(epochs: int, accumulation: int, learning_rate: float, seed: int) -> Schedule:
+def _schedule(options: HseqOptions) -> Schedule:
     """HSEQ's learning-rate schedule (A.3.4)."""
     from pyfast.training.loop import Schedule
 
-    return Schedule(
-        epochs=epochs,
-        accumulation=accumulation,
-        learning_rate=learning_rate,
-        rate="cosine",
-        warmup=0.03,
-        seed=seed,
-    )
+    return options.part(Schedule, rate="cosine", warmup=0.03)
 
 
 def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:

@@ -4,46 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import (
-    EMBEDDED,
-    AcceptCode,
-    Concurrency,
-    Filter,
-    Limit,
-    Limits,
-    Llm,
-    LlmOption,
-    MaxFailures,
-    Outage,
-    Ray,
-    RerankName,
-    Restart,
-    RetrieverName,
-    RetryFailed,
-    Sample,
-    Seed,
-    Setting,
-    Sync,
-    SystemName,
-    Temperature,
-    WorkerResources,
-    Workers,
-    models,
-    resources,
-    tell,
-    watched,
-)
-from pyfast.commands.terminal import pairs, plain, values
+from pyfast.commands.arguments import Asked, Concurrency, Limit, Searched, with_options
+from pyfast.commands.progress import tell, watched
+from pyfast.commands.terminal import plain
 from pyfast.errors import InputError
+from pyfast.options import Cluster, RunOptions, Sampling
 
 if TYPE_CHECKING:
-    from pyfast.api.estimating import Estimate
+    from pyfast.api.estimate import Estimate
 
 
+@with_options
 def answer(
     questions: Annotated[
         Path,
@@ -53,32 +28,13 @@ def answer(
         ),
     ],
     run: Annotated[Path, typer.Option(help="The folder of the run. If it exists, the run resumes.")],
+    asked: Asked,
+    searched: Searched,
+    options: RunOptions,
+    sampling: Sampling,
+    cluster: Cluster | None,
     index: Annotated[
         Path | None, typer.Option(help="The folder of an index. The systems `direct` and `cot` need no index.")
-    ] = None,
-    system: SystemName = "n2n",
-    llm: Llm = EMBEDDED,
-    setting: Setting = None,
-    prompts: Annotated[
-        Path | None, typer.Option(help="A TOML file with prompts that replace the system's own.")
-    ] = None,
-    follow_ups: Annotated[
-        Literal["off", "rewrite", "resolve"],
-        typer.Option(
-            help="What to do with later questions of a conversation, if the system answers only single"
-            " questions. rewrite: the LLM rewrites each question so that it can be understood alone."
-            " resolve: the LLM adds the names that the question leaves out. off: the questions stay"
-            " unchanged."
-        ),
-    ] = "off",
-    llm_option: LlmOption = None,
-    budget: Limits = None,
-    response_cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder that stores replies of the LLM that depend only on the question, such as plans,"
-            " for later runs. Several runs can share it."
-        ),
     ] = None,
     shared_updates: Annotated[
         bool,
@@ -87,28 +43,8 @@ def answer(
             help="For subqrag: a triple that one question learns can be used by all questions of the run.",
         ),
     ] = False,
-    retriever: RetrieverName = "bm25",
-    rerank: RerankName = "off",
-    filter: Filter = None,
     limit: Limit = None,
-    sample: Sample = None,
-    documents: Annotated[
-        Literal["own", "all"],
-        typer.Option(
-            help="own: a question with the field `documents` searches only these documents. all: every"
-            " question searches the whole index."
-        ),
-    ] = "own",
-    temperature: Temperature = 0.0,
-    seed: Seed = 0,
     concurrency: Concurrency = None,
-    outage: Outage = 30.0,
-    max_failures: MaxFailures = None,
-    sync: Sync = "normal",
-    keep_prompts: Annotated[
-        bool,
-        typer.Option("--keep-prompts/--no-keep-prompts", help="Store the prompts in the run's folder."),
-    ] = True,
     accept_duplicates: Annotated[
         bool,
         typer.Option(
@@ -117,20 +53,6 @@ def answer(
             " metadata of batches. After a kill, a batch may then be submitted and paid twice.",
         ),
     ] = False,
-    restart: Restart = False,
-    accept_code: AcceptCode = False,
-    retry_failed: RetryFailed = False,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="A question fails if the LLM gives no usable reply. Without --strict, the system takes a"
-            " simpler step.",
-        ),
-    ] = False,
-    ray: Ray = None,
-    workers: Workers = None,
-    worker_resources: WorkerResources = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Answer nothing: estimate LLM calls, tokens and price.")
     ] = False,
@@ -142,64 +64,36 @@ def answer(
     ] = None,
 ) -> None:
     """Answer questions, or resume a run."""
-    import pyfast
+    import pyfast.api.answer
+    import pyfast.api.estimate
     from pyfast.api.telemetry import export_spans
 
-    settings = {**pairs("--set", setting), **({"shared_updates": "on"} if shared_updates else {})}
-    llms = models(llm)
-    options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
+    settings = {**asked.settings, **({"shared_updates": "on"} if shared_updates else {})}
+    llm_options = dict(asked.llm_options)
     if accept_duplicates:
-        options |= dict.fromkeys(_options_of_batches(llms, "accept_duplicates"), True)
+        llm_options |= dict.fromkeys(_options_of_batches(asked.llm, "accept_duplicates"), True)
+    given = asked.given | {"settings": settings, "llm_options": llm_options}
     if dry_run:
-        show_estimate(
-            pyfast.estimate(
-                questions,
-                index=None if index is None else pyfast.open_index(index, retriever, rerank, filter or ()),
-                llm=llms,
-                system=system,
-                settings=settings,
-                budget=limits,
-                limit=sample or limit,
-                based_on=based_on,
-                prices=prices,
-            )
-        )
+        del given["llm_options"]
+        opened = None if index is None else searched.open(index)
+        given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
+        show_estimate(pyfast.api.estimate.estimate(questions, index=opened, **given))
         return
     export_spans()
     done = watched(
         run,
-        llms,
-        lambda on_event, stop: pyfast.answer(
+        asked.llm,
+        lambda watch: pyfast.api.answer.answer(
             questions,
-            index=None if index is None else pyfast.open_index(index, retriever, rerank, filter or ()),
-            llm=llms,
-            llm_options=options,
-            system=system,
-            settings=settings,
-            prompts=prompts,
-            follow_ups=follow_ups,
+            index=None if index is None else searched.open(index),
             run=run,
             limit=limit,
-            sample=sample,
-            documents=documents,
-            temperature=temperature,
-            seed=seed,
             concurrency=concurrency,
-            outage=outage,
-            budget=limits,
-            strict=strict,
-            max_failures=max_failures,
-            response_cache=response_cache,
-            sync=sync,
-            keep_prompts=keep_prompts,
-            restart=restart,
-            accept_code=accept_code,
-            retry_failed=retry_failed,
-            on_event=on_event,
-            stop=stop,
-            ray=ray,
-            workers=workers,
-            worker_resources=resources(worker_resources),
+            sampling=sampling,
+            options=options,
+            cluster=cluster,
+            watch=watch,
+            **given,
         ),
     )
     tell(done)

@@ -6,67 +6,38 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import (
-    EMBEDDED,
-    Filter,
-    Limits,
-    Llm,
-    LlmOption,
-    Outage,
-    RerankName,
-    RetrieverName,
-    Setting,
-    SystemName,
-    models,
-)
-from pyfast.commands.terminal import clock, console, json_line, lines, pairs, plain, tokens, values
+from pyfast.commands.arguments import Asked, IndexFolder, Searched, with_options
+from pyfast.commands.terminal import clock, console, json_line, lines, plain, tokens
 from pyfast.errors import CallError
+from pyfast.options import RunOptions
 
 if TYPE_CHECKING:
-    from pyfast import Index, Record
-    from pyfast.engine import Event, OnEvent, OnStep, Step
+    from pyfast.engine import Event, Step, Watch
+    from pyfast.engine.record import Record
+    from pyfast.retrieval.index import Index
 
 _SAID, _SNIPPET = 120, 300  # the maximum number of characters shown of a reply, and of a piece of evidence
 
 
+@with_options
 def ask(
-    index: Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")],
+    index: IndexFolder,
     question: Annotated[str, typer.Argument(help="The question, in quotes.")],
-    system: SystemName = "n2n",
-    llm: Llm = EMBEDDED,
-    setting: Setting = None,
-    llm_option: LlmOption = None,
-    budget: Limits = None,
-    retriever: RetrieverName = "bm25",
-    rerank: RerankName = "off",
-    filter: Filter = None,
-    outage: Outage = 30.0,
+    asked: Asked,
+    searched: Searched,
+    options: Annotated[RunOptions, "outage"],
     as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
 ) -> None:
     """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing."""
-    import pyfast
+    import pyfast.api.answer
 
-    llms = models(llm)
-    options, settings = values(pairs("--llm-option", llm_option)), pairs("--set", setting)
-    opened = pyfast.open_index(index, retriever, rerank, filter or ())
-    with _left_at_once(), _shown(", ".join(dict.fromkeys(llms.values()))) as (on_event, on_step):
-        run = pyfast.answer(
-            [question],
-            index=opened,
-            llm=llms,
-            llm_options=options,
-            system=system,
-            settings=settings,
-            budget=pairs("--budget", budget),
-            outage=outage,
-            on_event=on_event,
-            on_step=on_step,
-        )
+    opened = searched.open(index)
+    with _left_at_once(), _shown(", ".join(dict.fromkeys(asked.llm.values()))) as watch:
+        run = pyfast.api.answer.answer([question], index=opened, options=options, watch=watch, **asked.given)
     record, session = run.records[0], run.session
     assert session is not None
     print(f"{session.seconds:.2f} s; {session.llm_calls} LLM calls; {tokens(session)}", file=sys.stderr)
@@ -90,10 +61,12 @@ def _print_answer(record: Record, index: Index) -> None:
 
 
 @contextlib.contextmanager
-def _shown(spec: str) -> Iterator[tuple[OnEvent, OnStep]]:
-    """Yield the functions that show events and steps on stderr. Each finished step is a line. On a terminal,
+def _shown(spec: str) -> Iterator[Watch]:
+    """Yield what shows events and steps on stderr. Each finished step is a line. On a terminal,
     the steps in progress are shown too."""
     from rich.text import Text
+
+    from pyfast.engine import Watch
 
     screen = console()
     status = screen.status("")
@@ -126,7 +99,7 @@ def _shown(spec: str) -> Iterator[tuple[OnEvent, OnStep]]:
         show(", ".join(working))
 
     try:
-        yield on_event, on_step
+        yield Watch(on_event, on_step)
     finally:
         status.stop()
 

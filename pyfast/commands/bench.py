@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, Setting, SystemName, models
-from pyfast.commands.terminal import console, json_line, pairs, plain, values
+from pyfast.commands.arguments import Asked, with_options
+from pyfast.commands.terminal import console, json_line, plain
+from pyfast.options import Load
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,97 +18,25 @@ if TYPE_CHECKING:
     from pyfast.experiments.latency import Change
 
 
+@with_options
 def bench(
     questions: Annotated[Path, typer.Argument(help="A file of questions.")],
+    asked: Asked,
+    load: Load,
     index: Annotated[
         Path | None, typer.Option(help="The folder of an index. The systems direct and cot need no index.")
     ] = None,
-    system: SystemName = "n2n",
-    llm: Llm = EMBEDDED,
-    setting: Setting = None,
-    llm_option: LlmOption = None,
-    budget: Limits = None,
-    rate: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Open loop: the number of questions that arrive in a second, even if earlier questions"
-            " have not ended; repeatable."
-        ),
-    ] = None,
-    arrivals: Annotated[
-        Literal["poisson", "gamma", "constant"],
-        typer.Option(help="Open loop: the distribution of the gaps between two questions."),
-    ] = "poisson",
-    burstiness: Annotated[
-        float,
-        typer.Option(
-            help="With --arrivals gamma: the shape of the distribution. Below 1, questions come in bursts."
-        ),
-    ] = 1.0,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            help="Open loop: a file with the times at which questions arrive, a number of seconds on each line."
-            " The first question arrives at once, so only the differences matter."
-        ),
-    ] = None,
-    clients: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Closed loop: the number of clients. A client asks its next question when its last"
-            " question has ended; repeatable."
-        ),
-    ] = None,
-    sweep: Annotated[
-        bool,
-        typer.Option(
-            "--sweep", help="Find the highest number of questions a second that this process can answer."
-        ),
-    ] = False,
-    count: Annotated[int, typer.Option(min=1, help="Number of questions in each repetition.")] = 200,
-    warm_up: Annotated[
-        int, typer.Option(min=0, help="Number of questions that are asked first and not measured.")
-    ] = 20,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each load is measured.")] = 3,
-    objective: Annotated[
-        float | None,
-        typer.Option(
-            help="A number of seconds. The goodput (useful throughput) counts only questions that take at"
-            " most this long."
-        ),
-    ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="How many questions the engine works on at once.")] = 256,
     journal: Annotated[bool, typer.Option("--journal", help="Write a journal, as a run does.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of the arrival times.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A folder for bench.json and bench.png.")] = None,
     compare: Annotated[Path | None, typer.Option(help="An earlier bench.json to compare with.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure latency and throughput under load, in this process."""
-    import pyfast
+    import pyfast.experiments.latency
 
-    result = pyfast.bench(
-        questions,
-        index=index,
-        llm=models(llm),
-        llm_options=values(pairs("--llm-option", llm_option)),
-        system=system,
-        settings=pairs("--set", setting),
-        budget=pairs("--budget", budget),
-        rates=rate or (),
-        arrivals=arrivals,
-        burstiness=burstiness,
-        trace=trace,
-        clients=clients or (),
-        sweep=sweep,
-        count=count,
-        warm_up=warm_up,
-        repeats=repeats,
-        objective=objective,
-        concurrency=concurrency,
-        journal=journal,
-        seed=seed,
-        out=out,
+    result = pyfast.experiments.latency.bench(
+        questions, load, index=index, concurrency=concurrency, journal=journal, out=out, **asked.given
     )
     if json:
         print(json_line(result.as_json()))

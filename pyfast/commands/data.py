@@ -28,9 +28,9 @@ def convert(
     out: Annotated[Path, typer.Option(help="The folder to make.")],
 ) -> None:
     """Convert a data set from its authors' files into a corpus, questions and gold answers."""
-    import pyfast
+    import pyfast.api.evaluation
 
-    made = pyfast.convert(name, source, out)
+    made = pyfast.api.evaluation.convert(name, source, out)
     corpus = made.no_corpus or f"{made.documents} documents in {made.corpus}"
     gold = "no answers" if made.gold is None else f"answers in {made.gold}"
     print(f"{made.count} questions in {made.questions}; {gold}; {corpus}")

@@ -7,25 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import (
-    Concurrency,
-    LlmOption,
-    Outage,
-    Ray,
-    Sample,
-    WorkerResources,
-    Workers,
-    models,
-    resources,
-    watched,
-)
-from pyfast.commands.terminal import console, pairs, plain, values
+from pyfast.commands.arguments import Concurrency, LlmOptions, read_models, with_options
+from pyfast.commands.progress import watched
+from pyfast.commands.terminal import console, plain
+from pyfast.errors import InputError
+from pyfast.options import OF_EXPERIMENT, Cluster, RunOptions
 
 if TYPE_CHECKING:
-    from pyfast import Experiment
+    from pyfast.experiments.cells import Experiment
 
 
+@with_options
 def experiment(
+    given: Annotated[LlmOptions, "llm_options"],
+    options: Annotated[RunOptions, *OF_EXPERIMENT],
+    cluster: Cluster | None,
     plan: Annotated[str | None, typer.Argument(help="A TOML file, or the name of a plan: see --list.")] = None,
     data: Annotated[Path, typer.Option(help="The folder that has a subfolder for each data set.")] = Path("."),
     out: Annotated[
@@ -36,17 +32,11 @@ def experiment(
         list[str] | None,
         typer.Option(help="An LLM that replaces the LLM of the plan, written as in `pyfast answer`; repeatable."),
     ] = None,
-    llm_option: LlmOption = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Ask only the first N questions of each data set.")
     ] = None,
-    sample: Sample = None,
     prices: Annotated[Path | None, typer.Option(help="The file of a price list, for costs in money.")] = None,
     concurrency: Concurrency = None,
-    outage: Outage = 30.0,
-    ray: Ray = None,
-    workers: Workers = None,
-    worker_resources: WorkerResources = None,
     compare: Annotated[
         bool,
         typer.Option(
@@ -62,8 +52,7 @@ def experiment(
 ) -> None:
     """Run systems on data sets with models, and write tables. To resume a stopped experiment, repeat the
     command."""
-    import pyfast
-    from pyfast.errors import InputError
+    import pyfast.experiments.cells
     from pyfast.experiments.plan import ready_plans
 
     if list_plans:
@@ -72,26 +61,22 @@ def experiment(
         return
     if plan is None or out is None:
         raise InputError("experiment: give a plan and --out")
-    llms = models(llm) if llm else None
+    llms = read_models(llm)
     result = watched(
         out,
-        llms or {},
-        lambda on_event, stop: pyfast.experiment(
+        llms,
+        lambda watch: pyfast.experiments.cells.experiment(
             plan,
             data,
             out,
-            llm=llms,
-            llm_options=values(pairs("--llm-option", llm_option)),
+            llm=llms or None,
+            llm_options=given.llm_options,
             limit=limit,
-            sample=sample,
             prices=prices,
             concurrency=concurrency,
-            outage=outage,
-            on_event=on_event,
-            stop=stop,
-            ray=ray,
-            workers=workers,
-            worker_resources=resources(worker_resources),
+            options=options,
+            cluster=cluster,
+            watch=watch,
         ),
     )
     print((out / "tables.md").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""`pyfast index`."""
+"""`pyfast index`, and `pyfast corpus`: add, update, delete, compact, info."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import Ray, WorkerResources, Workers, resources
+from pyfast.commands.arguments import IndexFolder, with_options
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
+from pyfast.options import Cluster, IndexOptions
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
     from pyfast.retrieval import BuildProgress
+    from pyfast.retrieval.changing import Change
 
 Readers = Annotated[
     list[str] | None,
@@ -34,49 +36,17 @@ Columns = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
 
 
+@with_options
 def index(
     sources: Annotated[
         list[Path], typer.Argument(help="Files or folders; docs/formats.md lists the formats that pyfast reads.")
     ],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
+    options: IndexOptions,
+    cluster: Cluster | None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     reader: Readers = None,
     columns: Columns = 64,
-    passage_length: Annotated[
-        int,
-        typer.Option(
-            help="The maximum number of characters in a passage. Longer paragraphs are cut at sentence ends."
-        ),
-    ] = 4000,
-    passage_overlap: Annotated[
-        int,
-        typer.Option(
-            help="The maximum number of characters that neighbouring passages of a cut paragraph share."
-            " They share whole sentences. If not even one fits, they share its last words."
-        ),
-    ] = 0,
-    tokenizer: Annotated[
-        Literal["words", "characters"],
-        typer.Option(
-            help="What counts as a word. words: words, and digits and letters that stand alone. characters:"
-            " also each character of a script without blanks between words, such as Chinese and Thai."
-        ),
-    ] = "words",
-    stemmer: Annotated[
-        str,
-        typer.Option(
-            help="A language of the Snowball stemmer, such as english. All forms of a word are then one"
-            " term. Without it, each form is its own term."
-        ),
-    ] = "",
-    stop_words: Annotated[
-        Literal["english", "none"],
-        typer.Option(help="The words that searches ignore; use none for texts that are not English."),
-    ] = "english",
-    accents: Annotated[
-        Literal["fold", "keep"],
-        typer.Option(help="fold: words with and without accents are the same term. keep: they differ."),
-    ] = "fold",
     vectors: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,44 +55,27 @@ def index(
         ),
     ] = None,
     strict: Strict = False,
-    memory: Annotated[
-        int,
-        typer.Option(
-            help="How many MB of memory to use. A corpus that needs more memory is indexed part by part."
-        ),
-    ] = 2000,
-    ray: Ray = None,
-    workers: Workers = None,
-    worker_resources: WorkerResources = None,
 ) -> None:
     """Build the index of a corpus. Unreadable files are listed at the end, with the reason.
 
     To resume a stopped build, repeat the command. Finished parts are not built again. The return code is 2 if the
     index was built but a file, or a part of one, could not be read.
     """
-    import pyfast
+    from pyfast.api.index import build_index
 
     with unread_listed() as unread, _progress_shown() as on_progress:
-        built = pyfast.build_index(
+        built = build_index(
             sources,
             out,
             overwrite=overwrite,
             readers=reader or (),
             columns=columns,
-            passage_length=passage_length,
-            passage_overlap=passage_overlap,
-            tokenizer=tokenizer,
-            stemmer=stemmer,
-            stop_words=stop_words,
-            accents=accents,
             vectors=vectors or (),
             strict=strict,
             on_unread=unread.append,
-            memory=memory,
             on_progress=on_progress,
-            ray=ray,
-            workers=workers,
-            worker_resources=resources(worker_resources),
+            options=options,
+            cluster=cluster,
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
     exit_if_incomplete(unread)
@@ -179,3 +132,88 @@ def exit_if_incomplete(unread: Iterable[Unread]) -> None:
     """End the command with the return code 2 if something is missing in the index."""
     if any(one.missing for one in unread):
         raise typer.Exit(2)
+
+
+app = typer.Typer(no_args_is_help=True, help="The documents of an index: add, update and delete them.")
+
+_Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `pyfast index`.")]
+
+
+@app.command()
+def add(
+    index: IndexFolder, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
+) -> None:
+    """Add documents. For a process that has the index open, nothing changes."""
+    import pyfast.api.index
+
+    with unread_listed() as unread, console().status("reading and indexing"):
+        change = pyfast.api.index.add_documents(
+            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
+        )
+    _tell_change(index, change)
+    exit_if_incomplete(unread)
+
+
+@app.command()
+def update(
+    index: IndexFolder, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
+) -> None:
+    """Replace documents by new versions with the same uri, and add new documents. Tables and other parts that a
+    file no longer has are deleted."""
+    import pyfast.api.index
+
+    with unread_listed() as unread, console().status("reading and indexing"):
+        change = pyfast.api.index.update_documents(
+            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
+        )
+    _tell_change(index, change)
+    exit_if_incomplete(unread)
+
+
+@app.command()
+def delete(
+    index: IndexFolder,
+    uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence names them.")],
+) -> None:
+    """Delete documents."""
+    import pyfast.api.index
+
+    _tell_change(index, pyfast.api.index.delete_documents(index, uris))
+
+
+@app.command()
+def compact(
+    index: IndexFolder,
+    erase: Annotated[
+        bool,
+        typer.Option(
+            "--erase",
+            help="Remove earlier commits too, so that no text of a deleted document stays in the parts.",
+        ),
+    ] = False,
+) -> None:
+    """Merge all parts of an index into one part, without the deleted documents."""
+    import pyfast.api.index
+
+    with console().status("joining the parts"):
+        change = pyfast.api.index.compact_index(index, erase=erase)
+    _tell_change(index, change)
+
+
+@app.command()
+def info(index: IndexFolder) -> None:
+    """Show the parts, documents and size of an index."""
+    import pyfast.api.index
+
+    described = pyfast.api.index.describe_index(index)
+    deleted = sum(part.deleted for part in described.parts)
+    print(plain(f"{index}: commit {described.commit}, {len(described.commits) - 1} earlier commits"))
+    print(f"{described.documents} documents, {described.passages} passages")
+    print(f"{len(described.parts)} parts, {deleted} deleted documents in them")
+    print(f"{described.size:,} bytes, and {described.kept:,} that only earlier commits need")
+
+
+def _tell_change(index: Path, change: Change) -> None:
+    names = ("added", "replaced", "deleted", "unchanged")
+    counts = [f"{number} {name}" for name in names if (number := getattr(change, name))]
+    print(plain(f"{index}: {', '.join(counts) or 'no document changed'}; commit {change.commit}"))

@@ -1,4 +1,4 @@
-"""`pyfast judge`."""
+"""`pyfast judge`, and `pyfast questions`, which writes questions for it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,19 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.running import (
-    EMBEDDED,
-    Concurrency,
-    Limits,
-    Llm,
-    LlmOption,
-    Outage,
-    Restart,
-    RetryFailed,
-    Sync,
-    models,
-    tell,
-    watched,
-)
-from pyfast.commands.terminal import console, pairs, values
+from pyfast.commands.arguments import Concurrency, IndexFolder, LlmOptions, Models, read_models, with_options
+from pyfast.commands.progress import tell, watched
+from pyfast.commands.terminal import console
+from pyfast.options import OF_EVERY_RUN, RunOptions
 
 
+@with_options
 def judge(
     run_a: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     run_b: Annotated[Path, typer.Argument(help="The folder of another run over the same questions.")],
     run: Annotated[Path, typer.Option(help="The folder of the judge's run. If it exists, the run resumes.")],
+    models: Models,
+    options: Annotated[RunOptions, *OF_EVERY_RUN],
     questions: Annotated[
         Path | None, typer.Option(help="The file of questions, if it is no longer where RUN_A read it.")
     ] = None,
@@ -35,42 +27,27 @@ def judge(
         bool,
         typer.Option("--ties/--no-ties", help="Whether the judge may say that two answers are equally good."),
     ] = True,
-    llm: Llm = EMBEDDED,
-    llm_option: LlmOption = None,
-    budget: Limits = None,
     concurrency: Concurrency = None,
-    outage: Outage = 30.0,
-    sync: Sync = "normal",
-    restart: Restart = False,
-    retry_failed: RetryFailed = False,
 ) -> None:
     """Let an LLM compare the answers of two runs. The LLM sees each pair of answers in both orders."""
     from rich.table import Table
     from rich.text import Text
 
-    from pyfast.api.judging import judge_runs
+    from pyfast.api.judgement import judge_runs
 
-    llms = models(llm)
-    options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
     judged = watched(
         run,
-        llms,
-        lambda on_event, stop: judge_runs(
+        models.llm,
+        lambda watch: judge_runs(
             run_a,
             run_b,
             run=run,
             questions=questions,
             ties=ties,
-            llm=llms,
-            llm_options=options,
             concurrency=concurrency,
-            outage=outage,
-            budget=limits,
-            sync=sync,
-            restart=restart,
-            retry_failed=retry_failed,
-            on_event=on_event,
-            stop=stop,
+            options=options,
+            watch=watch,
+            **models.given,
         ),
     )
     tell(judged.run)
@@ -85,3 +62,41 @@ def judge(
     )
     if judged.failed:
         print(f"{judged.failed} pairs could not be judged; --retry-failed tries them again")
+
+
+@with_options
+def questions(
+    index: IndexFolder,
+    out: Annotated[Path, typer.Option(help="The file of questions to write, in JSON lines.")],
+    run: Annotated[Path, typer.Option(help="The folder of the run. To resume a stopped run, repeat the command.")],
+    llm: Annotated[list[str], typer.Option(help="The LLM that writes the questions, as in `pyfast answer`.")],
+    given: LlmOptions,
+    options: Annotated[RunOptions, *OF_EVERY_RUN],
+    users: Annotated[int, typer.Option(min=1, help="How many users the LLM invents.")] = 5,
+    tasks: Annotated[int, typer.Option(min=1, help="How many tasks each user has.")] = 5,
+    per_task: Annotated[int, typer.Option("--questions", min=1, help="How many questions each task has.")] = 10,
+    concurrency: Concurrency = None,
+) -> None:
+    """Let an LLM write questions about a corpus as a whole, for `pyfast judge`. These questions have no gold
+    answers."""
+    from pyfast.api.open_questions import write_questions
+
+    llms = read_models(llm)
+    written = watched(
+        run,
+        llms,
+        lambda watch: write_questions(
+            index,
+            out,
+            run=run,
+            users=users,
+            tasks=tasks,
+            questions=per_task,
+            llm=llms,
+            concurrency=concurrency,
+            options=options,
+            watch=watch,
+            **given.given,
+        ),
+    )
+    print(f"{out}: {len(written)} questions")

@@ -7,23 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import (
-    Concurrency,
-    Limit,
-    Limits,
-    LlmOption,
-    MaxFailures,
-    Outage,
-    Ray,
-    Restart,
-    RetryFailed,
-    WorkerResources,
-    Workers,
-    models,
-    resources,
-    watched,
-)
-from pyfast.commands.terminal import pairs, plain, values
+from pyfast.commands.arguments import Concurrency, IndexFolder, Limit, LlmOptions, read_models, with_options
+from pyfast.commands.progress import watched
+from pyfast.commands.terminal import plain
+from pyfast.options import OF_EXTRACTION, Cluster, RunOptions
 
 if TYPE_CHECKING:
     from pyfast.knowledge import Knowledge
@@ -32,7 +19,6 @@ app = typer.Typer(
     no_args_is_help=True, help="The knowledge graph of an index: triples that are extracted from its documents."
 )
 
-_Index = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
 _Embedder = Annotated[
     str,
     typer.Option(
@@ -43,15 +29,18 @@ _MODEL = "all-MiniLM-L6-v2"
 
 
 @app.command()
+@with_options
 def build(
-    index: _Index,
+    index: IndexFolder,
+    given: LlmOptions,
+    options: Annotated[RunOptions, *OF_EXTRACTION],
+    cluster: Cluster | None,
     llm: Annotated[
         list[str] | None,
         typer.Option(
             help="The LLM that reads the texts, as in `pyfast answer`. Without it, rules extract the triples."
         ),
     ] = None,
-    llm_option: LlmOption = None,
     embedder: _Embedder = _MODEL,
     chunk_tokens: Annotated[
         int | None,
@@ -72,15 +61,7 @@ def build(
         ),
     ] = 1,
     limit: Limit = None,
-    budget: Limits = None,
-    max_failures: MaxFailures = None,
     concurrency: Concurrency = None,
-    outage: Outage = 30.0,
-    restart: Restart = False,
-    retry_failed: RetryFailed = False,
-    ray: Ray = None,
-    workers: Workers = None,
-    worker_resources: WorkerResources = None,
 ) -> None:
     """Extract a knowledge graph from the documents of an index. To resume a stopped extraction, repeat the
     command.
@@ -88,41 +69,33 @@ def build(
     --restart renames the folder of a stopped extraction and starts a new extraction. The triples that are
     already in the knowledge graph stay.
     """
-    import pyfast
+    import pyfast.api.knowledge
     from pyfast.knowledge.extraction import extraction_folder
 
-    llms = models(llm)
-    options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
+    llms = read_models(llm)
     store = watched(
         extraction_folder(index),
         llms,
-        lambda on_event, stop: pyfast.build_knowledge(
+        lambda watch: pyfast.api.knowledge.build_knowledge(
             index,
             llms or None,
-            llm_options=options,
             embedder=embedder,
             chunk_tokens=chunk_tokens,
             packed=packed,
             passes=passes,
             limit=limit,
-            budget=limits,
-            max_failures=max_failures,
             concurrency=concurrency,
-            outage=outage,
-            restart=restart,
-            retry_failed=retry_failed,
-            on_event=on_event,
-            stop=stop,
-            ray=ray,
-            workers=workers,
-            worker_resources=resources(worker_resources),
+            options=options,
+            cluster=cluster,
+            watch=watch,
+            **given.given,
         ),
     )
     _tell(index, store)
 
 
 @app.command()
-def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
+def prune(index: IndexFolder, embedder: _Embedder = _MODEL) -> None:
     """Remove triples that come only from deleted documents."""
     from pyfast.api.knowledge import prune_knowledge
 
@@ -130,12 +103,12 @@ def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
 
 
 @app.command()
-def show(index: _Index) -> None:
+def show(index: IndexFolder) -> None:
     """Show the size of the knowledge graph, the model and cost of each extraction, the dropped triples, and the
     chunks that failed.
     """
     from pyfast.api.knowledge import open_knowledge
-    from pyfast.knowledge.provenance import in_words
+    from pyfast.knowledge.extraction import in_words
 
     store = open_knowledge(index)
     for extraction in store.extractions:
@@ -146,7 +119,7 @@ def show(index: _Index) -> None:
 
 @app.command()
 def export(
-    index: _Index,
+    index: IndexFolder,
     out: Annotated[Path, typer.Option(help="The file to write, with the suffix .graphml or .nt (N-Triples).")],
 ) -> None:
     """Write the knowledge graph as GraphML or N-Triples."""
@@ -157,7 +130,7 @@ def export(
 
 @app.command()
 def merge(
-    index: _Index,
+    index: IndexFolder,
     source: Annotated[Path, typer.Argument(help="Another index, or the folder of a run.")],
     embedder: _Embedder = _MODEL,
 ) -> None:
@@ -168,7 +141,7 @@ def merge(
 
 
 @app.command()
-def reset(index: _Index, embedder: _Embedder = _MODEL) -> None:
+def reset(index: IndexFolder, embedder: _Embedder = _MODEL) -> None:
     """Remove the triples that `pyfast knowledge merge` added. Triples from the index's own documents stay."""
     from pyfast.api.knowledge import reset_knowledge
 

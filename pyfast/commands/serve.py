@@ -1,24 +1,26 @@
-"""`pyfast serve`."""
+"""`pyfast serve` and `pyfast mcp`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from pyfast.commands.running import EMBEDDED, Filter, Limits, Llm, LlmOption, RerankName, RetrieverName, models
-from pyfast.commands.terminal import pairs, values
+from pyfast.commands.arguments import Asked, IndexFolder, Models, Searched, pairs, values, with_options
 from pyfast.errors import InputError
+from pyfast.options import ServerOptions
 
 
+@with_options
 def serve(
+    models: Models,
+    searched: Searched,
+    options: ServerOptions,
     index: Annotated[
         list[str] | None,
         typer.Option(help="An index, or NAME=INDEX; repeatable. Requests that name no index use the first."),
     ] = None,
-    llm: Llm = EMBEDDED,
-    llm_option: LlmOption = None,
     system: Annotated[
         list[str] | None,
         typer.Option(help="A system to serve; repeatable. Without it: all systems that need no settings."),
@@ -38,10 +40,6 @@ def serve(
     concurrency: Annotated[
         int, typer.Option(min=1, max=65_536, help="How many questions about one index are in progress at once.")
     ] = 64,
-    budget: Limits = None,
-    retriever: RetrieverName = "bm25",
-    rerank: RerankName = "off",
-    filter: Filter = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,41 +47,9 @@ def serve(
             help="A limit for requests, such as queue=100 (waiting questions) or seconds=60; repeatable.",
         ),
     ] = None,
-    outage: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="How many minutes to wait for an LLM that answers no call. 0: reply with status 503 at once.",
-        ),
-    ] = 0.0,
-    prompts: Annotated[
-        Path | None, typer.Option(help="A TOML file with prompts that replace the systems' own.")
-    ] = None,
-    follow_ups: Annotated[
-        Literal["off", "rewrite", "resolve"],
-        typer.Option(
-            help="What to do with later questions of a conversation, if the system answers only single"
-            " questions. rewrite: the LLM rewrites each question so that it can be understood alone."
-            " resolve: the LLM adds the names that the question leaves out. off: the questions stay"
-            " unchanged."
-        ),
-    ] = "rewrite",
-    jobs: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder for the files and batches of clients. Without it, the server does not offer"
-            " /v1/batches."
-        ),
-    ] = None,
-    grace: Annotated[
-        float,
-        typer.Option(
-            min=0.0, help="How many seconds the server waits for requests in progress when it is stopped."
-        ),
-    ] = 30.0,
 ) -> None:
     """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS."""
-    import pyfast
+    import pyfast.server.listen
     from pyfast.api.telemetry import export_spans
     from pyfast.engine import dedicate_process
 
@@ -91,24 +57,18 @@ def serve(
     if settings.keys() - set(system or ()):
         raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
     paths = _indexes(index)
-    indexes = {name: pyfast.open_index(path, retriever, rerank, filter or ()) for name, path in paths.items()}
+    indexes = {name: searched.open(path) for name, path in paths.items()}
     dedicate_process()
     export_spans()
-    pyfast.serve(
+    pyfast.server.listen.serve(
         indexes or None,
-        models(llm),
-        llm_options=values(pairs("--llm-option", llm_option)),
         systems={name: settings.get(name, {}) for name in system} if system else None,
         host=host,
         port=port,
         concurrency=concurrency,
-        budget=pairs("--budget", budget),
-        outage=outage,
-        prompts=prompts,
-        follow_ups=follow_ups,
-        limits=values(pairs("--limit", limit)),
-        jobs=jobs,
-        grace=grace,
+        limits=values("--limit", limit),
+        options=options,
+        **models.given,
     )
 
 
@@ -133,3 +93,20 @@ def _by_system(given: dict[str, str]) -> dict[str, dict[str, Any]]:
             raise InputError(f"--set {text}: expected SYSTEM.NAME=VALUE")
         by_system.setdefault(system, {})[name] = value
     return by_system
+
+
+@with_options
+def mcp(
+    index: IndexFolder,
+    asked: Asked,
+    http: Annotated[bool, typer.Option("--http", help="Use HTTP in place of standard input and output.")] = False,
+    host: Annotated[str, typer.Option(help="With --http: the address at which the server listens.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=1, max=65_535, help="With --http: the port at which the server listens.")
+    ] = 8001,
+) -> None:
+    """Offer an index to agents, as the tools search, answer and read_source of the Model Context Protocol
+    (MCP)."""
+    import pyfast.server.mcp
+
+    pyfast.server.mcp.serve_mcp(index, transport="http" if http else "stdio", host=host, port=port, **asked.given)

@@ -8,8 +8,6 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pyfast.errors import InputError
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -84,40 +82,6 @@ def clock(seconds: float) -> str:
     except (ValueError, OverflowError, OSError):
         return "an unknown time"
     return f"{then:%H:%M:%S}" if then.date() == datetime.now().date() else f"{then:%Y-%m-%d %H:%M:%S}"
-
-
-def pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """Read texts of the form NAME=VALUE as a mapping. Raises `InputError` if a text has another form. The
-    error names the option `option`."""
-    named = {}
-    for text in given or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputError(f"{option} {text}: expected NAME=VALUE")
-        named[name] = value
-    return named
-
-
-def numbers(option: str, given: str) -> list[float]:
-    """Read numbers with commas between them. Raises `InputError` if a part is not a number. The error names
-    the option `option`."""
-    try:
-        return [float(number) for number in given.split(",")] if given else []
-    except ValueError:
-        raise InputError(f"{option} {given}: expected numbers, such as 2,1") from None
-
-
-def values(given: dict[str, str]) -> dict[str, Any]:
-    """Parse each value as JSON (numbers, true, objects). A value that is not JSON stays text."""
-    import orjson
-
-    parsed: dict[str, Any] = {}
-    for name, text in given.items():
-        try:
-            parsed[name] = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            parsed[name] = text
-    return parsed
 
 
 def console(stderr: bool = True) -> Any:

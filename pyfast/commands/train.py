@@ -1,14 +1,125 @@
-"""`pyfast train`: one subcommand for each system that can be trained, each in its own file."""
+"""`pyfast train`: graph-convqa, hseq-iterator, merge."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-from pyfast.commands.train_graph_convqa import graph_convqa
-from pyfast.commands.train_hseq_iterator import hseq_iterator
-from pyfast.commands.train_merge import merge
+from pyfast.commands.arguments import pairs, with_options
+from pyfast.commands.terminal import console
+from pyfast.options import GraphConvqaOptions, HseqOptions
 
-train = typer.Typer(no_args_is_help=True, help="Train the models of a system.")
-train.command("graph-convqa")(graph_convqa)
-train.command("hseq-iterator")(hseq_iterator)
-train.command("merge")(merge)
+if TYPE_CHECKING:
+    from pyfast.api.training import OnStep, Training
+    from pyfast.training.loop import Point
+
+app = typer.Typer(no_args_is_help=True, help="Train the models of a system.")
+
+_Model = Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")]
+_Out = Annotated[Path, typer.Option(help="The folder of the training. If it exists, the training resumes.")]
+
+
+@app.command()
+@with_options
+def graph_convqa(
+    conversations: Annotated[
+        Path, typer.Argument(help="JSON lines with `id` and `turns`. Each turn has `answers`.")
+    ],
+    index: Annotated[Path, typer.Option(help="The index with the evidence.")],
+    model: _Model,
+    out: _Out,
+    options: GraphConvqaOptions,
+) -> None:
+    """Train graph_convqa's encoder and language model on conversations."""
+    from pyfast.api.training import train_graph_convqa
+
+    with _progress() as on_step:
+        training = train_graph_convqa(
+            conversations, index=index, model=model, out=out, options=options, on_step=on_step
+        )
+    _tell(training)
+
+
+@app.command()
+@with_options
+def hseq_iterator(
+    sources: Annotated[
+        list[str], typer.Argument(help="QUESTIONS=INDEX: questions with gold answers, and their index.")
+    ],
+    model: _Model,
+    out: _Out,
+    options: HseqOptions,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="A setting of hseq, NAME=VALUE. Give the settings that later runs will use; repeatable."
+        ),
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help="With --set guidance=head: the LLM that makes the plans, written like --llm of `pyfast answer`."
+        ),
+    ] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Estimate time and memory; train nothing.")] = False,
+) -> None:
+    """Train the iterator of hseq on questions with gold answers. The trained adapter is in OUT/adapter."""
+    from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
+
+    given, settings = pairs("SOURCES", sources), pairs("--set", setting)
+    if estimate:
+        print(estimate_hseq_iterator(given, model=model, settings=settings, options=options))
+        return
+    with _progress() as on_step:
+        training = train_hseq_iterator(
+            given,
+            model=model,
+            out=out,
+            settings=settings,
+            head=head,
+            options=options,
+            on_step=on_step,
+            on_estimate=lambda cost: console().print(str(cost)),
+        )
+    _tell(training)
+
+
+@app.command()
+def merge(
+    model: Annotated[Path, typer.Argument(help="The folder of the model that was trained.")],
+    adapter: Annotated[Path, typer.Argument(help="The folder of the trained adapter, in peft's format.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+) -> None:
+    """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model."""
+    from pyfast.api.training import merge_adapter
+
+    print(merge_adapter(model, adapter, out))
+
+
+@contextmanager
+def _progress() -> Iterator[OnStep]:
+    """Show a progress bar with the loss during a training. Yields a function. Call it after each step."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    screen = console()
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"), TimeRemainingColumn())
+    with Progress(*columns, console=screen, disable=not screen.is_terminal) as bars:
+        bar = bars.add_task("", total=None, loss="")
+
+        def on_step(point: Point, total: int) -> None:
+            bars.update(bar, total=total, completed=point.step + 1, loss=f"{point.loss:.3f}")
+
+        yield on_step
+
+
+def _tell(training: Training) -> None:
+    """Print how the training ended and where its result is. If several processes train together, only the first
+    prints."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    print(f"{len(training.curve)} steps, loss {training.loss:.3f}; {training.path}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import answer
+from pyfast.api.answer import answer
 from pyfast.conformance.material import CheckLLM, questions_about
 from pyfast.engine import Question
 from pyfast.engine.run_folder import ANSWERS

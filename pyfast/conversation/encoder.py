@@ -4,18 +4,16 @@ imports torch."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from pyfast import ops
 from pyfast.conversation.graph import TokenGraph
 from pyfast.errors import InputError, ModelNotFoundError, of_another_build
+from pyfast.ops.gatv2 import gatv2
 
 WEIGHTS, SHAPE = "encoder.safetensors", "encoder.json"
 FORMAT = 1
@@ -84,7 +82,7 @@ class _Layer(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, graph: TokenGraph) -> torch.Tensor:
         nodes = len(x), *self.size
-        y: torch.Tensor = ops.gatv2(
+        y: torch.Tensor = gatv2(
             self.source(x).view(nodes),
             self.destination(x).view(nodes),
             graph.indptr,
@@ -128,13 +126,9 @@ def token_table(folder: Path) -> torch.Tensor:
     """Read the token embeddings from the folder of a model, float32 [vocabulary, hidden]. Raises
     `ModelNotFoundError` if the folder has none.
     """
-    for file, name in _tensors(folder):
-        if name.endswith(_TABLES):
-            return torch.as_tensor(file.get_tensor(name), dtype=torch.float32)
-    raise ModelNotFoundError(f"{folder}: has no safetensors with token embeddings")
-
-
-def _tensors(folder: Path) -> Iterator[tuple[Any, str]]:
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            yield from ((file, name) for name in file.keys())  # noqa: SIM118 (it is no mapping)
+            for name in file.keys():  # noqa: SIM118 (it is no mapping)
+                if name.endswith(_TABLES):
+                    return torch.as_tensor(file.get_tensor(name), dtype=torch.float32)
+    raise ModelNotFoundError(f"{folder}: has no safetensors with token embeddings")

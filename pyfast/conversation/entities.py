@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pyfast import stop_words
+import pyfast.stop_words as stop_words
 from pyfast.corpus import Level
 from pyfast.engine import plain
 from pyfast.retrieval import Index, ScoredSegments
@@ -40,13 +40,15 @@ class Entities:
         spans: list[Span] = []
         end_before = 0
         matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
-        for start, end, entity in sorted(
-            ((start, end, entity) for entity, start, end in matches), key=lambda span: (span[0], -span[1])
-        ):
+        for entity, start, end in sorted(matches, key=lambda match: (match[1], -match[2])):
             if start >= end_before and _is_edge(text, start) and _is_edge(text, end):
                 spans.append((start, end, entity))
                 end_before = end
         return spans
+
+    def named(self, spans: Iterable[Span]) -> dict[str, None]:
+        """Return the names at these places, without duplicates."""
+        return dict.fromkeys(self.names[entity] for _, _, entity in spans)
 
 
 def _is_edge(text: str, place: int) -> bool:
@@ -90,7 +92,7 @@ def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ..
     for texts in items:
         named: dict[str, None] = {}
         for text in map(plain, texts):
-            named.update(dict.fromkeys(known.names[entity] for _, _, entity in known.spans(text)))
+            named |= known.named(known.spans(text))
             if len(cells := text.split("\t")) > 1:
                 named.update(dict.fromkeys(filter(None, map(str.strip, cells))))
         matches.append(tuple(named))
@@ -116,7 +118,7 @@ def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
         spans = tuple(tuple(known.spans(line)) for line in lines)
         named: dict[str, None] = {}
         for i, inside in zip(segments, spans, strict=True):
-            named.update(dict.fromkeys(known.names[entity] for _, _, entity in inside))
+            named |= known.named(inside)
             if corpus.level[i] == Level.TABLE_ROW:
                 named.update(dict.fromkeys(cell.strip() for cell in corpus.cells(i)))
         pieces.append(Linear(lines, spans, tuple(named)))

@@ -61,12 +61,13 @@ def apply_memory(
     """
     share = 0.0 if memory == "off" else share
     found = [_earlier(item, replaceable(len(item.evidence), share)) for item in items]
-    places, earlier = [places for places, _ in found], [segments for _, segments in found]
+    earlier = [segments for _, segments in found]
     if memory == "on":
         scores = _nearness(index, [item.query for item in items], earlier, model)
     else:
-        scores = [_at_random(item.turn, len(segments)) for item, segments in zip(items, earlier, strict=True)]
-    return [_replaced(*each) for each in zip(items, earlier, scores, places, strict=True)]
+        drawn = (np.random.default_rng(crc32(item.turn.encode())) for item in items)
+        scores = [one.random(len(some), np.float32) for one, some in zip(drawn, earlier, strict=True)]
+    return [_replaced(item, *one, near) for item, one, near in zip(items, found, scores, strict=True)]
 
 
 def replaceable(items: int, share: float) -> int:
@@ -96,9 +97,8 @@ def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], mo
     known = _vectors(index, model)
     if len(known) > _MOST_KEPT:
         known.clear()
-    new = [
-        i for i in dict.fromkeys(chain.from_iterable(segments.tolist() for segments in earlier)) if i not in known
-    ]
+    wanted = dict.fromkeys(chain.from_iterable(segments.tolist() for segments in earlier))
+    new = [segment for segment in wanted if segment not in known]
     vectors = embedder(model).encode([*asked, *map(index.corpus.linearise, new)])
     known.update(zip(new, vectors[len(asked) :], strict=True))
     own = iter(vectors)
@@ -121,11 +121,7 @@ def _vectors(index: Index, model: str) -> dict[int, Float32]:
     return {}
 
 
-def _at_random(turn: str, items: int) -> Float32:
-    return np.random.default_rng(crc32(turn.encode())).random(items, dtype=np.float32)
-
-
-def _replaced(item: MemoryQuery, earlier: Int64, scores: Float32, places: int) -> ScoredSegments:
+def _replaced(item: MemoryQuery, places: int, earlier: Int64, scores: Float32) -> ScoredSegments:
     best = np.argsort(-scores, kind="stable")[:places]
     kept = len(item.evidence) - places
     return ScoredSegments(

@@ -1,15 +1,21 @@
 """Build the graph of a turn's evidence. Each item of evidence is a chain of tokens. Edges join the places where
-items name the same entity.
+items name the same entity. The other parts of the prompt are converted to tokens too.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pyfast.conversation.entities import Linear, Span
+from pyfast.conversation.history import SYSTEM, Parts
+from pyfast.llm import dialogue
+from pyfast.llm.local import chat
 from pyfast.ops.arrays import Int32, Int64
 
 
@@ -59,28 +65,56 @@ def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
         inside = tuple(mention for mention in first.mentions if mention[1] < max_nodes)
         chains, items = [Chain(first.tokens[:max_nodes], inside)], 1
     tokens: list[int] = []
-    sources: list[Int64] = []
-    destinations: list[Int64] = []
+    pairs = [np.empty((2, 0), np.int64)]  # of nodes: the source and the destination of each edge
     mentions: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for chain in chains[:items]:
         begin = len(tokens)
         tokens += chain.tokens
         inner = np.arange(begin, len(tokens) - 1)
-        sources.append(inner)
-        destinations.append(inner + 1)
+        pairs.append(np.stack([inner, inner + 1]))
         for first_token, last_token, entity in chain.mentions:
             mentions[entity].append((begin + first_token, begin + last_token))
     for places in (each for each in mentions.values() if len(each) > 1):
         first_tokens, last_tokens = np.array(places, np.int64).T
         a, b = np.nonzero(~np.eye(len(places), dtype=bool))
-        sources.append(last_tokens[a])
-        destinations.append(first_tokens[b])
-    return TokenGraph(np.array(tokens, np.int32), *_csr(sources, destinations, len(tokens)), items)
+        pairs.append(np.stack([last_tokens[a], first_tokens[b]]))
+    # The edges as CSR, grouped by destination and without duplicates.
+    nodes, (sources, destinations) = len(tokens), np.concatenate(pairs, axis=1)
+    edges = np.unique(destinations * nodes + sources)
+    indptr = np.searchsorted(edges, np.arange(nodes + 1) * nodes).astype(np.int64)
+    return TokenGraph(np.array(tokens, np.int32), indptr, (edges % max(nodes, 1)).astype(np.int32), items)
 
 
-def _csr(sources: Sequence[Int64], destinations: Sequence[Int64], nodes: int) -> tuple[Int64, Int32]:
-    """Convert the edges to CSR, grouped by destination and without duplicates."""
-    nothing = np.empty(0, np.int64)
-    edges = np.unique(np.concatenate([nothing, *destinations]) * nodes + np.concatenate([nothing, *sources]))
-    indptr = np.searchsorted(edges, np.arange(nodes + 1) * nodes)
-    return indptr.astype(np.int64), (edges % max(nodes, 1)).astype(np.int32)
+# a private character of Unicode that marks where the graph's nodes go; only the first one counts
+_GRAPH = "\ue000"
+
+
+def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
+    """Return the tokens of the prompt before the graph and after the graph, including the tokens of the chat
+    template."""
+    text = chat(tokenizer, dialogue(f"{around.before}{_GRAPH}{around.after}", SYSTEM))
+    before, _, after = text.partition(_GRAPH)
+    return tokenizer.encode(before, add_special_tokens=False), tokenizer.encode(after, add_special_tokens=False)
+
+
+def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
+    """Make a chain from each line of the evidence: the tokens of the line and of its line end, and the places
+    where tokens name an entity.
+    """
+    if not linear.lines:
+        return []
+    lines = [f"{line}\n" for line in linear.lines]
+    # Special tokens are split: the text of a document must not end a turn.
+    cut = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True)
+    return [
+        Chain(tuple(tokens), tuple(mentions(offsets, spans)))
+        for tokens, offsets, spans in zip(cut["input_ids"], cut["offset_mapping"], linear.spans, strict=True)
+    ]
+
+
+def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[tuple[int, int, int]]:
+    """Return (first token, last token, entity) for each span of characters. `offsets` has the first character
+    of each token and the character after its last. A token belongs to a span if they share a character.
+    """
+    starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
+    return [(bisect_right(ends, start), bisect_left(starts, end) - 1, entity) for start, end, entity in spans]

@@ -18,9 +18,8 @@ import torch
 
 from pyfast.conversation.encoder import GraphEncoder, load_encoder, token_table
 from pyfast.conversation.entities import Linear
-from pyfast.conversation.graph import TokenGraph, token_graph
+from pyfast.conversation.graph import TokenGraph, chains, frame, token_graph
 from pyfast.conversation.history import History, most_recent, parts
-from pyfast.conversation.tokens import chains, frame
 from pyfast.errors import InputError
 from pyfast.llm.local import folder_digest
 

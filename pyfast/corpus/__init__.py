@@ -1,15 +1,12 @@
 """Documents (texts, tables, knowledge graphs) and the sequence of segments made from them."""
 
-from pyfast.corpus.decode import decode
-from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple, Unread
-from pyfast.corpus.encode import encode
+from pyfast.corpus.documents import Document, Heading, KnowledgeGraph, Outline, Table, TextDocument, Triple, Unread
+from pyfast.corpus.encode import decode, encode
 from pyfast.corpus.entity_links import EntityLinks, entity_links
 from pyfast.corpus.levels import Level
 from pyfast.corpus.readers import Reader, read
-from pyfast.corpus.sections import Heading
 from pyfast.corpus.sequence import Corpus
-from pyfast.corpus.stream import PRIORITY, stream
-from pyfast.corpus.views import GraphView, TableView, TextView, view
+from pyfast.corpus.views import PRIORITY, GraphView, TableView, TextView, stream, view
 
 __all__ = [
     "PRIORITY",

@@ -3,8 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from pyfast.corpus.sections import Heading
+
+class Heading(NamedTuple):
+    """A heading: the character offsets of its lines, its depth (1 to 6), and its text without Markdown's marks."""
+
+    start: int
+    end: int
+    depth: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

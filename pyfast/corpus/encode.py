@@ -1,35 +1,41 @@
-"""Turn documents into one sequence of segments.
+"""Turn documents into one sequence of segments, and back.
 
 This module works on batches of documents. NumPy operations handle all documents of one kind in a batch
 together, as one joined text. Then the segments of the batch are put into the order of its documents.
+
+A text is: document > section? > paragraph > sentence. Tables (table > table_row > table_cell) and knowledge graphs
+(document > subgraph > triplet) are both trees of three levels with strings as leaves, so the same code handles
+both.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyfast.corpus import schema
-from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument
-from pyfast.corpus.encode_structured import encode_graphs, encode_tables
-from pyfast.corpus.encode_text import SEPARATOR, encode_texts, headings_of
-from pyfast.corpus.levels import parents
-from pyfast.corpus.outlines import outline_json
+import pyfast.corpus.schema as schema
+from pyfast.corpus.documents import Document, Heading, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.formats.markdown import headings as find_headings
+from pyfast.corpus.levels import Level, parents
+from pyfast.corpus.outlines import LONGEST, Headlines, outline_json
 from pyfast.corpus.packed import Packed
-from pyfast.corpus.schema import Columns, Kind
-from pyfast.corpus.sections import Heading
-from pyfast.corpus.segment_ids import hash_uris
-from pyfast.corpus.sequence import Corpus
-from pyfast.corpus.text_splitting import LENGTH
+from pyfast.corpus.schema import Columns, Integers, Kind, append_text, lengths
+from pyfast.corpus.sequence import Corpus, hash_uris
+from pyfast.corpus.text_splitting import LENGTH, Bounds, bounded, codes_of, paragraphs, sentence_breaks, sentences
 from pyfast.errors import InputError
 from pyfast.ops.hseq_stream import subtree_ends
 
 _BATCH = 1 << 19  # characters: temporary arrays that stay in the cache; a longer document is a batch of its own
+# The buffer has a blank line between texts, so that no paragraph or sentence spans two of them.
+_SEPARATOR = "\n\n"
+MAX_SUBGRAPH = 64
+"""The maximum number of triples in one subgraph"""
 _LARGE = 2 * _BATCH  # a table of this size is encoded in several pieces
 
 
@@ -61,7 +67,7 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     for batch in _batches(documents):
         try:
             hashes = hash_uris(document.uri for document in batch)
-            found = list(map(headings_of, batch))
+            found = list(map(_headings_of, batch))
             passages = np.zeros(len(batch), np.int64)
             root = segments_before
             for piece, row in _pieces(batch):
@@ -89,10 +95,27 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     if twice := _repeated(corpus.columns.hashes.copy):
         raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")
     if twice := _repeated(lambda: corpus.ids[:]):
-        raise InputError(
-            f"two segments have the id {corpus.ids[twice]:016x}: change the uri of one of their documents"
-        )
+        known = f"two segments have the id {corpus.ids[twice]:016x}"
+        raise InputError(f"{known}: change the uri of one of their documents")
     return corpus
+
+
+def decode(corpus: Corpus) -> list[Document]:
+    """Turn a corpus back into its documents (HSEQ, theorem 1).
+
+    Args:
+        corpus: A corpus from `encode`.
+
+    Returns:
+        The documents in order. They equal the encoded documents in every character, row, header, link and triple.
+
+    Example:
+        >>> from pyfast.corpus import KnowledgeGraph, Triple, decode, encode
+        >>> facts = KnowledgeGraph("facts", "Facts", (Triple("Titan", "orbits", "Saturn"),))
+        >>> decode(encode([facts])) == [facts]
+        True
+    """
+    return [corpus.document(source) for source in range(corpus.documents)]
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -125,19 +148,18 @@ def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
         step = max(_BATCH * len(large.rows) // size, 1)
         for row in range(0, len(large.rows) or 1, step):
             yield [replace(large, rows=large.rows[row : row + step])], row
-    elif size >= _LARGE and isinstance(large, TextDocument) and _is_plain(large):
+    elif (
+        size >= _LARGE
+        and isinstance(large, TextDocument)
+        and not (large.markdown or large.outline.headings or large.outline.aside)
+    ):
         start = 0
-        while (end := large.text.find(SEPARATOR, start + _BATCH)) >= 0:
+        while (end := large.text.find(_SEPARATOR, start + _BATCH)) >= 0:
             yield [replace(large, text=large.text[start:end])], start
-            start = end + len(SEPARATOR)  # `encode_texts` writes the separator before the next piece.
+            start = end + len(_SEPARATOR)  # `_encode_texts` writes the separator before the next piece.
         yield [replace(large, text=large.text[start:])], start
     else:
         yield batch, 0
-
-
-def _is_plain(document: TextDocument) -> bool:
-    """Whether a text has no headings and no part that is in no passage."""
-    return not (document.markdown or document.outline.headings or document.outline.aside)
 
 
 def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
@@ -186,15 +208,11 @@ def _segments(
     parts: list[Columns] = []
     facts = schema.empty(schema.TRIPLES)
     if texts:
-        source = np.fromiter(texts, dtype=np.int32)
-        of_texts = [headings[k] for k in texts]
-        parts.append(encode_texts(list(texts.values()), of_texts, source, buffer, length))
+        parts.append(_encode_texts(texts, headings, buffer, length))
     if tables:
-        source = np.fromiter(tables, dtype=np.int32)
-        parts.append(encode_tables(list(tables.values()), source, buffer))
+        parts.append(_encode_tables(tables, buffer))
     if graphs:
-        source = np.fromiter(graphs, dtype=np.int32)
-        columns, facts = encode_graphs(list(graphs.values()), source, buffer)
+        columns, facts = _encode_graphs(graphs, buffer)
         parts.append(columns)
     if len(parts) == 1:
         return parts[0], facts
@@ -206,35 +224,24 @@ def _segments(
 def _described(
     batch: Sequence[Document],
     headings: Sequence[Sequence[Heading]],
-    passages: NDArray[np.int64],
+    passages: Integers,
     hashes: NDArray[np.uint64],
 ) -> pa.RecordBatch:
-    tables = [document if isinstance(document, Table) else None for document in batch]
-    return schema.record(
-        schema.DOCUMENTS,
-        {
-            "uri": [document.uri for document in batch],
-            "title": [document.title for document in batch],
-            "kind": [_kind(document) for document in batch],
-            "section": list(map(_section, batch, headings)),
-            "header": [table.header if table else () for table in tables],
-            "links": [table.links if table else () for table in tables],
-            "digest": list(map(digest_of, batch)),
-            "passages": passages,
-            "hash": hashes,
-        },
-    )
+    columns = zip(*map(_description, batch, headings), strict=True)
+    values = zip(schema.DOCUMENTS.names, (*columns, passages, hashes), strict=True)
+    return schema.record(schema.DOCUMENTS, dict(values))
 
 
-def _section(document: Document, headings: Sequence[Heading]) -> str:
-    """Return the value of the column `section`: the section of a table, or the outline of a text as JSON."""
+def _description(document: Document, headings: Sequence[Heading]) -> tuple[object, ...]:
+    """Return the values of a document in `schema.DOCUMENTS`, without the last two."""
+    own: tuple[object, ...] = Kind.GRAPH, "", (), ()
     match document:
         case Table():
-            return document.section
+            own = Kind.TABLE, document.section, document.header, document.links
         case TextDocument():
-            return outline_json(document.outline, headings)
-        case KnowledgeGraph():
-            return ""
+            kind = Kind.MARKDOWN if document.markdown else Kind.TEXT
+            own = kind, outline_json(document.outline, headings), (), ()
+    return document.uri, document.title, *own, digest_of(document)
 
 
 def digest_of(document: Document) -> bytes:
@@ -282,16 +289,6 @@ def _json(document: Document) -> Iterator[bytes]:
     yield b"]" + after
 
 
-def _kind(document: Document) -> Kind:
-    match document:
-        case TextDocument():
-            return Kind.MARKDOWN if document.markdown else Kind.TEXT
-        case Table():
-            return Kind.TABLE
-        case KnowledgeGraph():
-            return Kind.GRAPH
-
-
 def _repeated(compute: Callable[[], NDArray[np.uint64]]) -> int | None:
     """Return the position of the first value that repeats an earlier one. None if no value repeats.
 
@@ -314,12 +311,261 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
     for document in batch:
         try:
             hashes = hash_uris([document.uri])
-            found = [headings_of(document)]
+            found = [_headings_of(document)]
             _segments([document], found, bytearray(), LENGTH)
             _described([document], found, np.zeros(1, np.int64), hashes)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
-            return InputError(
-                f"document {document.uri!a}: it holds the lone surrogate {character}, which is no character"
-            )
+            what = f"it holds the lone surrogate {character}, which is no character"
+            return InputError(f"document {document.uri!a}: {what}")
     raise AssertionError("no document of the batch fails on its own")
+
+
+def _encode_texts(
+    texts: Mapping[int, TextDocument], headings: Sequence[Sequence[Heading]], buffer: bytearray, longest: int
+) -> Columns:
+    """Make the segments of text documents, depth first. The keys are the numbers of the texts among the documents.
+    `headings` has the headings of each document, and `longest` is the maximum length of a paragraph."""
+    documents, source = list(texts.values()), np.fromiter(texts, np.int32)
+    headings = [headings[number] for number in texts]
+    text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
+    length = lengths(document.text for document in documents)
+    first = np.cumsum(length + len(_SEPARATOR)) - length
+    sections, headed = _sections(documents, headings, first, length)
+
+    codes = codes_of(text)
+    breaks = sentence_breaks(text, codes)
+    blocks = paragraphs(text, codes, headed)
+    if sections[0].size:
+        blocks = _with_headings(text, documents, headings, first, blocks, sections, headed)
+    blocks = bounded(text, blocks, breaks, longest)
+    levels = {
+        Level.DOCUMENT: (first, first + length),
+        Level.SECTION: sections,
+        Level.PARAGRAPH: blocks,
+        Level.SENTENCE: sentences(blocks, breaks),
+    }
+    start, end = (np.concatenate([bounds[side] for bounds in levels.values()]) for side in (0, 1))
+    level = np.repeat(np.array(list(levels), dtype=np.uint8), [bounds[0].size for bounds in levels.values()])
+    order = np.argsort(start * 4 + level, kind="stable")  # depth first; the stable sort merges four sorted runs
+    start, end, level = start[order], end[order], level[order]
+
+    in_buffer = append_text(text, buffer)
+    number = np.searchsorted(first, start, side="right") - 1
+    origin = first[number]
+    return {
+        "level": level,
+        "source": source[number],
+        "start": start - origin,
+        "end": end - origin,
+        "byte_start": in_buffer(start),
+        "byte_end": in_buffer(end),
+        "passage": (level == Level.PARAGRAPH).astype(np.uint8),
+    }
+
+
+def _sections(
+    documents: Sequence[TextDocument], headings: Sequence[Sequence[Heading]], first: Integers, length: Integers
+) -> tuple[Bounds, Bounds]:
+    """Find the sections of texts, and the parts of texts that are in no passage: headings and asides.
+
+    Returns two pairs (starts, ends): one of the sections, one of the headings and asides. They are positions in
+    the joined text of all documents. `first` has the position of each document in the joined text, and `length`
+    the length of each document.
+    """
+    rows: list[tuple[int, int, int]] = []
+    aside: list[tuple[int, int]] = []
+    for document, own, origin, size in zip(documents, headings, first.tolist(), length.tolist(), strict=True):
+        if own:
+            ends = [*(heading.start for heading in own[1:]), size]
+            rows += [(origin + h.start, origin + end, origin + h.end) for h, end in zip(own, ends, strict=True)]
+        if document.outline.aside:
+            aside += [(origin + start, origin + end) for start, end in document.outline.aside]
+    start, end, heading_end = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    out = np.array(aside, dtype=np.int64).reshape(-1, 2).T
+    return (start, end), (np.concatenate([start, out[0]]), np.concatenate([heading_end, out[1]]))
+
+
+def _with_headings(
+    text: str,
+    documents: Sequence[TextDocument],
+    headings: Sequence[Sequence[Heading]],
+    first: Integers,
+    blocks: Bounds,
+    sections: Bounds,
+    headed: Bounds,
+) -> Bounds:
+    """Add headings to the paragraphs: those that no passage below carries.
+
+    These are the headings above no paragraph, and those that are left out of a passage's line. A heading
+    directly above an aside needs no passage of its own: the aside is a table, and its rows carry the heading.
+    """
+    has_text, has_aside = (
+        np.diff(np.searchsorted(starts, np.stack(sections, axis=1))).ravel().tolist()
+        for starts in (blocks[0], np.sort(headed[0][sections[0].size :]))
+    )
+    added: list[tuple[int, int]] = []
+    section = 0
+    for document, own, origin in zip(documents, headings, first.tolist(), strict=True):
+        if not own:
+            continue
+        longest: dict[int, int] = {}
+        for heading in own:
+            if len(heading.text) > longest.get(heading.depth, 0):
+                longest[heading.depth] = len(heading.text)
+        may_be_long = len(document.title) + sum(longest.values()) > LONGEST // 2
+        left_out = Headlines(document.title, own).left_out if may_be_long else set()
+        depths = 0  # those of the following headings that a passage carries, as bits
+        asides = 0
+        for number in range(len(own) - 1, -1, -1):
+            heading, k = own[number], section + number
+            bit = 1 << heading.depth
+            carried = bool(has_text[k] or depths >> heading.depth + 1)
+            depths = (depths & bit - 1) | bit * carried
+            asides += has_aside[k]
+            in_rows = has_aside[k] or (asides and heading.text == document.title)
+            if (carried or in_rows) and number not in left_out:
+                continue
+            begin, line = origin + heading.start, text[origin + heading.start : origin + heading.end]
+            shown = heading.text if heading.text in line else line.strip()
+            if shown:
+                begin += line.index(shown)
+                added.append((begin, begin + len(shown)))
+                depths |= bit
+        section += len(own)
+    starts, ends = np.array(added, dtype=np.int64).reshape(-1, 2).T
+    return np.sort(np.concatenate([blocks[0], starts])), np.sort(np.concatenate([blocks[1], ends]))
+
+
+def _headings_of(document: Document) -> Sequence[Heading]:
+    """Return the headings of a document. Tables and graphs have none.
+
+    They are the `headings` of the text's outline. If these are None, the function finds the headings of a Markdown
+    text, and a text that is not Markdown has no headings.
+    """
+    if not isinstance(document, TextDocument):
+        return ()
+    if document.outline.headings is not None:
+        return document.outline.headings
+    return find_headings(document.text) if document.markdown else ()
+
+
+class _Tree:
+    """The positions of the nodes of three-level trees, in depth-first order (int64 each)."""
+
+    def __init__(self, middles: Integers, leaves: Integers) -> None:
+        """`middles` has the number of children of each root, and `leaves` the number of leaves of each child."""
+        # [tops + 1]: each root's first node of the middle level, then all of them; [middles + 1]: so for leaves
+        self.first_middle = np.concatenate([[0], np.cumsum(middles)])
+        self.first_leaf = np.concatenate([[0], np.cumsum(leaves)])
+        self.top_of_middle = np.repeat(np.arange(middles.size), middles)
+        self.middle_of_leaf = np.repeat(np.arange(leaves.size), leaves)
+        self.size = middles.size + leaves.size + self.middle_of_leaf.size
+        # positions of the roots, of the nodes below them, and of the leaves
+        self.top = np.arange(middles.size) + self.first_middle[:-1] + self.first_leaf[self.first_middle[:-1]]
+        self.middle = np.arange(leaves.size) + self.top_of_middle + 1 + self.first_leaf[:-1]
+        above = self.middle_of_leaf + 1 + self.top_of_middle[self.middle_of_leaf] + 1
+        self.leaf = np.arange(self.middle_of_leaf.size) + above
+
+
+def _encode_tables(tables: Mapping[int, Table], buffer: bytearray) -> Columns:
+    """Make the segments of tables, depth first. The keys are the numbers of the tables among the documents."""
+    rows = [row for table in tables.values() for row in table.rows]
+    cells = list(chain.from_iterable(rows))
+    tree = _Tree(lengths(table.rows for table in tables.values()), lengths(rows))
+    cuts = _store_all(cells, buffer)
+
+    row = np.full(tree.size, -1, dtype=np.int64)
+    row[tree.middle] = np.arange(tree.middle.size) - tree.first_middle[tree.top_of_middle]
+    row[tree.leaf] = row[tree.middle[tree.middle_of_leaf]]
+    column = np.full(tree.size, -1, dtype=np.int64)
+    column[tree.leaf] = np.arange(tree.leaf.size) - tree.first_leaf[tree.middle_of_leaf]
+    return {
+        **_lay_out(tree, (Level.TABLE, Level.TABLE_ROW, Level.TABLE_CELL), tables, cuts),
+        "start": row,
+        "end": column,
+        "passage": _passages(tree, _visible(cells)),
+    }
+
+
+def _encode_graphs(graphs: Mapping[int, KnowledgeGraph], buffer: bytearray) -> tuple[Columns, pa.RecordBatch]:
+    """Make the segments of knowledge graphs, depth first, and a row of `schema.TRIPLES` for each triple, in the
+    same order."""
+    grouped = [_subgraphs(graph.triples) for graph in graphs.values()]
+    subgraphs = list(chain.from_iterable(grouped))
+    pairs = zip(graphs.values(), grouped, strict=True)
+    triples = [graph.triples[k] for graph, groups in pairs for ks in groups for k in ks]
+    strings = list(chain.from_iterable((triple.head, triple.relation, triple.tail) for triple in triples))
+    tree = _Tree(lengths(grouped), lengths(subgraphs))
+    cuts = _store_all(strings, buffer)
+
+    nowhere = np.full(tree.size, -1, dtype=np.int64)
+    levels = (Level.DOCUMENT, Level.SUBGRAPH, Level.TRIPLET)
+    columns = {
+        **_lay_out(tree, levels, graphs, cuts[::3]),
+        "start": nowhere,
+        "end": nowhere,
+        "passage": _passages(tree, np.logical_or.reduce(_visible(strings).reshape(-1, 3), axis=1)),
+    }
+    facts = {
+        "ordinal": np.fromiter(chain.from_iterable(subgraphs), dtype=np.int64),
+        "relation_start": cuts[1::3],
+        "tail_start": cuts[2::3],
+        "timed": np.array([triple.time is not None for triple in triples], dtype=np.uint8),
+        "time": [triple.time or "" for triple in triples],
+    }
+    return columns, schema.record(schema.TRIPLES, facts)
+
+
+def _subgraphs(triples: Sequence[Triple]) -> list[list[int]]:
+    """Group triples by their heads. Returns the numbers of the triples in each group, from 0.
+
+    A group has at most `MAX_SUBGRAPH` triples, so a head can have several groups. Heads are in the order in
+    which they first occur.
+    """
+    heads: dict[str, list[int]] = {}
+    for k, triple in enumerate(triples):
+        heads.setdefault(triple.head, []).append(k)
+    return [ks[i : i + MAX_SUBGRAPH] for ks in heads.values() for i in range(0, len(ks), MAX_SUBGRAPH)]
+
+
+def _store_all(strings: Sequence[str], buffer: bytearray) -> Integers:
+    """Append n strings to the buffer. Returns n + 1 positions in the buffer: where each string starts, and
+    where the last one ends."""
+    return append_text("".join(strings), buffer)(np.concatenate([[0], np.cumsum(lengths(strings))]))
+
+
+def _visible(strings: Sequence[str]) -> NDArray[np.bool_]:
+    return np.fromiter(map(bool, map(str.strip, strings)), dtype=bool, count=len(strings))
+
+
+def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return the column `passage`: 1 for table rows and subgraphs, unless they are blank, and 0 for all other
+    segments.
+
+    `visible` has one value for each leaf: False if the text of the leaf is blank.
+    """
+    seen = np.concatenate([[0], np.cumsum(visible)])[tree.first_leaf]
+    passage = np.zeros(tree.size, dtype=np.uint8)
+    passage[tree.middle] = seen[1:] > seen[:-1]
+    return passage
+
+
+def _lay_out(tree: _Tree, levels: tuple[Level, Level, Level], sources: Iterable[int], cuts: Integers) -> Columns:
+    """Return the columns `level`, `source`, `byte_start` and `byte_end` of trees. `cuts` has the byte
+    positions at which the leaves start, and the position at which the last leaf ends.
+    """
+    level = np.empty(tree.size, dtype=np.uint8)
+    number = np.empty(tree.size, dtype=np.int64)
+    byte_start, byte_end = np.empty_like(number), np.empty_like(number)
+    middle_cuts = cuts[tree.first_leaf]
+    for position, name, of_top, limits in (
+        (tree.top, levels[0], np.arange(tree.top.size), middle_cuts[tree.first_middle]),
+        (tree.middle, levels[1], tree.top_of_middle, middle_cuts),
+        (tree.leaf, levels[2], tree.top_of_middle[tree.middle_of_leaf], cuts),
+    ):
+        level[position] = name
+        number[position] = of_top
+        byte_start[position], byte_end[position] = limits[:-1], limits[1:]
+    source = np.fromiter(sources, np.int32)[number]
+    return {"level": level, "source": source, "byte_start": byte_start, "byte_end": byte_end}

@@ -5,16 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyfast.corpus import schema
-from pyfast.corpus.batch_files import BatchFiles
+import pyfast.corpus.schema as schema
 from pyfast.corpus.levels import Level
-from pyfast.corpus.storage import CONTENT, Parts, write_stored
-from pyfast.corpus.stored_segments import split
+from pyfast.corpus.storage import CONTENT, Parts, split, write_stored
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -61,7 +60,7 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
     segments = schema.segments_schema(size)
     cells = pa.schema([segments.field("byte_end")])
     kinds = (segments.append(schema.PLACE), cells, schema.DOCUMENTS, schema.TRIPLES)
-    files = [BatchFiles(scratch / str(number), columns) for number, columns in enumerate(kinds)]
+    files = [_BatchFiles(scratch / str(number), columns) for number, columns in enumerate(kinds)]
     passages = [np.empty(0, np.int64)]
     done = _Sizes()
     with (folder / CONTENT).open("wb") as content:
@@ -71,9 +70,8 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
                 first = done.segments
                 column, documents, facts, facts_before = _piece(parts, keep, some, facts_before, done)
                 passages.append(np.flatnonzero(column["passage"]) + first)
-                for file, batch in zip(
-                    files, (*split(schema.segments(column, size), first), documents, facts), strict=True
-                ):
+                written = (*split(schema.segments(column, size), first), documents, facts)
+                for file, batch in zip(files, written, strict=True):
                     file.append(batch)
                 for run in _runs(parts[3], *_bytes_of(parts, keep, *some)):
                     content.write(run)
@@ -111,10 +109,8 @@ def _pieces(parts: Parts) -> Iterator[_Piece]:
 def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop: int) -> tuple[Int64, Int64]:
     """Return the positions in the text buffer at which the documents of a piece begin and end. Deleted documents
     are left out. `first`, `last`, `begin` and `stop` are the parts of a `_Piece`."""
-    parent, start, end = (
-        np.from_dlpack(parts[0].column(name))[begin:stop] for name in ("parent", "byte_start", "byte_end")
-    )
-    roots = np.flatnonzero(parent < 0)[keep[first:last]]
+    parent, start, end = schema.arrays_of(parts[0], "parent", "byte_start", "byte_end")
+    roots = begin + np.flatnonzero(parent[begin:stop] < 0)[keep[first:last]]
     return start[roots].astype(np.int64), end[roots].astype(np.int64)
 
 
@@ -144,13 +140,10 @@ def _piece(
     stays = kept[triplets]
     remaining = parts[2].slice(facts_before, len(triplets)).filter(pa.array(stays))
     shifts = shift[triplets[stays]]
+    moving = ("relation_start", "tail_start")
+    moved_by = {name: np.from_dlpack(remaining.column(name)) + shifts for name in moving}
     facts = schema.record(
-        schema.TRIPLES,
-        {
-            **{field.name: remaining.column(field.name) for field in schema.TRIPLES},
-            "relation_start": np.from_dlpack(remaining.column("relation_start")) + shifts,
-            "tail_start": np.from_dlpack(remaining.column("tail_start")) + shifts,
-        },
+        schema.TRIPLES, {name: remaining.column(name) for name in schema.TRIPLES.names} | moved_by
     )
     parent = column["parent"]
     column["parent"] = np.where(parent < 0, -1, place[np.maximum(parent - begin, 0)])
@@ -174,3 +167,79 @@ def _runs(buffer: memoryview, starts: Int64, ends: Int64) -> list[memoryview]:
         return []
     cuts = [0, *(np.flatnonzero(ends[:-1] != starts[1:]) + 1).tolist(), len(starts)]
     return [buffer[int(starts[a]) : int(ends[b - 1])] for a, b in pairwise(cuts)]
+
+
+class _BatchFiles:
+    """Files to which rows of record batches are appended, piece by piece, and which are then memory-mapped. The
+    batches may be larger than the memory. All have the same schema, and no column has nulls.
+    """
+
+    def __init__(self, folder: Path, columns: pa.Schema) -> None:
+        """`folder` is a new folder for the files."""
+        folder.mkdir(parents=True)
+        self._schema = columns
+        self._columns = [_Column(folder / field.name, field.type) for field in columns]
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch."""
+        for column, array in zip(self._columns, batch.columns, strict=True):
+            column.append(array)
+
+    def mapped(self) -> pa.RecordBatch:
+        """Return all rows as one batch. After this call, no rows can be appended, and the files can be removed."""
+        return pa.RecordBatch.from_arrays([column.mapped() for column in self._columns], schema=self._schema)
+
+
+class _Column:
+    """The buffers of a column, each in its own file."""
+
+    def __init__(self, path: Path, kind: pa.DataType) -> None:
+        self._kind, self._length, self._end = kind, 0, 0
+        is_list = pa.types.is_large_list(kind)
+        self._inner: list[_Column] = []
+        if is_list or pa.types.is_struct(kind):
+            fields = [kind.value_field] if is_list else [kind.field(k) for k in range(kind.num_fields)]
+            self._inner = [_Column(path.with_name(f"{path.name}.{field.name}"), field.type) for field in fields]
+        self._has_offsets = is_list or pa.types.is_large_string(kind)
+        self._offsets, self._data = (path.with_name(f"{path.name}-{name}") for name in ("offsets", "data"))
+        if self._has_offsets:
+            np.zeros(1, np.int64).tofile(self._offsets)
+        self._data.touch()
+
+    def append(self, array: pa.Array) -> None:
+        if not len(array):
+            return
+        self._length += len(array)
+        if pa.types.is_struct(self._kind):
+            for k, inner in enumerate(self._inner):
+                inner.append(array.field(k))
+            return
+        buffers, first, last = array.buffers(), array.offset, array.offset + len(array)
+        if self._has_offsets:
+            offsets = np.frombuffer(buffers[1], np.int64)[first : last + 1]
+            _write(self._offsets, offsets[1:] - offsets[0] + self._end)
+            first, last = int(offsets[0]), int(offsets[-1])
+            self._end += last - first
+            if self._inner:
+                self._inner[0].append(array.values.slice(first, last - first))
+                return
+            width, data = 1, buffers[2]
+        else:
+            width, data = self._kind.bit_width // 8, buffers[1]
+        _write(self._data, np.frombuffer(data or b"", np.uint8)[first * width : last * width])
+
+    def mapped(self) -> pa.Array:
+        buffers = [None, *([_map(self._offsets)] if self._has_offsets else [])]
+        if not self._inner:
+            buffers.append(_map(self._data))
+        inner = [column.mapped() for column in self._inner]
+        return pa.Array.from_buffers(self._kind, self._length, buffers, children=inner)
+
+
+def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
+    with path.open("ab") as file:
+        array.tofile(file)
+
+
+def _map(path: Path) -> pa.Buffer:
+    return pa.py_buffer(np.memmap(path, np.uint8, "r") if path.stat().st_size else b"")

@@ -3,9 +3,10 @@ its metadata."""
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -19,6 +20,7 @@ from pyfast.corpus.documents import (
     Triple,
     Unread,
 )
+from pyfast.corpus.formats.building import title_of
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.packed import Packed, pack
 from pyfast.errors import GoldError, InputError
@@ -40,17 +42,17 @@ class _Fault(Exception):
     """A fault in a record."""
 
 
-def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document | Unread]:
+def read_jsonl_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the documents of a JSON Lines file. Lines that are no documents are rows: together they become one
-    table with this `uri` and `title`.
+    table with this `uri`.
 
     A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number.
     A line that cannot be read comes as an `Unread`. A line that is a question or gold raises `GoldError`.
     """
-    return documents_of_records(uri, path, title, read_each_line(path))
+    return documents_of_records(uri, path, read_each_line(path))
 
 
-def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document | Unread]:
+def read_json_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the documents of a JSON file.
 
     The file must have a list of records, an object whose only value is such a list, or a single record. If its
@@ -60,9 +62,12 @@ def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document |
     try:
         content = parse_json(text)
     except orjson.JSONDecodeError as error:
-        if not _is_object(text.lstrip().partition("\n")[0]):
+        first: object = None
+        with suppress(orjson.JSONDecodeError):
+            first = parse_json(text.lstrip().partition("\n")[0])
+        if not isinstance(first, dict):
             raise InputError(f"{path}: not JSON: {error}; correct the file") from None
-        yield from read_jsonl_documents(uri, path, title)
+        yield from read_jsonl_documents(uri, path)
         return
     records = _records_in(content)
     if not any(isinstance(record, dict) for record in records):
@@ -72,18 +77,9 @@ def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document |
     if (name := _name_of_list(content)) and len(content) > 1:
         beside = ", ".join(sorted(content.keys() - {name}))[:200]
         yield Unread(path, f"read as the list {name!r}; what stands beside it is in no document: {beside}", False)
-    placed = (
-        (f"{path}, record {number}", record if isinstance(record, dict) else InputError("not a JSON object"), b"")
-        for number, record in enumerate(records, start=1)
-    )
-    yield from documents_of_records(uri, path, title, placed)
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(parse_json(line), dict)
-    except orjson.JSONDecodeError:
-        return False
+    read = (it if isinstance(it, dict) else InputError("not a JSON object") for it in records)
+    placed = ((f"{path}, record {number}", it, b"") for number, it in enumerate(read, start=1))
+    yield from documents_of_records(uri, path, placed)
 
 
 def _records_in(content: object) -> list[Any]:
@@ -98,13 +94,13 @@ def _name_of_list(content: object) -> str:
     """Return the key of the only list of objects in an object. Returns "" if the object is itself a record."""
     if not isinstance(content, dict) or _kind_of(content) is not None:
         return ""
-    lists = [key for key, value in content.items() if _is_records(value)]
+    lists = [
+        key
+        for key, value in content.items()
+        if value and isinstance(value, list) and all(isinstance(it, dict) for it in value)
+    ]
     nested = any(isinstance(value, dict) for value in content.values())
     return lists[0] if len(lists) == 1 and not nested else ""
-
-
-def _is_records(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(it, dict) for it in value) and bool(value)
 
 
 def _has_float(value: object) -> bool:
@@ -120,7 +116,7 @@ def _has_float(value: object) -> bool:
 
 
 def documents_of_records(
-    uri: str, path: Path, title: str, placed: Iterable[tuple[str, JsonObject | InputError, bytes]]
+    uri: str, path: Path, placed: Iterable[tuple[str, JsonObject | InputError, bytes]]
 ) -> Iterator[Document | Unread]:
     """Make documents from records.
 
@@ -128,65 +124,57 @@ def documents_of_records(
     be read there is the error. The line is what the record was parsed from, empty if there was no such line.
 
     The uri of a document without an ``id`` ends with the last word of its place, such as ``uri#3``. Records that
-    are no documents are rows: together they become one table with this `uri` and `title`. A record that cannot be
+    are no documents are rows: together they become one table with this `uri`. A record that cannot be
     used is left out alone, as an `Unread`. A question or gold raises `GoldError`.
     """
     flat: Packed[dict[str, str]] = Packed()
     nowhere: dict[str, None] = {}  # the keys of texts that are in no document
     key_of_text = ""
     for place, record, line in placed:
+        where = place.rpartition(", ")[2]
         try:
             if isinstance(record, InputError):
                 raise record
             if _kind_of(record) is not None:
                 if "text" not in record and not record.get("kind") and not key_of_text:
                     key_of_text = _key_of_text(record)
-                    what = f'"{key_of_text}" is read as the text, from {place.rpartition(", ")[2]} on'
-                    yield Unread(path, what, missing=False)
-                document = document_of(record, place, f"{uri}#{place.rpartition(' ')[2]}")
+                    yield Unread(path, f'"{key_of_text}" is read as the text, from {where} on', missing=False)
+                document, about, other = _read(record, place, f"{uri}#{place.rpartition(' ')[2]}")
                 yield document
-                if isinstance(document, TextDocument):
-                    about, other = _beside(record)
-                    nowhere |= dict.fromkeys(other)
-                    if (about or other) and not document.text.strip():
-                        keys = ", ".join(map(_shown, [*about, *other]))[:200]
-                        raise _Fault(f"the text is empty, so no search finds the record, which has also {keys}")
+                nowhere |= dict.fromkeys(other)
+                if (about or other) and isinstance(document, TextDocument) and not document.text.strip():
+                    keys = _keys([*about, *other])
+                    raise _Fault(f"the text is empty, so no search finds the record, which has also {keys}")
                 continue
             if _is_question(record):
-                raise GoldError(
-                    f"{place}: a question, or its gold, and no document: leave {path.name} out, or give the line a"
-                    ' "kind" if it is one'
-                )
+                advice = f'leave {path.name} out, or give the line a "kind" if it is one'
+                raise GoldError(f"{place}: a question, or its gold, and no document: {advice}")
             if line and _has_float(record):
                 record = parse_as_written(line)
             flat.append({key: _cell(value) for key, value in record.items()})
         except GoldError:
             raise
         except (InputError, _Fault) as error:
-            where = place.rpartition(", ")[2]
             yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
     if nowhere:
-        keys = ", ".join(map(_shown, sorted(nowhere)))[:200]
-        yield Unread(path, f"objects and long values beside a text are in no document: {keys}", missing=False)
+        what = f"objects and long values beside a text are in no document: {_keys(sorted(nowhere))}"
+        yield Unread(path, what, missing=False)
     if flat:
         header = tuple(dict.fromkeys(key for record in flat for key in record))
         if len(header) * len(flat) > 1_000_000 + 100 * sum(map(len, flat)):
-            raise InputError(
-                f"{path}: {len(flat)} records with {len(header)} keys, too few in common for one table"
-            )
-        yield Table(uri, title, "", header, pack(tuple(record.get(key, "") for key in header) for record in flat))
+            shape = f"{len(flat)} records with {len(header)} keys"
+            raise InputError(f"{path}: {shape}, too few in common for one table")
+        rows = pack(tuple(record.get(key, "") for key in header) for record in flat)
+        yield Table(uri, title_of(path), "", header, rows)
 
 
 def _is_question(record: JsonObject) -> bool:
     """Whether a record is a question, a conversation or gold. Such records would put answers into an index."""
-    answers = record.get("answers", record.get("answer"))
-    asks = isinstance(record.get("question"), str)
-    named = isinstance(record.get("id"), str)
-    return (
-        isinstance(record.get("turns"), list)
-        or (asks and (named or answers is not None))
-        or (named and isinstance(answers, list))
-    )
+    if isinstance(record.get("turns"), list):
+        return True
+    answers, named = record.get("answers", record.get("answer")), isinstance(record.get("id"), str)
+    asks = isinstance(record.get("question"), str) and (named or answers is not None)
+    return asks or (named and isinstance(answers, list))
 
 
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
@@ -195,11 +183,23 @@ def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -
 
     A record that is none of the three raises an `InputError`, which names the place.
     """
+    return _read(record, place, uri or place).document
+
+
+class _Read(NamedTuple):
+    """The document of a record, the keys of its metadata, and the keys of all that is in no document."""
+
+    document: Document
+    about: Collection[str] = ()
+    other: Collection[str] = ()
+
+
+def _read(record: JsonObject, place: str, uri: str) -> _Read:
     kind = _kind_of(record)
     try:
         if not isinstance(kind, str) or kind not in _DOCUMENTS:
             raise _Fault(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
-        return _DOCUMENTS[kind](_string(record, "_id" if "_id" in record else "id", uri or place), record)
+        return _DOCUMENTS[kind](_string(record, "_id" if "_id" in record else "id", uri), record)
     except _Fault as fault:
         raise InputError(f"{place}: {fault}") from None
 
@@ -220,28 +220,27 @@ def _key_of_text(record: Mapping[str, Any]) -> str:
     return found[0] if len(found) == 1 and _BESIDE_TEXT.issuperset(record.keys() - found) else ""
 
 
-def _text(uri: str, record: JsonObject) -> TextDocument:
+def _text(uri: str, record: JsonObject) -> _Read:
     key = _key_of_text(record) or "text"
     value = record.get(key)
     text = "\n\n".join(_strings(value, f'"{key}"')) if isinstance(value, list) else _string(record, key)
     title = _string(record, "title", "")
-    about, _ = _beside(record)
+    about, other = _beside(record, key)
     outline = Outline(about=_json(about)) if about else NO_OUTLINE
     # The layout of FlashRAG and of Pyserini: the first line is the title in quotes.
     if key != "text" and not title and (first := _QUOTED_LINE.match(text)):
-        return TextDocument(uri, first[1], text[first.end() :], outline=outline)
-    return TextDocument(uri, title, text, outline=outline)
+        title, text = first[1], text[first.end() :]
+    return _Read(TextDocument(uri, title, text, outline=outline), about, other)
 
 
-def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
+def _beside(record: JsonObject, key_of_text: str) -> tuple[dict[str, Any], list[str]]:
     """Return the metadata of a text, and the keys of all else that its record has. The metadata is what filters
     read: short values, and lists of them. A record with a `kind` is in the layout of pyfast. Its other keys, such
     as a `role` of gold, must stay out of an index."""
     if _USUAL.issuperset(record):
         return {}, []
     keys = _METADATA if record.get("kind") else record.keys() - _USUAL
-    given = {key: value for key, value in record.items() if key in keys}
-    given.pop(_key_of_text(record), None)
+    given = {key: value for key, value in record.items() if key in keys and key != key_of_text}
     for key in _METADATA:
         if isinstance(given.get(key), dict):
             given = given.pop(key) | given
@@ -249,7 +248,7 @@ def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
     other = [
         key
         for key, value in about.items()
-        if not (all(map(_is_short, value)) if isinstance(value, list) else _is_short(value))
+        if not all(map(_is_short, value if isinstance(value, list) else [value]))
     ]
     return {key: value for key, value in about.items() if key not in other} if other else about, other
 
@@ -258,7 +257,7 @@ def _is_short(value: object) -> bool:
     return not isinstance(value, dict | list | tuple) and (not isinstance(value, str) or len(value) <= _LONGEST)
 
 
-def _table(uri: str, record: JsonObject) -> Table:
+def _table(uri: str, record: JsonObject) -> _Read:
     header = _strings(record.get("header", []), '"header"')
     rows = tuple(_strings(row, f'row {k} of "rows"') for k, row in enumerate(_list(record, "rows")))
     links = record.get("links") or {}
@@ -267,20 +266,21 @@ def _table(uri: str, record: JsonObject) -> Table:
     placed = tuple(
         (*_place(key, rows), to) for key, uris in links.items() for to in _strings(uris, f"link {_shown(key)}")
     )
-    return Table(uri, _string(record, "title", ""), _string(record, "section", ""), header, rows, placed)
+    title, section = _string(record, "title", ""), _string(record, "section", "")
+    return _Read(Table(uri, title, section, header, rows, placed))
 
 
-def _graph(uri: str, record: JsonObject) -> KnowledgeGraph:
+def _graph(uri: str, record: JsonObject) -> _Read:
     triples = []
     for k, fact in enumerate(_list(record, "triples")):
         if not isinstance(fact, list) or len(fact) not in (3, 4):
             raise _Fault(f"triple {k} is {_shown(fact)}, not a list of 3 strings, or 4 with its time")
         known = fact[:3] if fact[3:] == [None] else fact
         triples.append(Triple(*_strings(known, f"triple {k}")))
-    return KnowledgeGraph(uri, _string(record, "title", ""), tuple(triples))
+    return _Read(KnowledgeGraph(uri, _string(record, "title", ""), tuple(triples)))
 
 
-_DOCUMENTS: dict[str, Callable[[str, JsonObject], Document]] = {"text": _text, "table": _table, "kg": _graph}
+_DOCUMENTS: dict[str, Callable[[str, JsonObject], _Read]] = {"text": _text, "table": _table, "kg": _graph}
 
 
 def _string(record: JsonObject, key: str, default: str | None = None) -> str:
@@ -290,15 +290,19 @@ def _string(record: JsonObject, key: str, default: str | None = None) -> str:
     if key in ("id", "_id") and type(value) in (int, orjson.Fragment):
         return _json(value)
     if not isinstance(value, str):
-        raise _Fault(f'"{key}" is {_shown(value)}, not a string' if key in record else f'there is no "{key}"')
+        raise _unfit(record, key, value, "a string")
     return value
 
 
 def _list(record: JsonObject, key: str) -> list[Any]:
     value = record.get(key)
     if not isinstance(value, list):
-        raise _Fault(f'"{key}" is {_shown(value)}, not a list' if key in record else f'there is no "{key}"')
+        raise _unfit(record, key, value, "a list")
     return value
+
+
+def _unfit(record: JsonObject, key: str, value: object, wanted: str) -> _Fault:
+    return _Fault(f'"{key}" is {_shown(value)}, not {wanted}' if key in record else f'there is no "{key}"')
 
 
 def _strings(value: object, name: str) -> tuple[str, ...]:
@@ -321,14 +325,17 @@ def _place(key: str, rows: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
 
 
 def _cell(value: object) -> str:
-    if value is None:
-        return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, float) and not math.isfinite(value):  # Only Parquet and Arrow files have these.
+    # Only Parquet and Arrow files have floats that are not finite.
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     written = _json(value)
     return str(orjson.loads(written)) if written.startswith('"') else written  # A date is a text in JSON.
+
+
+def _keys(keys: Iterable[str]) -> str:
+    return ", ".join(map(_shown, keys))[:200]
 
 
 def _shown(value: object) -> str:

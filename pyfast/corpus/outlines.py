@@ -7,9 +7,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from pyfast.corpus.documents import NO_OUTLINE, Outline
+from pyfast.corpus.documents import NO_OUTLINE, Heading, Outline
 from pyfast.corpus.rendering import fold
-from pyfast.corpus.sections import Heading
 
 LONGEST = 500
 """The maximum number of characters of the title and the headings in the line of a passage"""
@@ -99,11 +98,23 @@ def metadata_at(outline: Outline, headings: Sequence[Heading], place: int) -> di
     metadata: dict[str, Any] = json.loads(outline.about) if outline.about else {}
     if outline.pages:
         metadata["page"] = bisect_right(outline.pages, place)
-    above: list[Heading] = []
-    for heading in headings:
-        if heading.start > place:
-            break
-        above = [other for other in above if other.depth < heading.depth] + [heading]
-    if above:
+    if above := headings_above(headings, place + 1):
         metadata["headings"] = [heading.text for heading in above]
     return metadata
+
+
+def section_at(headings: Sequence[Heading], place: int, title: str) -> str:
+    """Name the section at the character `place` of a text: the headings above it, the highest first, with ` > `
+    between them. A heading that repeats the title is left out.
+    """
+    return " > ".join(it.text for it in headings_above(headings, place) if it.text not in ("", title))
+
+
+def headings_above(headings: Sequence[Heading], place: int) -> list[Heading]:
+    """Return the headings of the section that the character before `place` is in, the highest first."""
+    above: list[Heading] = []
+    for heading in headings:
+        if heading.start >= place:
+            break
+        above = [other for other in above if other.depth < heading.depth] + [heading]
+    return above

@@ -76,10 +76,7 @@ class Packed(Sequence[T], Generic[T]):
     def _from(self, block: int) -> Iterator[T]:
         """Yield all rows from the beginning of a block on."""
         for packed in islice(self._blocks, block, None):
-            if isinstance(packed, bytes):
-                yield from _loaded(packed)
-            else:
-                yield from packed
+            yield from _loaded(packed) if isinstance(packed, bytes) else packed
         yield from self._added
 
     def __eq__(self, other: object) -> bool:

@@ -59,7 +59,6 @@ def refuse_published(path: Path) -> None:
     """Raise `GoldError` for a file of a published set. The message names the command that converts the file."""
     name = published_set(path)
     if name is not None:
-        raise GoldError(
-            f"{path}: a file of {name} as it is published: `pyfast data convert {name} {path} --out DIR` makes"
-            " questions and gold of it, and a corpus if the set has one"
-        )
+        command = f"`pyfast data convert {name} {path} --out DIR`"
+        makes = f"{command} makes questions and gold of it, and a corpus if the set has one"
+        raise GoldError(f"{path}: a file of {name} as it is published: {makes}")

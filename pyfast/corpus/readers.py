@@ -5,32 +5,36 @@ Other packages can add readers. A file without a reader, or a file that cannot b
 reports the reason.
 """
 
+import gzip
 import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
 
-from pyfast import plugins
+import pyfast.plugins as plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.encode import digest_of
+from pyfast.corpus.formats.building import title_of
 from pyfast.corpus.formats.columnar import read_columnar
-from pyfast.corpus.formats.compressed import inner, unpacked
 from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
 from pyfast.corpus.formats.encodings import read_text, without_colours
 from pyfast.corpus.formats.html import read_html
+from pyfast.corpus.formats.limits import check_growth
 from pyfast.corpus.formats.markdown import read_markdown
-from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.formats.office import read_docx, read_pptx, read_xlsx
 from pyfast.corpus.formats.pdf import read_pdf
 from pyfast.corpus.formats.rdf import read_rdf
+from pyfast.corpus.grids import COLUMNS, narrow, without_long_cells
 from pyfast.corpus.jsonl_documents import read_json_documents, read_jsonl_documents
 from pyfast.corpus.published import refuse_published
 from pyfast.corpus.roots import Roots, add_root, uri_within
-from pyfast.corpus.wide_tables import COLUMNS, narrow, without_long_cells
 from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
 from pyfast.extras import explained
 
@@ -88,6 +92,8 @@ _SLOTS = 1 << 10
 _NUMBER = 40
 _MOST_TOLD = 10
 """How many parts of a file are named one by one if they cannot be read"""
+_COMPRESSED = (".gz", ".zst")
+_BLOCK = 1 << 20
 _NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
 
 
@@ -167,25 +173,26 @@ def _documents(
     """Yield the documents of one file. Faults are added to `unread`. If `unread` is None, the first one that
     leaves something out is raised. A `GoldError` is always raised. `seen` has the documents that were read so far.
     """
-    reader = readers.of(inner(path))
+    reader = readers.of(_inner(path))
     given = 0
-    place, part = str(path), f"{uri}#"
+    place = str(path)
     told = _Told(unread)
     try:
         if reader is None:
             raise InputError(f"{path}: {_NO_READER}; pyfast reads {', '.join(readers.patterns)}")
-        with explained(), unpacked(path) as file:
+        with explained(), _unpacked(path) as file:
             place = str(file)
             refuse_published(file)
             for one in reader.read(uri, file):
                 if isinstance(one, Unread):
                     told.add(replace(one, path=path, reason=one.reason.replace(place, str(path))))
                     continue
-                if isinstance(one, Table):
-                    _refuse_gold(one, path)
+                # In the form of `pyfast evaluate`
+                if isinstance(one, Table) and {"question", "answers"} <= {name.strip() for name in one.header}:
+                    raise GoldError(f"{path}: questions with their answers, and no corpus: leave the file out")
                 given += 1
-                by_reader = one.uri == uri or one.uri.startswith(part)
-                if not by_reader and (before := seen.before(one, path, given)):
+                own_uri = one.uri != uri and not one.uri.startswith(f"{uri}#")
+                if own_uri and (before := seen.before(one, path, given)):
                     told.add(replace(before, reason=f"document {given}: {before.reason}"))
                     continue
                 if not isinstance(one, Table):
@@ -210,6 +217,42 @@ def _documents(
         unread.append(Unread(path, shown + kept))
 
 
+def _inner(path: Path) -> Path:
+    """Return the path of a file without the suffix of its compression, such as `.gz`."""
+    return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """Unpack a compressed file while a `with` block runs. Yields the path of the unpacked file. If the file
+    is not compressed, yields its own path.
+
+    Raises InputError if the file is damaged, or if its unpacked content is far larger than the file.
+    """
+    if _inner(path) == path:
+        yield path
+        return
+    with TemporaryDirectory(prefix="pyfast-") as folder:
+        target = Path(folder, _inner(path).name)
+        packed, written = path.stat().st_size, 0
+        try:
+            with path.open("rb") as raw, _opened(path, raw) as source, target.open("wb") as out:
+                while block := source.read(_BLOCK):
+                    written += out.write(block)
+                    check_growth(path, packed, written)
+        except (EOFError, gzip.BadGzipFile, ValueError, OSError) as error:
+            raise InputError(f"{path}: cannot be unpacked: {error}; copy or download it again") from error
+        yield target
+
+
+def _opened(path: Path, raw: IO[bytes]) -> IO[bytes]:
+    if path.suffix.lower() == ".gz":
+        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
+    import zstandard
+
+    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+
+
 class _Seen:
     """The documents that were read so far and have a uri of their own, to find uris that repeat.
 
@@ -232,18 +275,14 @@ class _Seen:
         hashed = hash(document.uri) or 1  # 0 is a free place
         # A hash is faster than a digest. Only texts are compared: others would cost more than their reading.
         digest = hash((document.title, document.text)) if isinstance(document, TextDocument) else 0
-        hashes = self._hashes
-        mask = len(hashes) - 1
-        at = hashed & mask
-        while (there := hashes[at]) != hashed:
-            if not there:
-                hashes[at], self._digests[at] = hashed, digest
-                self._places[at] = len(self._files) << _NUMBER | number
-                self._used += 1
-                if 3 * self._used > 2 * len(hashes):
-                    self._grow()
-                return None
-            at = (at + 1) & mask
+        at = self._find(hashed)
+        if not self._hashes[at]:
+            place = len(self._files) << _NUMBER | number
+            self._hashes[at], self._places[at], self._digests[at] = hashed, place, digest
+            self._used += 1
+            if 3 * self._used > 2 * len(self._hashes):
+                self._grow()
+            return None
         file, first = divmod(self._places[at], 1 << _NUMBER)
         where = self._files[file - 1]
         if where == path and first == number:  # The file is read again.
@@ -252,15 +291,21 @@ class _Seen:
         what = "is the same as" if same else "is left out: its id is that of"
         return Unread(path, f"{document.uri!r} {what} document {first} of {where}", missing=not same)
 
+    def _find(self, hashed: int) -> int:
+        """The slot that has a hash, or the free one in which it belongs."""
+        hashes = self._hashes
+        mask = len(hashes) - 1
+        at = hashed & mask
+        while hashes[at] not in (0, hashed):
+            at = (at + 1) & mask
+        return at
+
     def _grow(self) -> None:
         before = self._hashes, self._places, self._digests
         self._hashes, self._places, self._digests = (array("q", bytes(16 * len(one))) for one in before)
-        mask = len(self._hashes) - 1
         for hashed, place, digest in zip(*before, strict=True):
             if hashed:
-                at = hashed & mask
-                while self._hashes[at]:
-                    at = (at + 1) & mask
+                at = self._find(hashed)
                 self._hashes[at], self._places[at], self._digests[at] = hashed, place, digest
 
 
@@ -291,14 +336,6 @@ class _Told:
             if (more := times - _MOST_TOLD) > 0 and self._unread is not None:
                 last = self._last[missing].reason
                 self._unread.append(replace(self._last[missing], reason=f"and {more} more; the last one: {last}"))
-
-
-def _refuse_gold(table: Table, path: Path) -> None:
-    """Raise `GoldError` if a table has questions with their answers, in the form that `pyfast evaluate`
-    reads.
-    """
-    if {"question", "answers"} <= {name.strip() for name in table.header}:
-        raise GoldError(f"{path}: questions with their answers, and no corpus: leave the file out")
 
 
 def _reason(error: Exception) -> str:
@@ -395,10 +432,8 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
         for path in (Path(folder, name) for name in names if not name.startswith(".")):
             if path.is_file():
                 found.append(path)
-            elif path.is_symlink():
-                told.add(Unread(path, "a link to nothing"))
             else:
-                told.add(Unread(path, "no regular file"))
+                told.add(Unread(path, "a link to nothing" if path.is_symlink() else "no regular file"))
     told.close()
     return dict(sorted((path.relative_to(source).as_posix(), path) for path in found))
 
@@ -416,53 +451,39 @@ def _read_text(uri: str, path: Path) -> Iterator[Document]:
 
 
 def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
+    triples: list[Triple] = []
     faults: list[Unread] = []
-    triples = tuple(_triples(path, faults))
-    if triples or not faults:
-        yield KnowledgeGraph(uri, title_of(path), triples)
-    yield from faults
-
-
-def _read_json(uri: str, path: Path) -> Iterator[Document | Unread]:
-    return read_json_documents(uri, path, title_of(path))
-
-
-def _read_json_lines(uri: str, path: Path) -> Iterator[Document | Unread]:
-    return read_jsonl_documents(uri, path, title_of(path))
-
-
-def _triples(path: Path, faults: list[Unread]) -> Iterator[Triple]:
-    """Yield the triples of a file. Lines that are no triples are added to the faults."""
-    columns, is_first = 0, True
-    for line, row in rows(path, read_text(path), PlainTabs):
-        is_head, is_first = is_first and not isinstance(row, Unread) and _is_header(row), False
+    columns = 0
+    for number, (line, row) in enumerate(rows(path, read_text(path), PlainTabs)):
         if isinstance(row, Unread):
             faults.append(row)
-        elif is_head:
+        elif not number and _is_header(row):
             faults.append(Unread(path, f"line {line}: read as the header", missing=False))
         elif len(row) not in (3, 4):
             faults.append(Unread(path, f"line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}"))
         elif len(row) != (columns := columns or len(row)):
             faults.append(Unread(path, f"line {line}: {len(row)} columns where the lines before have {columns}"))
         else:
-            yield Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None)
+            triples.append(Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None))
+    if triples or not faults:
+        yield KnowledgeGraph(uri, title_of(path), tuple(triples))
+    yield from faults
 
 
 def _is_header(row: Sequence[str]) -> bool:
     """Whether a line has the names of the columns, such as head, relation, tail."""
-    names = [name.strip().lower() for name in row]
-    return len(names) > 2 and names[0] in _HEADS and names[1] in _RELATIONS and names[2] in _TAILS
+    return len(row) > 2 and all(name.strip().lower() in usual for name, usual in zip(row, _NAMES, strict=False))
 
 
-_HEADS, _RELATIONS, _TAILS = {"head", "subject"}, {"relation", "predicate", "property"}, {"tail", "object"}
+_NAMES = ({"head", "subject"}, {"relation", "predicate", "property"}, {"tail", "object"})
 
 
 TEXT = Reader(("*.txt", "*.text"), _read_text)
 MARKDOWN = Reader(("*.md", "*.markdown"), read_markdown)
 TABLE = Reader(("*.csv", "*.tsv"), read_table)
 TRIPLES = Reader(("triples*.tsv", "*.triples.tsv"), _read_triples)
-JSON_LINES = Reader(("*.jsonl", "*.ndjson"), _read_json_lines)
-JSON = Reader(("*.json",), _read_json)
+JSON_LINES = Reader(("*.jsonl", "*.ndjson"), read_jsonl_documents)
+JSON = Reader(("*.json",), read_json_documents)
 COLUMNAR = Reader(("*.parquet", "*.arrow", "*.feather"), read_columnar)
 HTML = Reader(("*.html", "*.htm", "*.xhtml"), read_html)
 PDF = Reader(("*.pdf",), read_pdf)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from pyfast.text_forms import shown_name
+from pyfast.text_forms import shown_names
 
 # Stars around words, as people write them: not 2*3*4, **kwargs, *.txt or a pointer in a program.
 _EMPHASIS = re.compile(
@@ -64,11 +64,12 @@ def table_line(title: str, section: str, header: Sequence[str], rows: Iterable[S
 
 def subgraph_line(facts: Sequence[Fact]) -> str:
     """Write triples with the same head: ``head relation tail; relation tail (time); ...``."""
+    head, *tails = shown_names([facts[0][0], *(tail for _, _, tail, _ in facts)])
     parts = [
-        f"{relation.replace('_', ' ')} {shown_name(tail)}" + (f" ({time})" if time else "")
-        for _, relation, tail, time in facts
+        f"{relation.replace('_', ' ')} {tail}" + (f" ({time})" if time else "")
+        for (_, relation, _, time), tail in zip(facts, tails, strict=True)
     ]
-    return fold(f"{shown_name(facts[0][0])} {'; '.join(parts)}")
+    return fold(f"{head} {'; '.join(parts)}")
 
 
 def linear_sentence(title: str, text: str) -> str:
@@ -87,7 +88,8 @@ def linear_row(title: str, section: str, header: Sequence[str], cells: Sequence[
 def linear_fact(fact: Fact) -> str:
     """Write a triple as an evidence item: ``head, relation, tail``, and the time if it is known."""
     head, relation, tail, time = fact
-    parts = [shown_name(head), relation.replace("_", " "), shown_name(tail)]
+    head, tail = shown_names((head, tail))
+    parts = [head, relation.replace("_", " "), tail]
     return fold(", ".join([*parts, *([time] if time else [])]))
 
 

@@ -1,7 +1,11 @@
-"""The columns of a stored corpus. They have no nulls, so that a memory-mapped column is a plain array."""
+"""The columns of a stored corpus, and its text buffer.
+
+The columns have no nulls, so that a memory-mapped column is a plain array. The buffer has all strings of a corpus
+as UTF-8, one after another.
+"""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from enum import IntEnum
 from typing import Any
 
@@ -12,6 +16,7 @@ from numpy.typing import NDArray
 from pyfast.blocks import in_temporary_file
 from pyfast.errors import InputError
 
+Integers = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
 """The columns of one of the schemas in this module, by name. Some columns may be missing."""
 
@@ -54,9 +59,8 @@ CELLS = _schema(byte_end=pa.int32())
 
 def wide(columns: pa.Schema) -> pa.Schema:
     """Change the byte positions of columns to 64 bits, for a corpus with more than 2 GB of text."""
-    return pa.schema(
-        [field.with_type(pa.int64()) if field.name.startswith("byte") else field for field in columns]
-    )
+    position = pa.int64()
+    return pa.schema([it.with_type(position) if it.name.startswith("byte") else it for it in columns])
 
 
 WIDE_SEGMENTS = wide(SEGMENTS)
@@ -64,19 +68,14 @@ WIDE_SEGMENTS = wide(SEGMENTS)
 # One row per document. Only tables have a header and links. `digest` is the digest of all of the document's data.
 # `hash` is the hash of its uri, from which the ids of its segments are computed. `passages` is the number of its
 # passages.
+_LINK = _schema(row=pa.int64(), column=pa.int64(), uri=pa.large_string())
 DOCUMENTS = _schema(
     uri=pa.large_string(),
     title=pa.large_string(),
     kind=pa.uint8(),
     section=pa.large_string(),
     header=pa.large_list(pa.field("item", pa.large_string(), nullable=False)),
-    links=pa.large_list(
-        pa.field(
-            "item",
-            pa.struct(_schema(row=pa.int64(), column=pa.int64(), uri=pa.large_string())),
-            nullable=False,
-        )
-    ),
+    links=pa.large_list(pa.field("item", pa.struct(_LINK), nullable=False)),
     digest=pa.binary(16),
     passages=pa.int64(),
     hash=pa.uint64(),
@@ -85,11 +84,7 @@ DOCUMENTS = _schema(
 # One row per triple, in the order of the sequence. `ordinal` is the triple's position in its document. Head,
 # relation and tail are contiguous in the text buffer; the columns have the starts of the last two.
 TRIPLES = _schema(
-    ordinal=pa.int64(),
-    relation_start=pa.int64(),
-    tail_start=pa.int64(),
-    timed=pa.uint8(),
-    time=pa.large_string(),
+    ordinal=pa.int64(), relation_start=pa.int64(), tail_start=pa.int64(), timed=pa.uint8(), time=pa.large_string()
 )
 
 
@@ -100,9 +95,13 @@ def empty(columns: pa.Schema) -> pa.RecordBatch:
 
 def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
     """Make a record batch with these columns. `values` has the NumPy array or list of each column, by its name."""
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values[field.name], field.type) for field in columns], schema=columns
-    )
+    arrays = [pa.array(values[field.name], field.type) for field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def arrays_of(batch: pa.RecordBatch, *names: str) -> list[NDArray[Any]]:
+    """Return these columns of a record batch as NumPy arrays, which share its memory. Without names: all."""
+    return [np.from_dlpack(batch.column(name)) for name in names or batch.schema.names]
 
 
 def segments_schema(size: int) -> pa.Schema:
@@ -142,7 +141,7 @@ class GrowingSegments:
         `segments` does.
         """
         batch = segments(values, size)
-        self._pieces.append({name: np.from_dlpack(batch.column(name)) for name in batch.schema.names})
+        self._pieces.append(dict(zip(batch.schema.names, arrays_of(batch), strict=True)))
         self._firsts.append(self._size)
         self._size, self._bytes, self._held = self._size + len(batch), size, self._held + batch.nbytes
         if self._held > _HELD:
@@ -187,10 +186,8 @@ class GrowingSegments:
 def of_arrays(columns: Columns) -> pa.RecordBatch:
     """Make a record batch of segments from these arrays, without copying them."""
     fields = SEGMENTS if columns["byte_end"].dtype == "int32" else WIDE_SEGMENTS
-    arrays = [
-        pa.Array.from_buffers(field.type, len(columns[field.name]), [None, pa.py_buffer(columns[field.name])])
-        for field in fields
-    ]
+    held = [(field.type, columns[field.name]) for field in fields]
+    arrays = [pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)]) for kind, values in held]
     return pa.RecordBatch.from_arrays(arrays, schema=fields)
 
 
@@ -202,3 +199,26 @@ def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         tables = [table.cast(WIDE_SEGMENTS) for table in tables]
     joined = pa.concat_tables(tables).combine_chunks().to_batches()
     return joined[0] if joined else batches[0]
+
+
+def lengths(things: Iterable[Sized]) -> Integers:
+    """Return the length of each string, as int64."""
+    return np.fromiter(map(len, things), dtype=np.int64)
+
+
+def append_text(text: str, buffer: bytearray) -> Callable[[Integers], Integers]:
+    """Append a text to the buffer. Returns a function that converts positions in the text (characters) to
+    positions in the buffer (bytes).
+
+    The function takes and returns int64 arrays. A position in the text is a number from 0 to `len(text)`.
+    Raises UnicodeEncodeError if the text has a lone surrogate.
+    """
+    utf8 = text.encode()
+    base = len(buffer)
+    buffer += utf8
+    if len(utf8) == len(text):
+        return lambda positions: positions + base
+    # For each continuation byte of UTF-8: the number of characters that start before it, with its own.
+    continuing = np.flatnonzero(np.frombuffer(utf8, dtype=np.int8) < -64)
+    continuing -= np.arange(continuing.size)
+    return lambda positions: positions + base + np.searchsorted(continuing, positions, side="right")

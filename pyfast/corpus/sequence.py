@@ -1,13 +1,14 @@
 """`Corpus`: all documents as one sequence of segments, in memory or memory-mapped from files."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 from zlib import crc32
 
 import numpy as np
@@ -15,46 +16,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pyfast import ops
+import pyfast.corpus.rendering as rendering
+import pyfast.corpus.storage as storage
 from pyfast.blocks import MappedFile, MappedFolder, checked, raw
-from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
 from pyfast.corpus.joining import digest_sum, digests_of, join
 from pyfast.corpus.levels import ROOTS, Level
 from pyfast.corpus.outlines import Headlines, metadata_at, parse_outline
-from pyfast.corpus.rendering import (
-    Fact,
-    linear_fact,
-    linear_row,
-    linear_sentence,
-    paragraph_line,
-    row_line,
-    subgraph_line,
-    table_line,
-    without_stars,
-)
 from pyfast.corpus.schema import Kind
-from pyfast.corpus.segment_ids import SegmentIds
 from pyfast.errors import IndexFormatError
+from pyfast.ops.cite import Segments, segment_ids
 
 _GROUP_SHIFT = 12
 _GROUP = 1 << _GROUP_SHIFT  # The first access to a segment checks a group of this many.
 # Plain integers, because `render` compares with them for each passage.
-_GRAPH, _TEXT, _MARKDOWN = int(Kind.GRAPH), int(Kind.TEXT), int(Kind.MARKDOWN)
+_TEXT, _MARKDOWN, _, _GRAPH = map(int, Kind)
+_, _, _PARAGRAPH, _, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = map(int, Level)
 _OUTLINES = 1 << 16  # how many outlines and headings stay in memory
-_PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
-    int(level)
-    for level in (
-        Level.PARAGRAPH,
-        Level.TABLE,
-        Level.TABLE_ROW,
-        Level.TABLE_CELL,
-        Level.SUBGRAPH,
-        Level.TRIPLET,
-    )
-)
-
-
+_IDS_AT_ONCE = 1 << 18
 _CITED = ("level", "source", "start", "end", "byte_start", "byte_end")
 
 
@@ -123,25 +102,25 @@ class Corpus:
         )
 
         self._uris, self._titles, self._sections = (
-            _strings(documents.column(name), in_documents) for name in ("uri", "title", "section")
+            _Strings(documents.column(name), in_documents) for name in ("uri", "title", "section")
         )
         self._kind = checked(_array(documents, "kind"), in_documents)
         self._kinds = raw(self._kind).data
         header, links = documents.column("header"), documents.column("links")
-        self._header_range, self._names = _offsets(header, in_documents), _strings(header.values, in_documents)
+        self._header_range, self._names = _offsets(header, in_documents), _Strings(header.values, in_documents)
         self._outlines: dict[int, tuple[Outline, Headlines | None]] = {}
         self._held = 0  # how many outlines and headings these are
         # Each row of a table is rendered with its header, so headers stay in memory.
         self._headers: dict[int, list[str]] = {}
         self._link_range = _offsets(links, in_documents)
-        self._link_uris = _strings(links.values.field("uri"), in_documents)
+        self._link_uris = _Strings(links.values.field("uri"), in_documents)
         self._link_row, self._link_column = (
             checked(np.from_dlpack(links.values.field(name)), in_documents) for name in ("row", "column")
         )
         self._relation_start, self._tail_start, self._ordinal, self._timed = (
             _array(triples, name).data for name in ("relation_start", "tail_start", "ordinal", "timed")
         )
-        self._times = _strings(triples.column("time"), in_triples)
+        self._times = _Strings(triples.column("time"), in_triples)
 
     @cached_property
     def roots(self) -> NDArray[np.int64]:
@@ -165,15 +144,15 @@ class Corpus:
         return triplets.data
 
     @cached_property
-    def ids(self) -> SegmentIds:
+    def ids(self) -> "SegmentIds":
         """The ids of the segments. An id depends only on the document's uri and the segment's level and place."""
         return SegmentIds(self.columns, self._check_places)
 
     @cached_property
-    def columns(self) -> ops.Segments:
+    def columns(self) -> Segments:
         """The columns that `ops.cite` reads. `ops.cite` does not check them: call `check` first."""
         column, uris = self._column, self._uris
-        return ops.Segments(
+        return Segments(
             **{name: column[name] for name in _CITED},
             triplets=np.asarray(self._triplets),
             ordinal=np.asarray(self._ordinal),
@@ -194,11 +173,10 @@ class Corpus:
         if not self._files:
             return
         segments = np.clip(segments, 0, max(len(self) - 1, 0))[: len(self)]
-        for i in np.unique(segments >> _GROUP_SHIFT).tolist():
-            self._check_group(i)
-        end, column = self._column["subtree_end"][segments], self._column
-        for i in np.unique((end - 1) >> _GROUP_SHIFT).tolist():
-            self._check_group(i)
+        self._check_places(segments)
+        column = self._column
+        end = column["subtree_end"][segments]
+        self._check_places(end - 1)
         for k in np.flatnonzero((end - 1 >> _GROUP_SHIFT) - (segments >> _GROUP_SHIFT) > 1).tolist():
             self._check(int(segments[k]))
         self._files[3].check_ranges(column["byte_start"][segments], column["byte_end"][segments])
@@ -313,13 +291,9 @@ class Corpus:
         sources = np.searchsorted(offsets, marks, side="right") - 1
         likely = np.isin(marks - offsets[sources], [len(uri.encode()) for uri in files])
         self._uris.check(np.unique(sources[likely]))
-        return [
-            source
-            for source, start, end in zip(
-                sources[likely].tolist(), offsets[sources[likely]].tolist(), marks[likely].tolist(), strict=True
-            )
-            if data[start:end].tobytes().decode() in files
-        ]
+        sources, marks = sources[likely], marks[likely]
+        named = zip(sources.tolist(), offsets[sources].tolist(), marks.tolist(), strict=True)
+        return [source for source, start, end in named if data[start:end].tobytes().decode() in files]
 
     @cached_property
     def _by_digest(self) -> tuple[memoryview, memoryview]:
@@ -344,22 +318,15 @@ class Corpus:
         uri, title = self._uris[source], self._titles[source]
         if kind == Kind.GRAPH:
             first, last = self._triplet_range(root)
-            placed = sorted(
-                zip(self._ordinal[first:last].tolist(), self.triples(root), strict=True), key=itemgetter(0)
-            )
-            return KnowledgeGraph(uri, title, tuple(triple for _, triple in placed))
+            placed = zip(self._ordinal[first:last].tolist(), self.triples(root), strict=True)
+            return KnowledgeGraph(uri, title, tuple(triple for _, triple in sorted(placed, key=itemgetter(0))))
         if kind == Kind.TABLE:
             first, last = map(int, self._link_range[source : source + 2])
-            places = zip(self._link_row[first:last].tolist(), self._link_column[first:last].tolist(), strict=True)
-            return Table(
-                uri,
-                title,
-                self._sections[source],
-                header=self.header(source),
-                rows=tuple(map(tuple, self._rows(root))),
-                links=tuple((row, column, self._link_uris[first + k]) for k, (row, column) in enumerate(places)),
-            )
-        return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._outline(source))
+            places = self._link_row[first:last].tolist(), self._link_column[first:last].tolist()
+            links = tuple(zip(*places, map(self._link_uris.__getitem__, range(first, last)), strict=True))
+            rows = tuple(map(tuple, self._rows(root)))
+            return Table(uri, title, self._sections[source], self.header(source), rows, links)
+        return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._parsed(source)[0])
 
     def passages(self) -> NDArray[np.int64]:
         """The positions (int64) of the passages: paragraphs, table rows and subgraphs that are not blank."""
@@ -392,23 +359,23 @@ class Corpus:
         if level == _PARAGRAPH:
             return self.text_line(i, self._text(i))
         if level == _ROW:
-            return row_line(self._titles[source], self._sections[source], self._header(source), self._row(i))
+            return rendering.row_line(*self._above_rows(source), self._row(i))
         if level in (_SUBGRAPH, _TRIPLET):
-            return subgraph_line(self._facts(i))
+            return rendering.subgraph_line(self._facts(i))
         if level == _CELL:
-            header, column = self._header(source), int(self.end[i])
-            name = header[column : column + 1]
-            return row_line(self._titles[source], self._sections[source], name, [self._text(i)])
+            title, section, header = self._above_rows(source)
+            column = int(self.end[i])
+            return rendering.row_line(title, section, header[column : column + 1], [self._text(i)])
         if level == _TABLE:
-            return table_line(self._titles[source], self._sections[source], self._header(source), self._rows(i))
+            return rendering.table_line(*self._above_rows(source), self._rows(i))
         return self.text_line(i, self.content(i))
 
     def text_line(self, i: int, text: str) -> str:
         """Write `text`, which begins where a segment of a text begins, on one line: ``title > heading. text``."""
         above, is_heading = self.headline(i)
         if self._kinds[self._source[i]] == _MARKDOWN:
-            text = without_stars(text)
-        return above if is_heading else paragraph_line(above, text)
+            text = rendering.without_stars(text)
+        return above if is_heading else rendering.paragraph_line(above, text)
 
     def headline(self, i: int) -> tuple[str, bool]:
         """Return the title of a segment's document with the headings above the segment, such as
@@ -419,7 +386,7 @@ class Corpus:
         source = self._source[i]
         if self._sections.is_empty(source) or self._kinds[source] not in (_TEXT, _MARKDOWN):
             return self._titles[source], False
-        headlines = self._headlines(source)
+        _, headlines = self._parsed(source)
         return headlines.at(int(self.start[i]), int(self.end[i])) if headlines else (self._titles[source], False)
 
     def text_between(self, i: int, j: int) -> str:
@@ -441,12 +408,13 @@ class Corpus:
         level = self._level[i]
         source = self._source[i]
         if level == _ROW:
-            return linear_row(self._titles[source], self._sections[source], self._header(source), self._row(i))
+            return rendering.linear_row(*self._above_rows(source), self._row(i))
         if level == _TRIPLET:
-            return linear_fact(self._facts(i)[0])
+            return rendering.linear_fact(self._facts(i)[0])
         above, is_heading = self.headline(i)
         text = "" if is_heading else self.content(i)
-        return linear_sentence(above, without_stars(text) if self._kinds[source] == _MARKDOWN else text)
+        text = rendering.without_stars(text) if self._kinds[source] == _MARKDOWN else text
+        return rendering.linear_sentence(above, text)
 
     def cells(self, i: int) -> list[str]:
         """Return the cells of a table row. Blank cells are left out."""
@@ -508,8 +476,8 @@ class Corpus:
 
     def table(self, source: int) -> dict[str, Any]:
         """The `title` and `header` of a document that is a table, and its `section` if it has one."""
-        section = self._sections[source]
-        shown = {"title": self._titles[source], "header": self._header(source)}
+        title, section, header = self._above_rows(source)
+        shown = {"title": title, "header": header}
         return shown | {"section": section} if section else shown
 
     def segment(self, i: int) -> dict[str, Any]:
@@ -534,18 +502,11 @@ class Corpus:
         source = self._source[i]
         if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
             return {}
-        headlines = self._headlines(int(source))
-        return metadata_at(self._outline(source), headlines.headings if headlines else (), int(self.start[i]))
-
-    def _outline(self, source: int) -> Outline:
-        return self._parsed(source)[0]
-
-    def _headlines(self, source: int) -> Headlines | None:
-        """The headings of a text. None: it has no headings."""
-        known = self._outlines.get(source)
-        return known[1] if known else self._parsed(source)[1]
+        outline, headlines = self._parsed(int(source))
+        return metadata_at(outline, headlines.headings if headlines else (), int(self.start[i]))
 
     def _parsed(self, source: int) -> tuple[Outline, Headlines | None]:
+        """The outline of a text, and its headings. None: it has no headings."""
         known = self._outlines.get(source)
         if known is None:
             stored = self._sections[source]
@@ -659,13 +620,12 @@ class Corpus:
             yield row
             i += 1 + len(row)
 
-    def _header(self, source: int) -> list[str]:
-        """Return the header of a table, without whitespace around the names."""
+    def _above_rows(self, source: int) -> tuple[str, str, list[str]]:
+        """Return the title, the section and the header of a table, the header without whitespace around names."""
         header = self._headers.get(source)
         if header is None:
-            first, last = map(int, self._header_range[source : source + 2])
-            header = self._headers[source] = [self._names[k].strip() for k in range(first, last)]
-        return header
+            header = self._headers[source] = list(map(str.strip, self.header(source)))
+        return self._titles[source], self._sections[source], header
 
     def _triplet_range(self, i: int) -> tuple[int, int]:
         """Return the range (first, after the last) of the triples of a document, subgraph or triplet."""
@@ -677,7 +637,7 @@ class Corpus:
             return first, first + self._subtree_end[i] - i - 1
         return first, bisect_left(self._triplets, self._subtree_end[i])
 
-    def _facts(self, i: int) -> list[Fact]:
+    def _facts(self, i: int) -> list[rendering.Fact]:
         """Return the triples of a document, subgraph or triplet. For other segments, the result is empty."""
         first, last = self._triplet_range(i)
         base = self._byte_start[i]
@@ -688,22 +648,70 @@ class Corpus:
             relation, tail = self._relation_start[k] - base, self._tail_start[k] - base
             end = self._byte_end[self._triplets[k]] - base
             time = self._times[k] if self._timed[k] else None
-            facts.append(
-                (data[start:relation].decode(), data[relation:tail].decode(), data[tail:end].decode(), time)
-            )
+            head, relates, to = data[start:relation], data[relation:tail], data[tail:end]
+            facts.append((head.decode(), relates.decode(), to.decode(), time))
             start = end  # The next triple begins where this one ends.
         return facts
 
 
-@dataclass(frozen=True, slots=True)
+def hash_uris(uris: Iterable[str]) -> NDArray[np.uint64]:
+    """Compute a hash (uint64) for each uri. Raises UnicodeEncodeError for a lone surrogate."""
+    digests = (blake2b(uri.encode(), digest_size=8).digest() for uri in uris)
+    return np.frombuffer(b"".join(digests), dtype="<u8")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentIds:
+    """The ids of a corpus's segments. They are computed when you read them: `ids[i]`, `ids[array]`, `ids[:]`."""
+
+    columns: Segments
+    check: Callable[[NDArray[np.int64]], None]
+    """A function that checks the data of segments in the mapped files"""
+
+    def __len__(self) -> int:
+        """The number of segments."""
+        return self.columns.level.size
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+
+    @overload
+    def __getitem__(self, at: slice | NDArray[Any]) -> NDArray[np.uint64]: ...
+
+    def __getitem__(self, at: Any) -> Any:
+        """Return the id of one segment, or the ids of several segments as a uint64 array."""
+        if isinstance(at, int | np.integer):
+            return int(self._of(np.array([range(len(self))[at]]))[0])
+        if isinstance(at, slice):
+            places = range(*at.indices(len(self)))
+            ids = np.empty(len(places), np.uint64)
+            for first in range(0, len(places), _IDS_AT_ONCE):
+                some = places[first : first + _IDS_AT_ONCE]
+                ids[first : first + _IDS_AT_ONCE] = self._of(np.arange(some.start, some.stop, some.step))
+            return ids
+        at = np.asarray(at, None if len(at) else np.int64)
+        return self._of(np.flatnonzero(at) if at.dtype == bool else at.astype(np.int64, copy=False))
+
+    def _of(self, segments: NDArray[np.int64]) -> NDArray[np.uint64]:
+        self.check(segments)
+        return segment_ids(self.columns, segments)
+
+
 class _Strings:
     """A column of strings. A string is read and checked when it is used."""
 
-    offsets: memoryview
-    data: memoryview
-    file: MappedFile | None
-    places: tuple[int, int]
-    """The positions in the file at which the offsets and the data start"""
+    __slots__ = ("data", "file", "offsets", "places")
+
+    def __init__(self, column: pa.Array, file: MappedFile | None) -> None:
+        offsets, data = _offsets(column), column.buffers()[2]
+        self.file = file if len(column) else None
+        if self.file is not None:
+            self.file.check_array(offsets[-1:])
+        held = np.frombuffer(memoryview(data or b"")[: max(int(offsets[-1]), 0)], np.uint8)
+        self.offsets: memoryview = offsets.data
+        self.data: memoryview = held.data
+        # the positions in the file at which the offsets and the data start
+        self.places = (0, 0) if self.file is None else (self.file.place(offsets), self.file.place(held))
 
     def __getitem__(self, k: int) -> str:
         if self.file is not None:
@@ -738,12 +746,3 @@ def _offsets(column: pa.Array, file: MappedFile | None = None) -> Any:
     if not len(column) or buffer is None:  # Arrow may leave out the single offset of an empty column.
         return np.zeros(1, dtype=np.int64)
     return checked(np.frombuffer(buffer, dtype=np.int64, count=len(column) + 1), file)
-
-
-def _strings(column: pa.Array, file: MappedFile | None) -> _Strings:
-    offsets, data = _offsets(column), column.buffers()[2]
-    if file is not None and len(column):
-        file.check_array(offsets[-1:])
-    held = np.frombuffer(memoryview(data or b"")[: max(int(offsets[-1]), 0)], np.uint8)
-    places = (0, 0) if file is None else (file.place(offsets) if len(column) else 0, file.place(held))
-    return _Strings(offsets.data, held.data, file if len(column) else None, places)

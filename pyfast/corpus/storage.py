@@ -4,21 +4,25 @@ This module checks that the files belong together and that every position lies i
 file cannot cause reads out of bounds. `read` checks all data before it returns. In an index, `map_parts`
 reads only the beginning and the end of each file. `Corpus` later compares each block of a file with its checksum
 when it first reads the block.
+
+Of a table cell, only the position where its content ends is stored. All other columns of a cell follow from its
+row and its place in the row. In a memory-mapped corpus, pyfast computes these columns when they are first read.
 """
 
 import contextlib
 from collections.abc import Mapping, Sequence, Sized
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from pyfast.blocks import MappedFile, MappedFolder
-from pyfast.corpus import schema
+import pyfast.corpus.schema as schema
+from pyfast.blocks import ComputedFile, MappedFile, MappedFolder
 from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
 from pyfast.corpus.schema import Kind
-from pyfast.corpus.stored_segments import StoredSegments, split, without_places
 from pyfast.errors import IndexFormatError, of_another_build
 from pyfast.files import written_aside
 
@@ -72,7 +76,10 @@ def write_stored(folder: Path, stored: Sequence[pa.RecordBatch], size: int) -> N
     `size` is the number of bytes of the text. The files are first written under other names. When all files are
     complete, they are renamed.
     """
-    stored = without_places(*stored[:2]), *stored[1:]
+    segments, *others = stored
+    if not len(others[0]):  # Without cells, the positions of the others are not needed.
+        segments = segments.select(segments.schema.names[:-1])
+    stored = segments, *others
     with contextlib.ExitStack() as asides:
         for name, batch in zip(_FILES, stored, strict=True):
             _write_batch(asides.enter_context(written_aside(folder / name)), batch, _sizes(*stored, range(size)))
@@ -97,7 +104,7 @@ def read(folder: Path) -> Parts:
     buffer = memoryview(pa.memory_map(str(folder / CONTENT)).read_buffer())
     _check_sizes(folder, batches, buffer)
     stored, cells, documents, triples = batches
-    parts = (StoredSegments(folder, stored, cells).all(), documents, triples, buffer)
+    parts = (_StoredSegments(folder, stored, cells).all(), documents, triples, buffer)
     if fault := fault_of(parts):
         raise IndexFormatError(f"{folder}: the corpus is damaged: {fault}")
     return parts
@@ -112,7 +119,7 @@ def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
     batches = [_map_batch(file, columns) for file, columns in zip(files, _FILES.values(), strict=True)]
     _check_sizes(folder.folder, batches, text.data.data)
     stored, cells, documents, triples = batches
-    segments, columns = StoredSegments(folder.folder, stored, cells, files[:2]).mapped()
+    segments, columns = _StoredSegments(folder.folder, stored, cells, files[:2]).mapped()
     return (segments, documents, triples, text.data.data), (columns, files[2], files[3], text)
 
 
@@ -136,9 +143,8 @@ def _sizes(*parts: Sized) -> str:
 
 def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memoryview) -> None:
     if any(batch.schema.metadata[b"sizes"] != _sizes(*batches, buffer).encode() for batch in batches):
-        raise IndexFormatError(
-            f"{folder}: its files do not belong together: one is cut off or from another corpus"
-        )
+        fault = "its files do not belong together: one is cut off or from another corpus"
+        raise IndexFormatError(f"{folder}: {fault}")
 
 
 def _read_batch(path: Path, expected: pa.Schema, mapped: Any = None) -> pa.RecordBatch:
@@ -185,10 +191,8 @@ def _nulls(column: pa.Array) -> int:
 def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     """Find the first inconsistency in the segments from `first` to before `stop`. Returns "" if there is none."""
     segments, documents, _, buffer = parts
-    level, parent, source, byte_start, byte_end, passage, end = (
-        np.from_dlpack(segments.column(name))
-        for name in ("level", "parent", "source", "byte_start", "byte_end", "passage", "subtree_end")
-    )
+    names = ("level", "parent", "source", "byte_start", "byte_end", "passage", "subtree_end")
+    level, parent, source, byte_start, byte_end, passage, end = schema.arrays_of(segments, *names)
     block = slice(first, stop)
     position = np.arange(first, stop)
     above = parent[block]
@@ -208,11 +212,8 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     if not np.array_equal(level[block][root] == Level.TABLE, of_table):
         return "a document is not of its kind"
     low, high = np.where(root, 0, byte_start[above]), np.where(root, len(buffer), byte_end[above])
-    if (
-        (low > byte_start[block]).any()
-        or (byte_start[block] > byte_end[block]).any()
-        or (byte_end[block] > high).any()
-    ):
+    begins, ends = byte_start[block], byte_end[block]
+    if ((low > begins) | (begins > ends) | (ends > high)).any():
         return "content reaches beyond what it is part of"
     if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
         return "a segment of the wrong level is a passage"
@@ -236,7 +237,7 @@ def fault_of(parts: Parts) -> str:
     for first in range(0, len(segments), _BLOCK):
         if fault := fault_of_segments(parts, first, min(first + _BLOCK, len(segments))):
             return fault
-    level, source = (np.from_dlpack(segments.column(name)) for name in ("level", "source"))
+    level, source = schema.arrays_of(segments, "level", "source")
     if (source[-1] + 1 if len(source) else 0) != len(documents):
         return "the documents are not in order"
     return fault_of_triples(parts, np.flatnonzero(level == Level.TRIPLET))
@@ -246,10 +247,111 @@ def fault_of_triples(parts: Parts, triplets: Any) -> str:
     """Find the first inconsistency in the triples. `triplets` has the position of each triple's segment.
     Returns "" if there is none."""
     segments, _, triples, _ = parts
-    relation, tail = np.from_dlpack(triples.column("relation_start")), np.from_dlpack(triples.column("tail_start"))
-    byte_start, byte_end = (np.from_dlpack(segments.column(name)) for name in ("byte_start", "byte_end"))
+    relation, tail = schema.arrays_of(triples, "relation_start", "tail_start")
+    byte_start, byte_end = schema.arrays_of(segments, "byte_start", "byte_end")
     if triplets.size != len(triples):
         return "there is not one triple for each triplet"
     if ((relation < byte_start[triplets]) | (tail < relation) | (tail > byte_end[triplets])).any():
         return "a triple reaches beyond its content"
     return ""
+
+
+def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Divide segments into two groups. Returns (the segments that are not cells, the cells).
+
+    The segments that are not cells get one more column: their positions in the corpus. The cells have only one
+    column: where their content ends. `first` is the position of `segments[0]` in the corpus.
+    """
+    is_cell = np.from_dlpack(segments.column("level")) == Level.TABLE_CELL
+    ends = segments.select(["byte_end"])
+    place = pa.array(np.flatnonzero(~is_cell) + first, pa.int32())
+    stored = segments.filter(pa.array(~is_cell))
+    columns = pa.schema([*stored.schema, schema.PLACE])
+    return pa.RecordBatch.from_arrays([*stored.columns, place], schema=columns), ends.filter(pa.array(is_cell))
+
+
+class _StoredSegments:
+    """The stored columns of segments. The columns of all segments are computed from them."""
+
+    def __init__(
+        self, folder: Path, stored: pa.RecordBatch, ends: pa.RecordBatch, files: Sequence[MappedFile] = ()
+    ) -> None:
+        """Make the columns of all segments available.
+
+        `files` are the mapped files of segments and cells. Their blocks are checked when they are read.
+        Raises `IndexFormatError` if there are cells, but `stored` has no column of positions.
+        """
+        self._folder, self._stored, self._files = folder, stored, files
+        self._column = dict(zip(stored.schema.names, schema.arrays_of(stored), strict=True))
+        self._place: NDArray[np.int32] | None = self._column.pop(schema.PLACE.name, None)
+        self._ends: NDArray[Any] = np.from_dlpack(ends.column("byte_end"))
+        self._size = len(stored) + len(ends)
+        if self._place is None and len(ends):
+            raise self._damaged()
+
+    def all(self) -> pa.RecordBatch:
+        """Return the columns of all segments."""
+        if self._place is None:
+            return self._stored
+        return schema.of_arrays({name: self.compute(name, 0, self._size) for name in self._column})
+
+    def mapped(self) -> tuple[pa.RecordBatch, dict[str, MappedFile]]:
+        """Return the columns of all segments, and the file of each column. A block of a column is checked or
+        computed when it is first read.
+        """
+        if self._place is None:
+            return self._stored, dict.fromkeys(self._column, self._files[0])
+        arrays = {name: np.zeros(self._size, values.dtype) for name, values in self._column.items()}
+        files = [ComputedFile(self._folder, array, partial(self.compute, name)) for name, array in arrays.items()]
+        return schema.of_arrays(arrays), dict(zip(arrays, files, strict=True))
+
+    def compute(self, name: str, first: int, stop: int) -> NDArray[Any]:
+        """Compute a column of the segments from `first` to before `stop`."""
+        place = self._place
+        assert place is not None
+        low, high = int(np.searchsorted(place, first, "right")) - 1, int(np.searchsorted(place, stop))
+        if low < 0 or low >= high:
+            raise self._damaged()
+        self._check(0, place[low : min(high + 1, len(place))])
+        at = place[low:high].astype(np.int64)
+        after = int(place[high]) if high < len(place) else self._size
+        if at[0] > first or (np.diff(at) <= 0).any() or at[-1] >= stop or after < stop or at[0] < low:
+            raise self._damaged()
+        node = np.repeat(np.arange(low, high), np.diff(np.append(np.maximum(at, first), stop)))
+        position = np.arange(first, stop)
+        row = at[node - low]
+        cells = np.flatnonzero(position > row)
+        cell = (position - node - 1)[cells]  # the cell's number among all cells
+        if cells.size and cell[-1] >= len(self._ends):
+            raise self._damaged()
+        self._check(0, self._column[name][low:high])
+        values: NDArray[Any] = self._column[name][node]
+        match name:
+            case "level":
+                values[cells] = Level.TABLE_CELL
+            case "parent":
+                values[cells] = row[cells]
+            case "subtree_end":
+                values[cells] = position[cells] + 1
+            case "end":
+                values[cells] = (position - row - 1)[cells]
+            case "byte_end":
+                values[cells] = self._ends_of(cell)
+            case "byte_start":
+                later = (position - row)[cells] > 1
+                values[cells[later]] = self._ends_of(cell[later] - 1)
+            case "passage":
+                values[cells] = 0
+        return values
+
+    def _ends_of(self, cells: NDArray[np.int64]) -> NDArray[Any]:
+        if cells.size:
+            self._check(1, self._ends[cells[0] : cells[-1] + 1])
+        return self._ends[cells]
+
+    def _check(self, file: int, array: NDArray[Any]) -> None:
+        if self._files:
+            self._files[file].check_array(array)
+
+    def _damaged(self) -> IndexFormatError:
+        return IndexFormatError(f"{self._folder}: the corpus is damaged: segments overlap; build the index again")

@@ -1,12 +1,17 @@
-"""Views of a segment (HSEQ, A.3.5): as text, as a part of a table, or as triples."""
+"""Views of a segment (HSEQ, A.3.5): as text, as a part of a table, or as triples. The stream of a corpus shows
+some segments at a time (a window), with `ops.hseq_stream`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
 
 from pyfast.corpus.documents import Triple
 from pyfast.corpus.levels import Level
 from pyfast.corpus.sequence import Corpus
+from pyfast.ops.hseq_stream import Stream, hseq_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +72,36 @@ def view(corpus: Corpus, i: int) -> View:
         return TableView(corpus.header(int(corpus.source[i])), row, columns, tuple(cells))
     if corpus.is_graph(i):
         return GraphView(tuple(corpus.triples(i)))
-    around = {Level(int(corpus.level[k])): k for k in _chain(corpus, i)}
-    return TextView(
-        int(corpus.start[i]), int(corpus.end[i]), around.get(Level.SECTION), around.get(Level.PARAGRAPH)
-    )
+    around = {}
+    above = i
+    while above >= 0:  # up to the document
+        around[int(corpus.level[above])] = above
+        above = int(corpus.parent[above])
+    place = int(corpus.start[i]), int(corpus.end[i])
+    return TextView(*place, around.get(Level.SECTION), around.get(Level.PARAGRAPH))
 
 
-def _chain(corpus: Corpus, i: int) -> list[int]:
-    """Return a segment and the segments above it, up to the document."""
-    chain = [i]
-    while (above := int(corpus.parent[chain[-1]])) >= 0:
-        chain.append(above)
-    return chain
+PRIORITY = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SENTENCE, Level.TRIPLET)
+"""The order of HSEQ's paper: levels with more content come first"""
+
+
+def stream(corpus: Corpus, priority: Sequence[Level] = PRIORITY, tombstones: ArrayLike | None = None) -> Stream:
+    """Open the stream of a corpus, which shows its segments window by window.
+
+    Args:
+        corpus: The corpus.
+        priority: The levels of segments in the stream, best first.
+        tombstones: bool [segments], True for deleted segments. None: nothing is deleted.
+
+    Returns:
+        The stream; see `ops.hseq_stream`.
+
+    Example:
+        >>> from pyfast.corpus import TextDocument, encode, stream
+        >>> segments = stream(encode([TextDocument("titan", "Titan", "Titan is a moon. It orbits Saturn.")]))
+        >>> offsets, window = segments.window(segments.cursors(1), 8)
+        >>> len(window)
+        3
+    """
+    tree = corpus.level, corpus.parent, corpus.subtree_end
+    return hseq_stream(*tree, priority=priority, tombstones=tombstones)

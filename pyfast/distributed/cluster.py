@@ -9,9 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 from pyfast.distributed.worker import Work, Worker
 from pyfast.engine.configuration import code_digest
 from pyfast.errors import InputError, PyfastError, RunError, error_of, told_of
-from pyfast.extras import explained
+from pyfast.options import Cluster
 
 T = TypeVar("T")
 LOCAL = "local"
@@ -36,45 +35,6 @@ finished call. Another worker then makes the same call"""
 _LOSSES = 5
 """If this many workers end during the same call, the call fails"""
 _LOOK_S = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A Ray cluster whose workers answer a run."""
-
-    address: str
-    """`local`: the workers are processes of this machine. `auto`: the Ray cluster to which this machine
-    belongs. Otherwise the address of a Ray cluster, as `HOST:PORT`"""
-    workers: int | None = None
-    """The number of workers. None: as many workers as the cluster has resources for"""
-    resources: Mapping[str, float] = field(default_factory=dict)
-    """The resources that each worker needs, by Ray's names: `CPU` (by default 1), `GPU`, and others"""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a number is not valid."""
-        if self.workers is not None and self.workers < 1:
-            raise InputError(f"workers: expected a number of at least 1, got {self.workers}")
-        for name, amount in self.resources.items():
-            if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
-                raise InputError(f"worker_resources {name}: expected a number of at least 0, got {amount}")
-
-    @property
-    def needs(self) -> dict[str, float]:
-        """The resources that each worker needs, including its `CPU`."""
-        return {"CPU": 1.0, **self.resources}
-
-
-def cluster_of(address: str | None, workers: int | None, resources: Mapping[str, float] | None) -> Cluster | None:
-    """Return the cluster that a caller asked for. Return None if `address` is None. Raises `InputError` if an
-    argument is not valid, and `MissingPackageError` if Ray is not installed."""
-    if address is None:
-        if workers is not None or resources:
-            raise InputError("workers and worker_resources need ray")
-        return None
-    cluster = Cluster(address, workers, resources or {})
-    with explained():
-        import ray  # noqa: F401
-    return cluster
 
 
 @contextlib.contextmanager

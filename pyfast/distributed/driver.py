@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,13 +13,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyfast.distributed.blocks import LEASE_S, Block, Lease, blocks_in, cut, is_given_back, read_lease, remove
-from pyfast.distributed.cluster import AT_ONCE, Cluster, Pool, connected
+from pyfast.distributed.cluster import AT_ONCE, Pool, connected
 from pyfast.distributed.worker import Told, Work
-from pyfast.engine import Configuration, Event, Job, OnEvent, RunFolder, Summary
+from pyfast.engine import Configuration, Event, Job, RunFolder, Summary, Watch
 from pyfast.engine.configuration import CONFIGURATION, differences, read_configuration, write_configuration
+from pyfast.engine.events import UNWATCHED
 from pyfast.engine.run_folder import BLOCKS, is_running
 from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
 from pyfast.errors import InputError, RunError, error_of
+from pyfast.options import Cluster
 
 HUNG_S = 30.0
 """If a worker has renewed none of its leases for this many seconds, the driver ends the worker"""
@@ -32,18 +33,15 @@ _PATIENCE_S = 60.0  # between two warnings that there is no worker
 _LOG = logging.getLogger("pyfast")
 
 
-def work_on_blocks(
-    job: Job, opens: Callable[[], Work], cluster: Cluster, on_event: OnEvent, stop: threading.Event
-) -> Summary:
-    """Let the workers of a cluster answer or resume a run, until it is finished or `stop` is set.
+def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch: Watch = UNWATCHED) -> Summary:
+    """Let the workers of a cluster answer or resume a run, until it is finished or `watch.stop` is set.
 
     Args:
         job: The run. Its folder is on a file system that all machines share. Its LLMs are not started in this
             process.
         opens: A function that makes the `Work` object of a worker.
         cluster: The cluster with the workers.
-        on_event: A function that is called with each event, in this thread.
-        stop: After this event is set, no new question starts. Questions in progress finish.
+        watch: Whom to tell, in this thread, and how to stop.
 
     Returns:
         The counts of this session.
@@ -69,10 +67,10 @@ def work_on_blocks(
             )
     if not (run / CONFIGURATION).exists():
         write_configuration(run / CONFIGURATION, described)  # so that workers open the commit that it names
-    on_event(Event("starting", 0, job.questions.count))
+    watch.on_event(Event("starting", 0, job.questions.count))
     with (
         connected(cluster) as pool,
-        contextlib.closing(_Driver(job, run, described, opens, pool, on_event, stop)) as driver,
+        contextlib.closing(_Driver(job, run, described, opens, pool, watch)) as driver,
     ):
         return driver.drive()
 
@@ -106,8 +104,7 @@ class _Driver:
     described: Configuration
     opens: Callable[[], Work]
     pool: Pool
-    on_event: OnEvent
-    stop: threading.Event
+    watch: Watch
     folder: RunFolder | None = None
     members: list[_Member] = field(default_factory=list)
     calls: dict[Any, tuple[_Member, Block]] = field(default_factory=dict)
@@ -146,7 +143,7 @@ class _Driver:
                 if self.stopping and not self.calls:
                     break
                 self._hand_out()
-            elif self.stop.is_set():
+            elif self._told_to_stop():
                 break
         self._merge()
         if self.ends is not None:
@@ -223,10 +220,11 @@ class _Driver:
             self._open({**theirs, "places": places})
 
     def _open(self, described: Configuration) -> None:
-        job, total = self.job, self.job.questions.count
+        job, total, options = self.job, self.job.questions.count, self.job.options
         self.described = described
-        folder = self.folder = RunFolder(self.run, described, job.sync, job.keep_prompts, extends=job.extends())
-        folder.forget_failures(only_of_transport=not job.retry_failed)
+        folder = RunFolder(self.run, described, options.sync, options.keep_prompts, extends=job.extends())
+        self.folder = folder
+        folder.forget_failures(only_of_transport=not options.retry_failed)
         self.done = folder.answered(job.questions.read())
         begun = blocks_in(self.run)
         for block in [block for block in begun if block.end <= self.done]:  # merged when the process was killed
@@ -238,7 +236,7 @@ class _Driver:
         self.before = self.done
         if self.done:
             _LOG.info("%d of %d questions are answered; going on", self.done, total)
-        self.on_event(Event("started", self.done, total))
+        self.watch.on_event(Event("started", self.done, total))
 
     def _unreachable(self, member: _Member, block: Block) -> None:
         """Handle a call that failed because its worker could not be reached. The block goes back into the
@@ -324,6 +322,9 @@ class _Driver:
             del self.answered[block.first]
             remove(block.folder)
 
+    def _told_to_stop(self) -> bool:
+        return self.watch.stop is not None and self.watch.stop.is_set()
+
     def _limit(self) -> None:
         """Check the limits of the run. Raises `RunError` if too many questions failed or the time is over. If
         the tokens are used up or `stop` is set, the run stops after the questions in progress."""
@@ -335,7 +336,7 @@ class _Driver:
         tokens = so_far.prompt_tokens + so_far.completion_tokens
         if budget.run_tokens is not None and self.ends is None and tokens >= budget.run_tokens:
             self.ends = RunError(f"{tokens} tokens used of the run's {budget.run_tokens}")
-        if not self.stopping and (self.ends is not None or self.stop.is_set()):
+        if not self.stopping and (self.ends is not None or self._told_to_stop()):
             self.stopping = True
             for member in self.members:
                 member.actor.stop.remote()
@@ -367,7 +368,7 @@ class _Driver:
         with contextlib.suppress(OSError):  # nothing depends on it
             write_progress(self.run, status)
         kind: Literal["waiting", "answering", "progress"] = "answering" if self.waits else "progress"
-        self.on_event(Event("waiting" if waiting else kind, ended, total, waiting=waiting))
+        self.watch.on_event(Event("waiting" if waiting else kind, ended, total, waiting=waiting))
         self.waits = waiting is not None
         if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
             self.warned = now

@@ -5,12 +5,12 @@ stores the LLM's replies in a journal.
 from pyfast.engine.budget import Budget, Remaining
 from pyfast.engine.configuration import Configuration, configuration, recorded_value
 from pyfast.engine.context import Context, Past, Runtime
-from pyfast.engine.events import Event, OnEvent, OnStep, Step
+from pyfast.engine.events import Event, OnEvent, OnStep, Step, Watch
 from pyfast.engine.job import Job, SessionResult, dedicate_process, work_on
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.ledger import Ledger
 from pyfast.engine.outages import Waiting
-from pyfast.engine.prompt import Prompt, Sampling
+from pyfast.engine.prompt import Prompt
 from pyfast.engine.prompt_overrides import PromptOverrides, read_prompts
 from pyfast.engine.questions import (
     Question,
@@ -25,6 +25,7 @@ from pyfast.engine.run import Ask, Summary, answer_all, answer_question
 from pyfast.engine.run_folder import RunFolder, check_run, set_aside
 from pyfast.engine.status import Status, read_status
 from pyfast.llm.control_tokens import plain
+from pyfast.options import Sampling
 
 __all__ = [
     "Answer",
@@ -56,6 +57,7 @@ __all__ = [
     "Summary",
     "Usage",
     "Waiting",
+    "Watch",
     "answer_all",
     "answer_question",
     "check_run",

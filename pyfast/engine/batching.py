@@ -78,7 +78,7 @@ class BatchPoint(Generic[T, R]):
         for (_, future, stage, joined), outcome in zip(batch, outcomes, strict=True):
             if future.done():
                 continue
-            stage.add(started - joined, running, len(batch))
+            stage.add_call(started - joined, running, len(batch))
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:

@@ -16,12 +16,12 @@ from typing import Any
 
 import tomli_w
 
-from pyfast import __version__
 from pyfast.engine.prompt import Prompt
 from pyfast.errors import InputError, of_another_build
 from pyfast.files import write_atomically
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
+from pyfast.version import __version__
 
 Configuration = dict[str, dict[str, Any]]
 """The tables of run.toml"""

@@ -18,18 +18,16 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 from pydantic import BaseModel
 
 from pyfast.engine.batching import BatchPoint
-from pyfast.engine.budget import Budget, Remaining, within
-from pyfast.engine.citing import Cited, cite
+from pyfast.engine.budget import Budget, Remaining, profile_of, within
 from pyfast.engine.events import OnStep, Step
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import JOURNALLING, Ledger, Stage
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Clock
-from pyfast.engine.profile import profile_of
-from pyfast.engine.prompt import GREEDY, Prompt, Sampling
+from pyfast.engine.prompt import Prompt, with_sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
-from pyfast.engine.record import Answer, reply_begins
+from pyfast.engine.record import Answer, Cited, cite, reply_begins
 from pyfast.engine.run_folder import RunFolder
 from pyfast.engine.telemetry import RETRIEVAL, tracing
 from pyfast.errors import (
@@ -45,16 +43,12 @@ from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.collecting import Progress
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in, without_reasoning
 from pyfast.llm.protocol import device_of, weights_of
-from pyfast.retrieval import (
-    Index,
-    PassageList,
-    Pool,
-    ScoredSegments,
-    evidence_of,
-    narrate,
-    search,
-    search_and_fuse,
-)
+from pyfast.options import GREEDY, Sampling
+from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
+from pyfast.retrieval.index import Index
+from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.rerank import search, search_and_fuse
+from pyfast.retrieval.strongest_edges import PassageList
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
@@ -177,7 +171,7 @@ class Runtime:
             error.args = (without_controls(str(error)),)
             return error
         finally:
-            stage.add(started - asked, perf_counter() - started, model.admission.running)
+            stage.add_call(started - asked, perf_counter() - started, model.admission.running)
             model.admission.leave()
 
 
@@ -378,19 +372,14 @@ class Context:
         except Exception as error:
             end(replace(step, error=_why(error)))
             raise
-        end(
-            replace(
-                step,
-                reply=completion.text,
-                prompt_tokens=completion.prompt_tokens,
-                cached_tokens=completion.cached_tokens,
-                completion_tokens=completion.completion_tokens,
-            )
-        )
+        tokens = {
+            name: getattr(completion, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+        }
+        end(replace(step, reply=completion.text, **tokens))
         return completion
 
     async def _complete(self, request: Request, name: str, role: Role) -> Completion:
-        request = self._runtime.sampling.apply(request)
+        request = with_sampling(request, self._runtime.sampling)
         ledger, budget = self.ledger, self._runtime.budget
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
             raise BudgetError(f"{name}: the question's {budget.calls} LLM calls are used up")
@@ -407,7 +396,7 @@ class Context:
             kept = self._past.get(key)
             if kept is not None:
                 ledger.replayed += 1
-                stage.add(0.0, 0.0, 0)
+                stage.add_call(0.0, 0.0, 0)
                 outcome = kept
                 # Calls that were made at the same time run at the same time again, so budgets end at the same
                 # calls.
@@ -417,7 +406,7 @@ class Context:
                 began = perf_counter()
                 # The journal has the reply before any caller sees it.
                 together = await folder.store_completion(self._number, key, outcome, name, request.messages)
-                ledger.stage(JOURNALLING).add(0.0, perf_counter() - began, together)
+                ledger.stage(JOURNALLING).add_call(0.0, perf_counter() - began, together)
         if isinstance(outcome, CallError):
             try:
                 raise outcome
@@ -545,11 +534,11 @@ class Context:
         If `counted` is False, the call does not count as a step. It then works even if the question has used
         all its steps.
         """
+        item = evidence, lists
         if counted:
-            return await self.call(cite, (evidence, lists))
-        item = (evidence, lists)
-        items: Cited = await self._runtime.point(cite, own=self._own)(item, self.ledger.stage(cite.__name__))
-        return items
+            return await self.call(cite, item)
+        cited: Cited = await self._runtime.point(cite, own=self._own)(item, self.ledger.stage(cite.__name__))
+        return cited
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
         """Report a fallback: the LLM gave no usable reply to `prompt`, so the system takes a simpler step.
@@ -577,16 +566,12 @@ class Context:
         With this method, a system can stop in time, before its budget is spent.
         """
         budget, ledger = self._runtime.budget, self.ledger
-        return Remaining(
-            *(
-                math.inf if limit is None else limit - used
-                for limit, used in (
-                    (budget.calls, ledger.llm_calls),
-                    (budget.tokens, ledger.tokens),
-                    (budget.steps, ledger.steps),
-                )
-            )
+        of_question = (
+            (budget.calls, ledger.llm_calls),
+            (budget.tokens, ledger.tokens),
+            (budget.steps, ledger.steps),
         )
+        return Remaining(*(math.inf if limit is None else limit - used for limit, used in of_question))
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
         """Return how many characters the texts in a prompt may have together. 0: there is no room for any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -69,3 +70,21 @@ OnStep = Callable[[Step], None]
 
 def ignore(event: Event) -> None:
     """Do nothing with the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How a program follows a run, and stops it. pyfast calls the functions from another thread."""
+
+    on_event: OnEvent = ignore
+    """A function that pyfast calls with each `Event`. The function must return quickly"""
+    on_step: OnStep | None = None
+    """A function that pyfast calls with each `Step`. A step is one call that a question makes: to the model, or to
+    a batched function such as a search. pyfast calls `on_step` twice for each step: when the step begins and when
+    it ends. None: no steps are reported"""
+    stop: threading.Event | None = None
+    """After you set this event, no new question starts. Questions in progress finish, and you can resume the
+    run"""
+
+
+UNWATCHED = Watch()

@@ -11,13 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pyfast.engine.budget import Budget
+from pyfast.engine.budget import Budget, Profile, profile_of
 from pyfast.engine.configuration import Configuration, configuration, recorded_value, with_accepted_code
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
-from pyfast.engine.journal import Sync
-from pyfast.engine.outages import PATIENCE_S, Waiting
-from pyfast.engine.profile import Profile, profile_of
-from pyfast.engine.prompt import GREEDY, Prompt, Sampling
+from pyfast.engine.outages import Waiting
+from pyfast.engine.prompt import Prompt
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
 from pyfast.engine.record import Record
@@ -25,6 +23,7 @@ from pyfast.engine.run import Ask, Summary, answer_all
 from pyfast.engine.run_folder import ANSWERS, GROWN, RunFolder, check_run
 from pyfast.errors import RunError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
+from pyfast.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling
 from pyfast.retrieval import Index
 
 _LOG = logging.getLogger("pyfast")
@@ -70,18 +69,12 @@ class Job:
     """Paths, and texts that name models, for run.toml. They may differ from one session to the next"""
     sampling: Sampling = GREEDY
     """The temperature and the seed. A temperature that the system sets for a prompt takes precedence"""
-    accept_code: bool = False
-    """Whether to resume a run that another version of the code started"""
+    options: RunOptions = RUN_DEFAULTS
+    """Those of its values that `questions`, `replaced` and `failures` do not show already"""
     concurrency: int = 64
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
     """How many questions may fail, in all sessions together. None: all may fail"""
-    outage_seconds: float = PATIENCE_S
-    """How many seconds to wait for an LLM that answers no call"""
-    sync: Sync = "normal"
-    keep_prompts: bool = False
-    """Whether the journal stores the prompts"""
-    retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
     """A function that is called with the path of answers.jsonl before a run with answers resumes.
 
@@ -111,7 +104,7 @@ class Job:
             knowledge=self.knowledge,
             sampling={} if self.sampling == GREEDY else asdict(self.sampling),
         )
-        return described if not self.accept_code else with_accepted_code(described, self.folder)
+        return described if not self.options.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
         """Return whether the folder has a run of only the first questions of this `Job`. The method compares
@@ -179,79 +172,67 @@ async def work_on(
     """
     stop = stop or asyncio.Event()
     logging.getLogger("pyfast.profile").info("%s", job.profile)
-    total = job.questions.count
     if job.folder is None:
-        return await _in_memory(job, stop, on_event, on_step)
-    folder = RunFolder(job.folder, job.describe(), job.sync, job.keep_prompts, extends=job.extends())
+        records: list[Record] = []
+        try:
+            return SessionResult(await _answered(job, records.append, stop, on_event, on_step), records)
+        except RunError as error:
+            error.records = tuple(records)
+            raise
+    options = job.options
+    folder = RunFolder(job.folder, job.describe(), options.sync, options.keep_prompts, extends=job.extends())
     try:
-        lost = folder.forget_failures(only_of_transport=not job.retry_failed)
-        done = written = folder.answered(job.questions.read())
+        lost = folder.forget_failures(only_of_transport=not options.retry_failed)
+        done = folder.answered(job.questions.read())
         if job.resumed is not None and done:
             await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
         if folder.journal.salvaged is not None:
             _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
         if done:
-            _LOG.info("%d of %d questions are answered; going on", done, total)
+            _LOG.info("%d of %d questions are answered; going on", done, job.questions.count)
         folder.note_outage(None)  # A killed session may have left this file.
-        on_event(Event("started", done, total))
-
-        def write(record: Record) -> None:
-            nonlocal written
-            written += 1
-            folder.write(record)
-            on_event(Event("answered", written, total, record))
-
         # Questions that fail later are replayed from the journal and counted then.
         failed = folder.journal.counts(done).get("failed", 0)
-
-        def waits(waiting: Waiting | None) -> None:
-            folder.note_outage(waiting)
-            on_event(_of_outage(waiting, written, total))
-
-        summary = await _answered(job, write, waits, stop, on_step, folder, done, failed, lost)
-        summary.left = total - written
+        summary = await _answered(job, folder.write, stop, on_event, on_step, folder, done, failed, lost)
         return SessionResult(summary, [])
     finally:
         folder.close()
 
 
-async def _in_memory(job: Job, stop: asyncio.Event, on_event: OnEvent, on_step: OnStep | None) -> SessionResult:
-    records: list[Record] = []
-    total = job.questions.count
-    on_event(Event("started", 0, total))
-
-    def write(record: Record) -> None:
-        records.append(record)
-        on_event(Event("answered", len(records), total, record))
-
-    try:
-        waits = lambda waiting: on_event(_of_outage(waiting, len(records), total))  # noqa: E731
-        summary = await _answered(job, write, waits, stop, on_step)
-        summary.left = total - len(records)
-        return SessionResult(summary, records)
-    except RunError as error:
-        error.records = tuple(records)
-        raise
-
-
 async def _answered(
     job: Job,
     write: Callable[[Record], None],
-    waits: Callable[[Waiting | None], None],
     stop: asyncio.Event,
+    on_event: OnEvent,
     on_step: OnStep | None,
     folder: RunFolder | None = None,
     done: int = 0,
     failed: int = 0,
     lost: int = 0,
 ) -> Summary:
-    left = iter(()) if done == job.questions.count else islice(job.questions.read(), done, None)
-    return await answer_all(
+    """Answer the questions after the first `done` ones, and report events. The folder, `failed` and `lost` are
+    those of `answer_all`."""
+    written, total = done, job.questions.count
+    on_event(Event("started", done, total))
+
+    def ended(record: Record) -> None:
+        nonlocal written
+        written += 1
+        write(record)
+        on_event(Event("answered", written, total, record))
+
+    def waits(waiting: Waiting | None) -> None:
+        if folder is not None:
+            folder.note_outage(waiting)
+        on_event(_of_outage(waiting, written, total))
+
+    left = iter(()) if done == total else islice(job.questions.read(), done, None)
+    summary = await answer_all(
         left,
         job.ask,
         job.index,
         job.llm,
-        write,
+        ended,
         job.concurrency,
         budget=job.budget,
         folder=folder,
@@ -260,13 +241,15 @@ async def _answered(
         failed=failed,
         stop=stop,
         replaced=job.replaced,
-        outage_seconds=job.outage_seconds,
+        outage_seconds=60 * job.options.outage,
         on_outage=waits,
         lost=lost,
         on_step=on_step,
         sampling=job.sampling,
         system=job.system,
     )
+    summary.left = total - written
+    return summary
 
 
 def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:

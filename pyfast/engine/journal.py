@@ -7,33 +7,28 @@ loses nothing.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from zlib import crc32
 
 import orjson
 
-from pyfast.engine.batch_journal import BATCHES_SCHEMA, REQUEST_OF_ENTRY
-from pyfast.engine.kept_prompts import (
-    PROMPTS_SCHEMA,
-    TAKE_PROMPTS,
-    Asked,
-    DamagedError,
-    KeptPrompts,
-    LLMCall,
-    add_prompts,
-)
+from pyfast.engine.kept_prompts import PROMPTS_SCHEMA, TAKE_PROMPTS, Asked, DamagedError, add_prompts
 from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
 from pyfast.files import free_name
 from pyfast.llm import Completion
+from pyfast.llm.collecting import BatchLog, LoggedBatch
+from pyfast.options import Sync
 from pyfast.sqlite_files import fault, open_database
 
-Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
 T = TypeVar("T")
 Key = tuple[str, int]
@@ -50,7 +45,10 @@ CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL,
     line TEXT, trace TEXT);
 CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
-""" + PROMPTS_SCHEMA + BATCHES_SCHEMA  # fmt: skip
+""" + PROMPTS_SCHEMA + """
+CREATE TABLE IF NOT EXISTS batches (key TEXT PRIMARY KEY, llm TEXT NOT NULL, id TEXT, made REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS batch_calls (batch TEXT NOT NULL, place INTEGER NOT NULL, request TEXT NOT NULL);
+"""  # fmt: skip
 _JSON = {"completions": "entry", "questions": "ledger"}
 _COLUMNS = {
     "run": 1,
@@ -64,16 +62,11 @@ _COLUMNS = {
     "batch_calls": 3,
 }
 # These statements fail if a table has another shape or cannot be written.
-_TRIED = """
-DELETE FROM sessions WHERE 0;
-INSERT INTO questions SELECT 0, '', '', NULL, '', NULL, NULL WHERE 0;
-INSERT INTO run SELECT '' WHERE 0;
-INSERT INTO prompts SELECT '', '' WHERE 0;
-INSERT INTO messages SELECT '', 0, 0 WHERE 0;
-INSERT INTO frames SELECT 0, '' WHERE 0;
-INSERT INTO batches SELECT '', '', '', 0 WHERE 0;
-INSERT INTO batch_calls SELECT '', 0, '' WHERE 0;
-"""
+_TRIED = "DELETE FROM sessions WHERE 0;" + "".join(
+    f"INSERT INTO {table} SELECT {', '.join(['NULL'] * columns)} WHERE 0;"
+    for table, columns in _COLUMNS.items()
+    if table not in ("completions", "sessions")
+)
 # Errors of the machine: no space, no permission, no file handle. The journal itself may be intact.
 _OF_THE_MACHINE = {
     sqlite3.SQLITE_PERM,
@@ -87,7 +80,9 @@ _OF_THE_MACHINE = {
 }
 _LOST = f"entry ->> 3 = '{TransportError.__name__}'"
 _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
-_ENTRIES = "SELECT entry FROM completions WHERE question = ? ORDER BY rowid"
+_AMONG = "question IN (SELECT value FROM json_each(?))"
+# The digest of a completion's request; its key in the journal begins with the role.
+_REQUEST = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
 # A question can end twice: before a kill, and when it is replayed. The first ending has the cost. The second has
 # what stands in the answers.
@@ -130,10 +125,10 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
 
 def sound(entry: str, number: int) -> bool:
     """Return whether the row of a completion matches its checksum, which means that it is unchanged."""
-    return _outcome(entry, number) is not None
+    return read_outcome(entry, number) is not None
 
 
-def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
+def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     """Read the row of an LLM call. Return (the key, the completion or the error of the call). Return None if
     the row does not match its checksum, because it is damaged."""
     try:
@@ -216,13 +211,12 @@ class Journal:
     def outcomes(self, number: int) -> dict[Key, Outcome]:
         """Return the completions and the failed calls that the journal has for a question, by their keys.
         Damaged rows are left out."""
-        with self._explained():
-            if not self._indexed:  # Only a resumed run reads completions by question.
-                self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
-                self._indexed = True
-            rows = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
-            outcomes = (_outcome(entry, number) for (entry,) in rows.fetchall())
-            return dict(outcome for outcome in outcomes if outcome is not None)
+        if not self._indexed:  # Only a resumed run reads completions by question.
+            self._rows("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
+            self._indexed = True
+        rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
+        outcomes = (read_outcome(entry, number) for (entry,) in rows)
+        return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """Return the numbers of the questions that failed.
@@ -230,16 +224,11 @@ class Journal:
         With `only_of_transport`, return only questions with a call that failed in transit (because of the
         connection).
         """
-        with self._explained():
-            rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
-            # Most runs have no failed question, so they need not search all completions.
-            if only_of_transport and rows:
-                numbers = orjson.dumps([number for (number,) in rows]).decode()
-                lost = f"SELECT DISTINCT question FROM completions WHERE {_LOST}"
-                rows = self._database.execute(
-                    f"{lost} AND question IN (SELECT value FROM json_each(?))", (numbers,)
-                ).fetchall()
-            return [number for (number,) in rows]
+        failed = [number for (number,) in self._rows("SELECT number FROM questions WHERE state = 'failed'")]
+        if not only_of_transport or not failed:  # Most runs have none, so they need not search all completions.
+            return failed
+        lost = f"SELECT DISTINCT question FROM completions WHERE {_LOST} AND {_AMONG}"
+        return [number for (number,) in self._rows(lost, (orjson.dumps(failed).decode(),))]
 
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
         """Delete the failed questions whose numbers are in `failed`, so that the run tries these questions
@@ -251,28 +240,24 @@ class Journal:
         With `only_of_transport`, all completions stay. Of the failed calls, only the calls that failed in
         transit are deleted.
         """
-        of_failed = "question IN (SELECT value FROM json_each(?))"
+        unended = "question NOT IN (SELECT number FROM questions)"
         if only_of_transport:
-            gone = f"({of_failed} OR question NOT IN (SELECT number FROM questions)) AND {_LOST}"
+            gone = f"({_AMONG} OR {unended}) AND {_LOST}"
         else:
-            about_to = "question NOT IN (SELECT number FROM questions) AND entry ->> 3 IS NOT NULL"
-            gone = f"{of_failed} OR {about_to}"
+            gone = f"{_AMONG} OR {unended} AND entry ->> 3 IS NOT NULL"
         numbers = (orjson.dumps(failed).decode(),)
         with self._explained(), self._transaction():
+            execute = self._database.execute
             if not only_of_transport:  # A Batch API's result for these calls must not be used again.
-                asked = f"SELECT {REQUEST_OF_ENTRY} FROM completions WHERE {gone}"
-                self._database.execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)
-            self._database.execute(f"DELETE FROM completions WHERE {gone}", numbers)
-            self._database.execute(
-                "DELETE FROM questions WHERE number IN (SELECT value FROM json_each(?))", numbers
-            )
+                asked = f"SELECT {_REQUEST} FROM completions WHERE {gone}"
+                execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)
+            execute(f"DELETE FROM completions WHERE {gone}", numbers)
+            execute("DELETE FROM questions WHERE number IN (SELECT value FROM json_each(?))", numbers)
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
         """Return for each state how many questions ended in this state. Only the questions before number `first`
         count."""
-        counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
-        with self._explained():
-            return dict(self._database.execute(counted, (first,)).fetchall())
+        return dict(self._rows("SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state", (first,)))
 
     def digests(self) -> dict[int, str]:
         """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
@@ -283,19 +268,15 @@ class Journal:
     def tokens(self) -> int:
         """Count the tokens of all prompts and completions."""
         total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
-        with self._explained():
-            rows = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")
-            return int(rows.fetchone()[0])
+        return int(self._rows(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")[0][0])
 
     def last_question(self) -> int:
         """Find the highest question number among all recorded LLM calls. Returns -1 if no call is recorded."""
-        with self._explained():
-            return int(self._database.execute("SELECT coalesce(max(question), -1) FROM completions").fetchone()[0])
+        return int(self._rows("SELECT coalesce(max(question), -1) FROM completions")[0][0])
 
     def is_empty(self) -> bool:
         """Return whether no LLM call is recorded yet."""
-        with self._explained():
-            return self._database.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is None
+        return not self._rows("SELECT 1 FROM completions LIMIT 1")
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Call `work` with the database in a transaction of its own, which is synced to the disk. Return its
@@ -351,8 +332,7 @@ class Journal:
     def start_session(self) -> None:
         """Record that a process (a session) starts to work on the run."""
         finished = sum(self.counts().values())
-        with self._explained():
-            self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
+        self._rows("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
 
     def close(self) -> None:
         """Close the file. Everything that was committed stays."""
@@ -381,6 +361,11 @@ class Journal:
                         self._database.execute(into, row)
         for table, column in _JSON.items():
             self._database.execute(f"DELETE FROM {table} WHERE NOT json_valid({column})")
+
+    def _rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Execute one statement, and return its rows."""
+        with self._explained():
+            return self._database.execute(statement, parameters).fetchall()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -447,45 +432,23 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         raise InputError(f"{path}: {fault(error)}") from None
 
 
-def digests(database: sqlite3.Connection) -> dict[int, str]:
-    """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
-    Questions for which the journal has no checksum are left out. Raises `sqlite3.Error`."""
-    return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
-
-
-def calls_of(path: Path, id: str) -> list[LLMCall]:
-    """Read the LLM calls of a question, in the order in which they ended. Raises `InputError` if no question
-    with this id has ended."""
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a journal as `open_to_read` does, for a `with` block. Raises `InputError` if it cannot be opened, or if
+    the block finds that it is damaged."""
     try:
         with contextlib.closing(open_to_read(path)) as database:
-            row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
-            if row is not None:
-                entries = [entry for (entry,) in database.execute(_ENTRIES, (row[0],))]
-                return read_calls({row[0]: entries}, KeptPrompts(database))[row[0]]
+            yield database
     except sqlite3.Error as error:
         raise InputError(f"{path}: {fault(error)}") from None
     except DamagedError as error:
         raise InputError(f"{path}: {error}") from None
-    raise InputError(f"{path.parent}: no question {id!r} has ended")
 
 
-def read_calls(entries: Mapping[int, Sequence[str]], prompts: KeptPrompts) -> dict[int, list[LLMCall]]:
-    """Read the LLM calls of questions. `entries` has the rows of the completions of each question, by the number
-    of the question. Raises `DamagedError` if a row is damaged."""
-    outcomes = {number: [_outcome(row, number) for row in rows] for number, rows in entries.items()}
-    read = {number: [one for one in every if one is not None] for number, every in outcomes.items()}
-    if any(len(read[number]) < len(rows) for number, rows in entries.items()):
-        raise DamagedError("a completion is not what was written")
-    asked = prompts.of({digest for every in read.values() for (digest, _), _ in every})
-    return {number: [_call(asked.get(key[0]), key, outcome) for key, outcome in read[number]] for number in read}
-
-
-def _call(asked: Asked | None, key: Key, outcome: Outcome) -> LLMCall:
-    name, messages = ("", None) if asked is None else (asked.name, asked.messages)
-    role = key[0].partition(":")[0]
-    if isinstance(outcome, CallError):
-        return LLMCall(name, role, messages, None, str(outcome))
-    return LLMCall(name, role, messages, outcome)
+def digests(database: sqlite3.Connection) -> dict[int, str]:
+    """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
+    Questions for which the journal has no checksum are left out. Raises `sqlite3.Error`."""
+    return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
 
 
 def runs_of(path: Path) -> set[str] | None:
@@ -538,3 +501,63 @@ def row_of_question(
     """
     row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
     return orjson.dumps((number, id, state, reason, row, line, trace))
+
+
+class JournalledBatches(BatchLog):
+    """Stores the batches of LLM calls that a run submits to a Batch API, in the run's open journal. Any
+    method can raise `RunError`."""
+
+    def __init__(self, journal: Callable[[], Journal], writer: Executor) -> None:
+        """`journal` returns the open journal, and `writer` is the thread that writes it."""
+        self._journal = journal
+        self._writer = writer
+
+    async def load(self, llm: str) -> Sequence[LoggedBatch]:
+        """Return the stored batches of an LLM, the oldest first. Each batch has only the calls that have no
+        reply in the journal yet."""
+        return await self._do(lambda database: _load(database, llm))
+
+    async def add(self, llm: str, batch: LoggedBatch) -> None:
+        """Store a new batch. Call this method before the batch is submitted."""
+
+        def add(database: sqlite3.Connection) -> None:
+            database.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (batch.key, llm, batch.id, batch.made))
+            rows = ((batch.key, place, request) for place, request in batch.calls.items())
+            database.executemany("INSERT INTO batch_calls VALUES (?, ?, ?)", rows)
+
+        await self._do(add)
+
+    async def identify(self, key: str, id: str) -> None:
+        """Store the id that the provider gave to a batch."""
+        await self._do(lambda database: database.execute("UPDATE batches SET id = ? WHERE key = ?", (id, key)))
+
+    async def remove(self, key: str) -> None:
+        """Remove a batch. Its calls can then be submitted again."""
+
+        def remove(database: sqlite3.Connection) -> None:
+            database.execute("DELETE FROM batch_calls WHERE batch = ?", (key,))
+            database.execute("DELETE FROM batches WHERE key = ?", (key,))
+
+        await self._do(remove)
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writer, lambda: self._journal().change(work))
+
+
+def _load(database: sqlite3.Connection, llm: str) -> list[LoggedBatch]:
+    stored = Counter(request for (request,) in database.execute(f"SELECT {_REQUEST} FROM completions"))
+    batches = []
+    rows = database.execute("SELECT key, id, made FROM batches WHERE llm = ? ORDER BY made, rowid", (llm,))
+    for key, id, made in rows.fetchall():
+        calls = {}
+        of_batch = database.execute(
+            "SELECT place, request FROM batch_calls WHERE batch = ? ORDER BY place", (key,)
+        )
+        for place, request in of_batch:
+            if stored[request]:  # Equal requests have equal answers, so any of them may be stored.
+                stored[request] -= 1
+            else:
+                calls[place] = request
+        batches.append(LoggedBatch(key, id, made, calls))
+    return batches

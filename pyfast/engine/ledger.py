@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -16,11 +17,18 @@ JOURNALLING = "journal"
 """The name of the stage in which a question waits until the run's journal has stored its completion"""
 MOMENTS = 64
 """The maximum number of calls of a stage for which the times are stored"""
+COUNTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "nothing_found")
+BY_PROMPT = ("fall_backs", "left_out", "repaired")
+"""The counts of a question, and the counts by the name of a prompt"""
+_ALWAYS = frozenset({"llm_calls", "prompt_tokens", "completion_tokens"})  # Each whole row has these counts.
+_OFTEN = ("llm_calls", "replayed", "prompt_tokens", "cached_tokens", "completion_tokens", "steps", "started")
+_SELDOM = ("reasoning_tokens", *BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
 
 
 @dataclass(slots=True)
-class Stage:
-    """One kind of work of one question: a prompt, or a batched function such as a search."""
+class StageTotals:
+    """The totals of one kind of work, over all questions that have ended. The first seven fields have the order
+    of a stage in a row of the journal."""
 
     calls: int = 0
     queued_us: int = 0
@@ -35,11 +43,30 @@ class Stage:
     """The role of the prompt. Empty for work without an LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    questions: int = 0
+
+    def add(self, other: StageTotals) -> None:
+        """Add the calls, times and tokens of other questions."""
+        self.calls += other.calls
+        self.queued_us += other.queued_us
+        self.running_us += other.running_us
+        self.batches += other.batches
+        self.role = other.role
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.questions += other.questions
+
+
+@dataclass(slots=True)
+class Stage(StageTotals):
+    """One kind of work of one question: a prompt, or a batched function such as a search."""
+
+    questions: int = 1
     moments: list[tuple[float, int, int]] = field(default_factory=list)
     """For each of the first `MOMENTS` calls: when it ended (by `perf_counter`), how many microseconds it
     waited, and how many microseconds its work took"""
 
-    def add(self, queued: float, running: float, batch: int) -> None:
+    def add_call(self, queued: float, running: float, batch: int) -> None:
         """Count one more call of this stage. `queued` is the time that it waited, and `running` the time of
         its work, in seconds. `batch` is the size of its batch."""
         queued_us, running_us = int(queued * 1e6), int(running * 1e6)
@@ -50,51 +77,16 @@ class Stage:
         if self.calls <= MOMENTS:
             self.moments.append((perf_counter(), queued_us, running_us))
 
-    def of_prompt(self) -> tuple[str | int, ...]:
-        """Return the role and the tokens (of prompts and of replies) of a prompt, for the journal. The result
-        is empty for work without an LLM."""
-        return (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
+    def as_row(self) -> tuple[str | int, ...]:
+        """Return the stage for the journal. Only a prompt has a role and tokens (of prompts and of replies)."""
+        of_prompt = (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
+        return (self.calls, self.queued_us, self.running_us, self.batches, *of_prompt)
 
 
-@dataclass(slots=True)
-class StageTotals:
-    """The totals of one kind of work, over all questions that have ended."""
-
-    calls: int = 0
-    questions: int = 0
-    queued_us: int = 0
-    running_us: int = 0
-    batches: int = 0
-    """The sum of the batch sizes of all calls"""
-    role: str = ""
-    """The role of the prompt. Empty for work without an LLM"""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    def merge(self, other: StageTotals) -> None:
-        """Add the totals of other questions."""
-        for name in (
-            "calls",
-            "questions",
-            "queued_us",
-            "running_us",
-            "batches",
-            "prompt_tokens",
-            "completion_tokens",
-        ):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.role = other.role
-
-    def add(self, stage: Stage) -> None:
-        """Add the calls, times and tokens of one question."""
-        self.calls += stage.calls
-        self.questions += 1
-        self.queued_us += stage.queued_us
-        self.running_us += stage.running_us
-        self.batches += stage.batches
-        self.role = stage.role
-        self.prompt_tokens += stage.prompt_tokens
-        self.completion_tokens += stage.completion_tokens
+def add_stages(totals: dict[str, StageTotals], stages: Mapping[str, StageTotals]) -> None:
+    """Add the stages of other questions to the totals."""
+    for name, stage in stages.items():
+        totals.setdefault(name, StageTotals()).add(stage)
 
 
 @dataclass(slots=True)
@@ -122,19 +114,19 @@ class UsageTotals:
 
     def add(self, other: UsageTotals) -> None:
         """Add the numbers of another `UsageTotals`."""
-        self.llm_calls += other.llm_calls
-        self.replayed += other.replayed
-        self.prompt_tokens += other.prompt_tokens
-        self.cached_tokens += other.cached_tokens
-        self.completion_tokens += other.completion_tokens
-        self.reasoning_tokens += other.reasoning_tokens
-        if other.fall_backs:
-            self.fall_backs.update(other.fall_backs)
-        if other.left_out:
-            self.left_out.update(other.left_out)
-        if other.repaired:
-            self.repaired.update(other.repaired)
-        self.nothing_found += other.nothing_found
+        for name in ("replayed", *COUNTS):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in BY_PROMPT:
+            if counts := getattr(other, name):
+                getattr(self, name).update(counts)
+
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        """Add the numbers of a ledger of the journal, as `Ledger.as_row` wrote it."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + row.get(name, 0))
+        for name in BY_PROMPT:
+            if counts := row.get(name):
+                getattr(self, name).update(counts)
 
 
 @dataclass(slots=True)
@@ -175,30 +167,14 @@ class Ledger(UsageTotals):
         """Write the ledger as JSON for the journal.
 
         Each stage has its number of calls, the microseconds of waiting and of work, and the sum of its batch
-        sizes. A prompt also has its role and its tokens (of prompts and of replies). `spans` has the times of
-        single calls, as `_spans` returns them.
+        sizes. A prompt also has its role and its tokens. `spans` has the times of single calls, as `_spans`
+        returns them.
         """
-        seldom = {
-            "reasoning_tokens": self.reasoning_tokens,
-            "fall_backs": self.fall_backs,
-            "left_out": self.left_out,
-            "repaired": self.repaired,
-            "nothing_found": self.nothing_found,
-        }
         return {
-            **{name: value for name, value in seldom.items() if value},
-            "llm_calls": self.llm_calls,
-            "replayed": self.replayed,
-            "prompt_tokens": self.prompt_tokens,
-            "cached_tokens": self.cached_tokens,
-            "completion_tokens": self.completion_tokens,
-            "steps": self.steps,
-            "started": self.started,
+            **{name: value for name in _SELDOM if (value := getattr(self, name))},
+            **{name: getattr(self, name) for name in _OFTEN},
             "seconds": round(self.seconds, 6),
-            "stages": {
-                name: (stage.calls, stage.queued_us, stage.running_us, stage.batches, *stage.of_prompt())
-                for name, stage in self.stages.items()
-            },
+            "stages": {name: stage.as_row() for name, stage in self.stages.items()},
             "spans": {name: self._spans(stage) for name, stage in self.stages.items()},
         }
 
@@ -217,9 +193,8 @@ def is_ledger(row: Any) -> bool:
     Otherwise it is damaged, and none of its values can be trusted."""
     if not isinstance(row, dict) or not isinstance(row.get("stages"), dict):
         return False
-    counts = [row.get(name) for name in ("llm_calls", "prompt_tokens", "completion_tokens")]
-    counts += [row.get(name, 0) for name in ("cached_tokens", "reasoning_tokens", "nothing_found")]
-    for name in ("fall_backs", "left_out", "repaired"):
+    counts = [row.get(name, None if name in _ALWAYS else 0) for name in COUNTS]
+    for name in BY_PROMPT:
         if not isinstance(row.get(name, {}), dict):
             return False
         counts += row.get(name, {}).values()

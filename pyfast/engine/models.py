@@ -1,16 +1,66 @@
-"""The LLMs of a run or a service, and the roles (purposes of prompts) that they answer."""
+"""The LLMs of a run or a service, the roles (purposes of prompts) that they answer, and which of several waiting
+LLM calls starts next."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from pyfast.engine.admission import Admission
 from pyfast.engine.outages import THE_LLM, Clocks, Outages, Waiting, hear_nothing
 from pyfast.errors import InputError
-from pyfast.llm import DEFAULT_ROLE, LLM, FullLLM, Role, by_role, with_defaults
+from pyfast.llm import DEFAULT_ROLE, LLM, FullLLM, Request, Role, by_role, with_defaults
 from pyfast.llm.collecting import BatchLog, CollectingLLM, Progress, collecting
+
+
+class Admission:
+    """Lets at most `limit` LLM calls run at the same time.
+
+    Waiting calls start in groups. When all calls of a group have started, all calls that are waiting at this
+    time become the next group. A group is sorted by prompt, so that prompts with the same beginning follow each
+    other and the LLM can use its prefix cache. A call waits for the rest of the current group and for the
+    earlier calls of its own group.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.running = 0
+        self._sweep: deque[tuple[list[str], asyncio.Future[None]]] = deque()
+        self._waiting: list[tuple[list[str], asyncio.Future[None]]] = []
+
+    def enter_at_once(self) -> bool:
+        """Take a free place for a call. Returns False if no place is free."""
+        free = self.running < self._limit
+        self.running += free
+        return free
+
+    async def enter(self, request: Request) -> None:
+        """Wait for a place. The caller must call `leave` when the LLM call ends."""
+        if self.enter_at_once():
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(([message.content for message in request.messages], turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # The call was admitted at the same moment.
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Mark a call as ended, so that the next waiting call can start."""
+        while self._sweep or self._waiting:
+            if not self._sweep:
+                self._waiting.sort(key=lambda entry: entry[0])
+                self._sweep.extend(self._waiting)
+                self._waiting.clear()
+            _, turn = self._sweep.popleft()
+            if not turn.done():  # A future that is done belongs to a cancelled coroutine.
+                turn.set_result(None)
+                return
+        self.running -= 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +96,14 @@ class Models:
         self._by_role: dict[Role, Model] = {}
         roles: dict[int, list[Role]] = {}
         given = by_role(llm)
-        for role, one in given.items():
-            roles.setdefault(id(one), []).append(role)
+        for role, given_llm in given.items():
+            roles.setdefault(id(given_llm), []).append(role)
         for shared in roles.values():
-            one = given[shared[0]]
+            one = with_defaults(given[shared[0]])
             name = THE_LLM if len(roles) == 1 else f"the LLM for {', '.join(shared)}"
-            model = self._made(with_defaults(one), name, patience_s, stop, lost)
+            outages = Outages(one, patience_s, partial(self._heard, name), stop, lost, self.clocks, name)
+            # Twice the number of calls that the LLM runs at once keeps all of its slots busy.
+            model = Model(one, outages, Admission(2 * one.slots), collecting(one))
             self._by_role |= dict.fromkeys(shared, model)
         self._distinct = tuple(dict.fromkeys(self._by_role.values()))
 
@@ -93,13 +145,8 @@ class Models:
         for model in self._distinct:
             model.outages.close()
 
-    def _made(self, llm: FullLLM, name: str, patience_s: float, stop: asyncio.Event | None, lost: int) -> Model:
-        def heard(waiting: Waiting | None) -> None:
-            self._waiting.pop(name, None)
-            if waiting is not None:
-                self._waiting[name] = waiting
-            self._on_change(next(reversed(self._waiting.values()), None))
-
-        outages = Outages(llm, patience_s, heard, stop, lost, self.clocks, name)
-        # Twice the number of calls that the LLM runs at once keeps all of its slots busy.
-        return Model(llm, outages, Admission(2 * llm.slots), collecting(llm))
+    def _heard(self, name: str, waiting: Waiting | None) -> None:
+        self._waiting.pop(name, None)
+        if waiting is not None:
+            self._waiting[name] = waiting
+        self._on_change(next(reversed(self._waiting.values()), None))

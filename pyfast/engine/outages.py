@@ -22,7 +22,6 @@ from pyfast.engine.budget import within
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError, TransportError
 from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
 
-PATIENCE_S = 1800.0
 THE_LLM = "the LLM"
 PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0
@@ -221,8 +220,7 @@ class Outages:
                 self._answered = loop.time()
                 self._took = max(self._answered - began, 0.9 * self._took)
                 self._answers += 1
-                self._failed = 0
-                self._waited = 0.0
+                self._failed, self._waited = 0, 0.0
                 if self._looking is not None:
                     self._passed.set()
                 return completion
@@ -232,10 +230,8 @@ class Outages:
                 if timeout is not None and timeout.expired():
                     fault, allowed = OutageError(f"the LLM gave no answer within {limit or 0:g} s", "slow"), 1
                 else:  # The LLM's own time limit ended the call.
-                    fault = OutageError(
-                        f"the LLM gave no answer in time: {str(error) or type(error).__name__}", "slow"
-                    )
-                    allowed = _FAULTS[fault.kind]
+                    why = str(error) or type(error).__name__
+                    fault, allowed = OutageError(f"the LLM gave no answer in time: {why}", "slow"), _FAULTS["slow"]
             if allowed == 1 and is_last and clock is not None and clock.ends > loop.time():
                 continue  # The clock stood still during an outage, so the question has time left.
             # Other calls got replies recently.

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +18,7 @@ from pyfast.llm import DEFAULT_ROLE, Completion, Message, Request, Role, dialogu
 from pyfast.llm.control_tokens import join_plain, plain
 from pyfast.llm.foreign import has_escaped_controls, json_without_controls
 from pyfast.llm.roles import read_role
+from pyfast.options import GREEDY, Sampling
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,28 +30,20 @@ option `reasoning_tokens`, the model already gets more tokens for its first atte
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the LLM samples an answer: temperature and seed. The default is temperature 0."""
-
-    temperature: float = 0.0
-    seed: int = 0
-
-    def apply(self, request: Request) -> Request:
-        """Return the request with this temperature and seed.
-
-        If the system has set a temperature above 0 for the request, this temperature stays. The seed of the
-        request is combined with the seed of the run, so that two runs with different seeds never send the
-        same seed.
-        """
-        if self == GREEDY:
-            return request
-        seed = (self.seed * _SEEDS + request.seed) % 2**31
-        return replace(request, temperature=request.temperature or self.temperature, seed=seed)
-
-
 _SEEDS = 1_000_003  # the step between the seeds of two runs: larger than the number of calls of a question
-GREEDY = Sampling()
+
+
+def with_sampling(request: Request, sampling: Sampling) -> Request:
+    """Return the request with the temperature and seed of a run.
+
+    If the system has set a temperature above 0 for the request, this temperature stays. The seed of the
+    request is combined with the seed of the run, so that two runs with different seeds never send the
+    same seed.
+    """
+    if sampling == GREEDY:
+        return request
+    seed = (sampling.seed * _SEEDS + request.seed) % 2**31
+    return replace(request, temperature=request.temperature or sampling.temperature, seed=seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -98,17 +92,11 @@ class Prompt(Generic[M]):
     def sized(self, max_tokens: int) -> Self:
         """Return the prompt with another token limit. Both prompts share the schema object, so that LLMs
         compile it only once."""
-        if max_tokens == self.max_tokens:
-            return self
-        made = copy(self)
-        object.__setattr__(made, "max_tokens", max_tokens)
-        return made
+        return self if max_tokens == self.max_tokens else self._changed(max_tokens=max_tokens)
 
     def tried(self, attempts: int | None) -> Self:
         """Return the prompt with another maximum number of attempts. None: the budget decides."""
-        made = copy(self)
-        object.__setattr__(made, "attempts", attempts)
-        return made
+        return self._changed(attempts=attempts)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -118,12 +106,16 @@ class Prompt(Generic[M]):
     def overridden(self, system: str | None = None, user: str | None = None) -> Self:
         """Return the prompt with other texts. A text that is None stays unchanged. The name and the schema
         object stay the same."""
-        made = copy(self)
-        if system is not None:
-            object.__setattr__(made, "system", system)
+        texts: dict[str, Any] = {} if system is None else {"system": system}
         if user is not None:
-            object.__setattr__(made, "user", user)
-            object.__setattr__(made, "_parts", _parts(user))
+            texts |= {"user": user, "_parts": _parts(user)}
+        return self._changed(**texts)
+
+    def _changed(self, **values: Any) -> Self:
+        """Return a copy with other values. `dataclasses.replace` would make the schema again."""
+        made = copy(self)
+        for name, value in values.items():
+            object.__setattr__(made, name, value)
         return made
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
@@ -163,23 +155,19 @@ class Prompt(Generic[M]):
             raise CutOffError(f"{self.name}: answer cut off {doing}after {self.max_tokens} tokens")
         if completion.finish_reason != "stop":
             raise AnswerError(f"{self.name}: answer ended by {completion.finish_reason!r}")
-        first = None  # The first fault as text: an error holds this call, so this call must not hold the error.
-        try:
-            return self._read(completion.text)
-        except ValidationError as error:
-            whole = first_fault(error)
-        for text in objects_in(completion.text):
+        faults = []  # as texts: an error holds this call, so this call must not hold the error
+        for text in chain([completion.text], objects_in(completion.text)):
             try:
                 return self._read(text)
             except ValidationError as error:
-                first = first or first_fault(error)
-        for text in (completion.text, *objects_in(completion.text)):
+                faults.append(first_fault(error))
+        for text in chain([completion.text], objects_in(completion.text)):
             with suppress(ValidationError, ValueError, RecursionError):
                 answer, mends = mended(self.answer, json_without_controls(text))
                 if repaired is not None:
                     repaired[self.name] += mends
                 return answer
-        field_name, fault = first or whole
+        field_name, fault = faults[:2][-1]  # that of the last object, if there is one
         raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}")
 
     def _read(self, text: str) -> M:

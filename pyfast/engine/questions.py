@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -175,11 +176,9 @@ def sampled(questions: Questions, size: int) -> Questions:
     contains each smaller sample. A conversation is drawn as a whole, by the digest of its own id. If the last
     item that is drawn is a conversation, the sample can have more than `size` questions.
     """
-    groups: dict[tuple[bool, str], list[Question]] = {}
+    groups: dict[tuple[bool, str], list[Question]] = defaultdict(list)
     for question in questions.read():
-        groups.setdefault((question.conversation is None, question.conversation or question.id), []).append(
-            question
-        )
+        groups[question.conversation is None, question.conversation or question.id].append(question)
     ordered = sorted(groups, key=lambda key: blake2b(_json(key), digest_size=16).digest())
     chosen: list[Question] = []
     for key in ordered:
@@ -212,20 +211,18 @@ def write_questions(questions: Questions, path: Path) -> Questions:
     """
     lines: list[dict[str, Any]] = []
     for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
-        if conversation is None:
-            lines += [{"id": turn.id, "question": turn.text, **_limits(turn)} for turn in turns]
-        else:
-            described = [
-                {"id": turn.id, "question": turn.text, "answers": turn.answers, **_limits(turn)} for turn in turns
-            ]
-            lines.append({"id": conversation, "turns": described})
+        described = list(map(_described, turns))
+        lines += described if conversation is None else [{"id": conversation, "turns": described}]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, b"".join(_json(line) + b"\n" for line in lines))
     return replace(questions, place=str(path))
 
 
-def _limits(question: Question) -> dict[str, Any]:
-    return {"documents": question.documents} if question.documents else {}
+def _described(question: Question) -> dict[str, Any]:
+    """Return the fields of a question or turn, as they are in a file of questions."""
+    answers = {} if question.conversation is None else {"answers": question.answers}
+    documents = {"documents": question.documents} if question.documents else {}
+    return {"id": question.id, "question": question.text, **answers, **documents}
 
 
 def _json(value: object) -> bytes:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
+import numpy as np
 import orjson
 
 from pyfast.corpus.rendering import fold, row_line
 from pyfast.engine.traces import details_of
 from pyfast.errors import InputError
 from pyfast.llm.protocol import AT_ONCE
-from pyfast.retrieval import ScoredSegments
+from pyfast.ops.arrays import ends
+from pyfast.ops.cite import list_segments
+from pyfast.retrieval.evidence import ScoredSegments
+from pyfast.retrieval.evidence import cite as cite_segments
+from pyfast.retrieval.index import Index
+from pyfast.retrieval.strongest_edges import PassageList, write_lists
 
 State = Literal["answered", "abstained", "failed"]
 _KNOWN = frozenset({"uri", "snippet", "offsets", "segment", "score", "id"})  # all else is an evidence's metadata
@@ -183,14 +189,8 @@ class Record:
         """Return the record's line of answers.jsonl. Of the evidence, this line has only the ids and uris."""
         reason = {} if self.reason is None else {"reason": self.reason}
         names = _named(self.evidence_json) if self._names is None else orjson.Fragment(self._names)
-        record = {
-            "id": self.id,
-            "state": self.state,
-            "answer": self.answer,
-            **reason,
-            "evidence": names,
-            "usage": self.usage,
-        }
+        ended = {"id": self.id, "state": self.state, "answer": self.answer, **reason}
+        record = {**ended, "evidence": names, "usage": self.usage}
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
     def details(self) -> bytes:
@@ -201,11 +201,8 @@ class Record:
         """
         if self.beside is not None:
             return self.beside()
-        details = {
-            "id": self.id,
-            "evidence": orjson.Fragment(self.evidence_json),
-            "trace": orjson.Fragment(self.trace_json),
-        }
+        evidence, trace = orjson.Fragment(self.evidence_json), orjson.Fragment(self.trace_json)
+        details = {"id": self.id, "evidence": evidence, "trace": trace}
         return orjson.dumps(details, option=orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
@@ -225,17 +222,9 @@ class Record:
                 and isinstance(fields["evidence"], list)
                 and set(map(type, fields["evidence"])) <= {dict}
             ):
-                return cls(
-                    id=fields["id"],
-                    state=fields["state"],
-                    answer=fields["answer"],
-                    reason=fields.get("reason"),
-                    # A copy, because orjson's result keeps the memory of the larger buffer that it was written to.
-                    evidence_json=bytes(memoryview(orjson.dumps(fields["evidence"]))),
-                    trace_json=b"{}",
-                    usage=Usage(*counts),
-                    beside=beside,
-                )
+                # A copy, because orjson's result keeps the memory of the larger buffer that it was written to.
+                evidence = bytes(memoryview(orjson.dumps(fields["evidence"])))
+                return cls(fields["id"], fields["state"], *texts, evidence, usage=Usage(*counts), beside=beside)
         except (ValueError, KeyError, TypeError):
             pass
         raise InputError(f"not a record of a run: {line[:80]!r}")
@@ -270,3 +259,25 @@ def _named(evidence: bytes) -> list[dict[str, Any]]:
         return [{"segment": one["segment"], "uri": one["uri"]} for one in items]
     except KeyError:
         return [{name: one[name] for name in _NAMES if name in one} for one in items]
+
+
+class Cited(NamedTuple):
+    """The evidence of an answer as JSON arrays."""
+
+    whole: bytes
+    names: bytes | None
+    """Only the id and the uri of each segment. None: not known"""
+
+
+def cite(index: Index, items: Sequence[tuple[ScoredSegments, Sequence[PassageList]]]) -> list[Cited]:
+    """Write the evidence of answers, and the lists of passages in their traces.
+
+    Evidence is returned in two forms: as `pyfast.retrieval.cite` returns it, and as JSON with only the ids and
+    uris of the segments. The lists of passages get their `segments`.
+    """
+    evidence = [segments for segments, _ in items]
+    whole = cite_segments(index, evidence)
+    listed = np.concatenate([np.empty(0, np.int64), *[one.segments for one in evidence]])
+    names = list_segments(index.corpus.columns, ends(evidence), listed, {})
+    write_lists(index, [one for _, lists in items for one in lists])
+    return [Cited(*each) for each in zip(whole, names, strict=True)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 _LONGEST = 100_000  # the number of characters, counted from the end, that are searched for JSON
 _TRIES = 64  # the maximum number of braces that are tried as the start of an object, so that no text takes long
@@ -101,7 +102,9 @@ def _mend(answer: Any, value: Any, fault: Any, bad: dict[tuple[int | str, ...], 
             _, mends = _fit(_type_at(answer, place), given)
             del given[context["max_length"] :]
             return mends + 1
-        case "missing" if _is_list(answer, place) and not given.keys().isdisjoint(_fields(answer, place[:-1])):
+        case "missing" if _is_list(answer, place) and not given.keys().isdisjoint(
+            _fields(_type_at(answer, place[:-1]))
+        ):
             new = []
         case "list_type" if given is None and in_list:
             new = []
@@ -119,7 +122,7 @@ def _mend(answer: Any, value: Any, fault: Any, bad: dict[tuple[int | str, ...], 
         case "int_from_float" if in_list and named:
             new = round(given)
         case "model_type" | "model_attributes_type" if in_list and isinstance(given, list):
-            fields = _fields(answer, place)
+            fields = _fields(_type_at(answer, place))
             new = dict(zip(fields, given, strict=True)) if len(fields) == len(given) else None
     if new is not None:
         _at(value, place[:-1])[place[-1]] = new
@@ -142,7 +145,7 @@ def _type_at(answer: Any, place: Sequence[int | str]) -> Any:
     kind: Any = answer
     for part in place:
         if isinstance(part, str):
-            fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+            fields = _fields(kind)
             kind = fields[part].annotation if part in fields else None
         else:
             kind = next(iter(get_args(kind)), None)
@@ -155,6 +158,5 @@ def _is_list(answer: Any, place: Sequence[int | str]) -> bool:
     return getattr(_type_at(answer, place), "__origin__", None) is list
 
 
-def _fields(answer: Any, place: Sequence[int | str]) -> list[str]:
-    kind = _type_at(answer, place)
-    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+def _fields(kind: Any) -> dict[str, FieldInfo]:
+    return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}

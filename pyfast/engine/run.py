@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from time import perf_counter, time
 from typing import Any
 
@@ -18,20 +19,19 @@ import numpy as np
 import orjson
 
 from pyfast.engine.budget import Budget, within
-from pyfast.engine.citing import Cited
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import OnStep
-from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals
+from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals, add_stages
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Waiting, hear_nothing
-from pyfast.engine.prompt import GREEDY, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
-from pyfast.engine.record import REPLY_BEGINS, Answer, Record, State, Usage, with_names
+from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usage, with_names
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import LLM, Role
 from pyfast.llm.collecting import BatchLog
+from pyfast.options import GREEDY, Sampling
 from pyfast.retrieval import Index, PassageList, ScoredSegments
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
@@ -65,15 +65,13 @@ class Summary(UsageTotals):
         self.left += other.left
         self.first_failure = self.first_failure or other.first_failure
         self.failures.update(other.failures)
-        for name, stage in other.stages.items():
-            self.stages.setdefault(name, StageTotals()).merge(stage)
+        add_stages(self.stages, other.stages)
 
     def count(self, record: Record, ledger: Ledger) -> None:
         """Count one more question that has ended."""
         self.states[record.state] += 1
         self.add(ledger)
-        for name, stage in ledger.stages.items():
-            self.stages.setdefault(name, StageTotals()).add(stage)
+        add_stages(self.stages, ledger.stages)
         if record.reason is not None:
             self.failures[record.reason.partition(REPLY_BEGINS)[0]] += 1
             self.first_failure = self.first_failure or record.reason
@@ -243,18 +241,11 @@ def _checked(evidence: bytes) -> bytes:
     return orjson.dumps(items)
 
 
-def usage_of(ledger: Ledger) -> Usage:
-    """Return the part of a ledger that the question's record gets. Interruptions of the run do not change it."""
-    return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
-
-
 def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
     """Return the trace, with two additions if they are not empty: how many passages did not fit into each
     prompt, and the queries for which a search found nothing."""
-    left_out = {"left_out": context.ledger.left_out} if context.ledger.left_out else {}
-    queries = sorted(context.nothing_retrieved)
-    empty = {"nothing_retrieved": queries} if queries else {}
-    return {**trace, **left_out, **empty}
+    notes = {"left_out": context.ledger.left_out, "nothing_retrieved": sorted(context.nothing_retrieved)}
+    return {**trace, **{name: note for name, note in notes.items() if note}}
 
 
 async def _written(answer: Answer, context: Context, counted: bool) -> tuple[Cited, bytes]:
@@ -269,7 +260,7 @@ async def _written(answer: Answer, context: Context, counted: bool) -> tuple[Cit
         cited = Cited(_checked(given), None)
         if lists:
             await context.cited(_NOTHING, lists, counted)
-    return cited, orjson.dumps(trace, default=_segments) if lists else written
+    return cited, orjson.dumps(trace, default=attrgetter("segments")) if lists else written
 
 
 def _gather(lists: list[PassageList], part: object) -> None:
@@ -277,10 +268,6 @@ def _gather(lists: list[PassageList], part: object) -> None:
     if not isinstance(part, PassageList):
         raise TypeError
     lists.append(part)
-
-
-def _segments(part: PassageList) -> list[dict[str, Any]] | orjson.Fragment:
-    return part.segments
 
 
 async def answer_question(
@@ -325,10 +312,7 @@ async def _answered(
             answer = await ask(question, context)
             evidence, trace = await _written(answer, context, counted=True)
         (answer.text or "").encode()  # Text that is not Unicode fails here, not when it is written.
-        state: State = "answered" if answer.text is not None else "abstained"
-        usage = usage_of(context.ledger)
-        record = Record(question.id, state, answer.text, None, evidence.whole, trace, usage)
-        return with_names(record, evidence.names), answer
+        return _record(context, answer.text, None, evidence, trace), answer
     except (RunError, InputError):
         raise
     except TimeoutError:
@@ -343,6 +327,13 @@ async def _answered(
     except Exception as error:
         reason += f"; what was found until then cannot be written: {error}"
     reason = reason.encode(errors="replace").decode()
-    usage = usage_of(context.ledger)
-    record = Record(question.id, "failed", None, reason, evidence.whole, trace, usage)
-    return with_names(record, evidence.names), None
+    return _record(context, None, reason, evidence, trace), None
+
+
+def _record(context: Context, text: str | None, reason: str | None, evidence: Cited, trace: bytes) -> Record:
+    """Make the record of a question. It has the part of the ledger that no interruption of the run changes."""
+    state: State = "failed" if reason is not None else "abstained" if text is None else "answered"
+    ledger = context.ledger
+    usage = Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
+    record = Record(context.question.id, state, text, reason, evidence.whole, trace, usage)
+    return with_names(record, evidence.names)

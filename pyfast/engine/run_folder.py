@@ -22,7 +22,6 @@ from typing import IO
 
 import orjson
 
-from pyfast.engine.batch_journal import JournalledBatches
 from pyfast.engine.configuration import (
     CONFIGURATION,
     Configuration,
@@ -33,9 +32,9 @@ from pyfast.engine.configuration import (
 )
 from pyfast.engine.journal import (
     Journal,
+    JournalledBatches,
     Key,
     Outcome,
-    Sync,
     admit_run,
     completion_row,
     digests,
@@ -52,6 +51,7 @@ from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, read_
 from pyfast.errors import InputError, RunError
 from pyfast.files import free_name, refuse_links, write_atomically
 from pyfast.llm import Message
+from pyfast.options import Sync
 
 GROWN = ("questions.count", "questions.digest")
 """The values of run.toml that change if a run is resumed with more questions"""
@@ -258,9 +258,7 @@ class RunFolder:
             self._answers.seek(0, os.SEEK_END)
             return self._done
         known, traces = self.journal.digests(), count_traces(self._path / TRACES)
-        done, end = 0, 0
-        whole = 0, 0
-        conversation = None
+        done, end, whole, conversation = 0, 0, (0, 0), None
         self._answers.seek(0)
         for question in questions:
             if question.conversation is None or question.conversation != conversation:
@@ -491,8 +489,10 @@ def _make_private(path: Path, is_new: bool) -> None:
 
 def _has_begun(path: Path) -> bool:
     """Return whether the folder has answers, completions or submitted batches, which a new run would lose."""
-    if _size(path / ANSWERS) or not (path / JOURNAL).exists():
-        return _size(path / ANSWERS) > 0
+    if _size(path / ANSWERS):
+        return True
+    if not (path / JOURNAL).exists():
+        return False
     try:
         with contextlib.closing(open_to_read(path / JOURNAL)) as database:
             begun = "SELECT EXISTS (SELECT 1 FROM completions) OR EXISTS (SELECT 1 FROM batches)"
@@ -534,12 +534,6 @@ def _stands(line: bytes, known: str | None, id: str) -> bool:
     question `id`."""
     if known is not None:
         return digest(line) == known
-    record = _record(line)
-    return record is not None and record.id == id
-
-
-def _record(line: bytes) -> Record | None:
-    """Return the record on a line, or None if the line is incomplete or not a record."""
-    with contextlib.suppress(InputError):
-        return Record.read(line) if line.endswith(b"\n") else None
-    return None
+    with contextlib.suppress(InputError):  # Without its end, the line is not a whole record.
+        return line.endswith(b"\n") and Record.read(line).id == id
+    return False

@@ -6,8 +6,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,14 @@ import orjson
 from pydantic import TypeAdapter
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
-from pyfast.engine.journal import digests, open_to_read
-from pyfast.engine.ledger import StageTotals, UsageTotals, is_ledger, ledger_of
+from pyfast.engine.journal import digests, open_to_read, reading
+from pyfast.engine.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, is_ledger
 from pyfast.engine.outages import Waiting
 from pyfast.engine.record import REPLY_BEGINS
 from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
 from pyfast.errors import InputError
 from pyfast.files import write_atomically
-from pyfast.sqlite_files import fault
 
 PROGRESS = "progress.json"
 """The file with the progress of an unfinished run on a cluster"""
@@ -112,41 +110,26 @@ class Status:
 
 
 def status_of(summary: Summary, questions: int) -> Status:
-    """Make the status of a run that is only in memory, from the counts of its only session. `questions` is
-    the number of its questions."""
+    """Make the status of a run on which no process works, from its counts. `questions` is the number of its
+    questions."""
+    used: dict[str, Any] = {name: getattr(summary, name) for name in COUNTS}
+    used |= {name: dict(getattr(summary, name)) for name in BY_PROMPT}
     return Status(
         questions=questions,
         states=dict(summary.states),
         running=False,
         failures=summary.failures.most_common(10),
-        llm_calls=summary.llm_calls,
-        prompt_tokens=summary.prompt_tokens,
-        cached_tokens=summary.cached_tokens,
-        completion_tokens=summary.completion_tokens,
         seconds_left=None,
-        stages=_stages(summary.stages),
-        reasoning_tokens=summary.reasoning_tokens,
-        fall_backs=dict(summary.fall_backs),
-        left_out=dict(summary.left_out),
-        repaired=dict(summary.repaired),
-        nothing_found=summary.nothing_found,
+        stages=[_stage(*stage) for stage in summary.stages.items()],
+        **used,
     )
 
 
-def _stages(totals: dict[str, StageTotals]) -> list[StageStatus]:
-    return [
-        StageStatus(
-            name,
-            stage.calls,
-            stage.queued_us / 1000 / max(stage.questions, 1),
-            stage.running_us / 1000 / max(stage.questions, 1),
-            stage.batches / max(stage.calls, 1),
-            stage.role,
-            stage.prompt_tokens,
-            stage.completion_tokens,
-        )
-        for name, stage in totals.items()
-    ]
+def _stage(name: str, total: StageTotals) -> StageStatus:
+    calls, questions = max(total.calls, 1), max(total.questions, 1)
+    queued_ms, running_ms = total.queued_us / 1000 / questions, total.running_us / 1000 / questions
+    of_prompt = total.role, total.prompt_tokens, total.completion_tokens
+    return StageStatus(name, total.calls, queued_ms, running_ms, total.batches / calls, *of_prompt)
 
 
 _STATES = "SELECT state, count(*) FROM questions GROUP BY state"
@@ -154,57 +137,35 @@ _FAILURES = f"""
 SELECT substr(reason, 1, instr(reason || '{REPLY_BEGINS}', '{REPLY_BEGINS}') - 1) AS kind, count(*) AS n
 FROM questions WHERE state = 'failed' GROUP BY kind ORDER BY n DESC LIMIT 10
 """
-_LEDGERS = "SELECT ledger FROM questions ORDER BY number"
 _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC LIMIT 1"
 
 
-def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals], list[float]]:
-    """Add up the ledgers: the usage, the stages, and the seconds of each question. A row that is not a whole
+def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[float]]:
+    """Add up what all ended questions used. Also return the seconds of each question. A row that is not a whole
     ledger counts nothing. A warning says how many such rows there are."""
-    used, stages, seconds, odd = UsageTotals(), dict[str, StageTotals](), list[float](), 0
-    for ledger in _loaded(ledgers):
+    total, seconds, odd = Summary(), list[float](), 0
+    for state, count in database.execute(_STATES):
+        total.states[str(state)] += count
+    total.failures.update({str(reason): count for reason, count in database.execute(_FAILURES)})
+    for ledger in _loaded(database.execute("SELECT ledger FROM questions ORDER BY number")):
         if not is_ledger(ledger):
             odd += 1
             continue
-        used.llm_calls += ledger["llm_calls"]
-        used.prompt_tokens += ledger["prompt_tokens"]
-        used.cached_tokens += ledger.get("cached_tokens", 0)
-        used.completion_tokens += ledger["completion_tokens"]
-        used.reasoning_tokens += ledger.get("reasoning_tokens", 0)
-        used.fall_backs.update(ledger.get("fall_backs", {}))
-        used.left_out.update(ledger.get("left_out", {}))
-        used.repaired.update(ledger.get("repaired", {}))
-        used.nothing_found += ledger.get("nothing_found", 0)
+        total.add_row(ledger)
         if "seconds" in ledger:
             seconds.append(float(ledger["seconds"]))
-        for name, stage in ledger["stages"].items():
-            calls, queued, running, batches, *of_prompt = stage
-            role, tokens_in, tokens_out = of_prompt or ("", 0, 0)
-            total = stages.get(name)
-            if total is None:
-                total = stages[name] = StageTotals()
-            total.queued_us += queued
-            total.running_us += running
-            total.batches += batches
-            total.role = role
-            total.prompt_tokens += tokens_in
-            total.completion_tokens += tokens_out
-            total.calls += calls
-            total.questions += 1
+        add_stages(total.stages, {name: Stage(*row) for name, row in ledger["stages"].items()})
     if odd:
         _LOG.warning("%s: damaged: what %d questions took is unknown, and is not counted", journal, odd)
-    return used, stages, seconds
+    return total, seconds
 
 
 def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
     """Yield each text parsed as JSON. For a text that is not JSON, yield None."""
     while some := [ledger for (ledger,) in ledgers.fetchmany(50)]:
         with contextlib.suppress(ValueError, TypeError):
-            fields = orjson.loads(
-                f"[{','.join(some)}]"
-                # Parse a group at once: there can be hundreds of thousands, and larger groups wake the garbage
-                # collector.
-            )
+            # A group at once: there can be hundreds of thousands, and larger groups wake the garbage collector.
+            fields = orjson.loads(f"[{','.join(some)}]")
             if len(fields) == len(some):
                 yield from fields
                 continue
@@ -219,16 +180,8 @@ def totals_of(folder: Path) -> Summary:
     """Add up what all ended questions of a run used, from the run's journal. Raises `InputError` if the journal
     cannot be read.
     """
-    total = Summary()
-    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
-        try:
-            used, total.stages, _ = _add_up(database.execute(_LEDGERS), folder / JOURNAL)
-            total.add(used)
-            total.states.update(dict(database.execute(_STATES)))
-            total.failures.update(dict(database.execute(_FAILURES)))
-        except sqlite3.Error as error:
-            raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
-    return total
+    with reading(folder / JOURNAL) as database:
+        return _totals(database, folder / JOURNAL)[0]
 
 
 def write_progress(folder: Path, status: Status) -> None:
@@ -284,93 +237,28 @@ def read_status(folder: Path) -> Status:
     if (progress := _read_progress(folder)) is not None:
         return progress
     running = is_running(folder)
-    altered, states = 0, Counter[str]()
-    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
-        try:
-            for state, count in database.execute(_STATES):
-                states[str(state)] += count
-            failures = [(str(reason), count) for reason, count in database.execute(_FAILURES)]
-            used, stages, seconds = _add_up(database.execute(_LEDGERS), folder / JOURNAL)
+    altered = 0
+    try:
+        with reading(folder / JOURNAL) as database:
+            totals, seconds = _totals(database, folder / JOURNAL)
             session = database.execute(_SESSION).fetchone()
             if not running:
                 altered = count_altered(folder, digests(database))[1]
-        except sqlite3.Error as error:
-            raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
-        except OSError as error:
-            raise InputError(f"{folder}: {error}") from None
-    ended = sum(states.values())
-    seconds_left = None
+    except OSError as error:
+        raise InputError(f"{folder}: {error}") from None
+    status, seconds_left = status_of(totals, total), None
     if running and session is not None and all(isinstance(value, int | float) for value in session):
-        took, of_session = time.time() - session[0], ended - session[1]
+        took, of_session = time.time() - session[0], status.ended - session[1]
         if took > 0 and of_session > 0:  # Otherwise the clock was set back, and the speed is unknown.
-            seconds_left = (total - ended) * took / of_session
-    return Status(
-        questions=total,
-        states=dict(states),
+            seconds_left = (total - status.ended) * took / of_session
+    return replace(
+        status,
         running=running,
-        failures=failures,
-        llm_calls=used.llm_calls,
-        prompt_tokens=used.prompt_tokens,
-        cached_tokens=used.cached_tokens,
-        completion_tokens=used.completion_tokens,
         seconds_left=seconds_left,
-        stages=_stages(stages),
-        reasoning_tokens=used.reasoning_tokens,
-        fall_backs=dict(used.fall_backs),
-        left_out=dict(used.left_out),
-        repaired=dict(used.repaired),
-        nothing_found=used.nothing_found,
         altered=altered,
         waiting=_waiting(folder) if running else None,
-        seconds=_percentiles(seconds),
+        seconds={p: float(np.percentile(seconds, p)) for p in (50, 90, 95, 99)} if seconds else {},
     )
-
-
-def _percentiles(seconds: Sequence[float]) -> dict[int, float]:
-    return {p: float(np.percentile(seconds, p)) for p in (50, 90, 95, 99)} if seconds else {}
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """The LLM calls, tokens and time that one question of a run used."""
-
-    seconds: float | None
-    """The seconds from the start of the question to its end. None if the run did not record them"""
-    llm_calls: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    by_role: Mapping[str, tuple[int, int]]
-    """Tokens of prompts and of completions, by the role of the LLM that answered"""
-
-
-def used_by(folder: Path) -> dict[str, Used]:
-    """Read from a run's journal what each ended question used. The result maps the ids of the questions to
-    their usage. A question whose ledger is damaged is left out.
-
-    Raises `InputError` if the journal cannot be read.
-    """
-    used: dict[str, Used] = {}
-    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
-        try:
-            for id, text in database.execute("SELECT id, ledger FROM questions"):
-                if ledger := ledger_of(text):
-                    used[str(id)] = _used(ledger)
-        except sqlite3.Error as error:
-            raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
-    return used
-
-
-def _used(ledger: Mapping[str, Any]) -> Used:
-    by_role: dict[str, tuple[int, int]] = {}
-    for stage in ledger["stages"].values():
-        if len(stage) == 7:  # A stage of a prompt has its role and its tokens, in and out.
-            role, into, out = stage[4:]
-            before = by_role.get(role, (0, 0))
-            by_role[role] = before[0] + into, before[1] + out
-    seconds = ledger.get("seconds")
-    tokens = int(ledger["prompt_tokens"]), int(ledger.get("cached_tokens", 0)), int(ledger["completion_tokens"])
-    return Used(None if seconds is None else float(seconds), int(ledger["llm_calls"]), *tokens, by_role)
 
 
 def _waiting(folder: Path) -> Waiting | None:

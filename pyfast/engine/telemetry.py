@@ -22,20 +22,13 @@ from pyfast.errors import CallError
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, Pool
 
-RETRIEVAL = frozenset(
-    {
-        *("search", "search_and_fuse", "find_evidence_items", "open_window", "move_on"),
-        *("retrieve_facts", "encode_statements", "knowledge_units"),
-    }
-)
+_OF_PASSAGES = frozenset({"search", "search_and_fuse", "find_evidence_items", "open_window", "move_on"})
+RETRIEVAL = _OF_PASSAGES | {"retrieve_facts", "encode_statements", "knowledge_units"}
 """The batched functions that count as retrieval"""
 DOCUMENTS = 20
 """The maximum number of passages in the span of a retrieval"""
-_HIDE_BOTH, _HIDE_INPUTS, _HIDE_OUTPUTS = (
-    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
-    "OPENINFERENCE_HIDE_INPUTS",
-    "OPENINFERENCE_HIDE_OUTPUTS",
-)
+_HIDE_BOTH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_HIDE_INPUTS, _HIDE_OUTPUTS = "OPENINFERENCE_HIDE_INPUTS", "OPENINFERENCE_HIDE_OUTPUTS"
 Attributes = dict[str, Any]
 
 
@@ -53,7 +46,7 @@ class Tracing:
 
     def __init__(self, api: Any) -> None:
         """Read from environment variables which texts must not be in spans."""
-        from pyfast import __version__
+        from pyfast.version import __version__
 
         self._api = api
         self._tracer = api.get_tracer("pyfast", __version__)

@@ -27,9 +27,8 @@ LINES = 128
 """The number of lines in a frame. The last frame can have fewer"""
 _LEVEL = 1  # Higher levels take more time than they save: level 3 makes files a tenth smaller.
 _HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # sizes in bytes, from RFC 8878
-_LARGEST_FRAME = (
-    256 << 20
-)  # the maximum number of bytes of an unpacked frame: two megabytes a line; a small file may claim terabytes
+# the maximum number of bytes of an unpacked frame: two megabytes a line; a small file may claim terabytes
+_LARGEST_FRAME = 256 << 20
 _REPEATED = 1  # the kind of block that repeats one byte
 
 
@@ -93,11 +92,9 @@ class TraceWriter:
         """
         frames = _frames(self._path)
         number, before = divmod(done, LINES)
-        if number >= len(frames) - 1:
-            kept: list[bytes] = []
-        else:
-            kept = _decoded(self._path, frames[number], frames[number + 1])[:before]
-        self._file.seek(frames[min(number, len(frames) - 1)])
+        last = len(frames) - 1
+        kept = _decoded(self._path, *frames[number : number + 2])[:before] if number < last else []
+        self._file.seek(frames[min(number, last)])
         self._file.truncate()
         self._lines = 0
         return kept
@@ -105,9 +102,7 @@ class TraceWriter:
 
 def count_traces(path: Path) -> int:
     """Count the readable lines of a traces file. Returns 0 if there is no file."""
-    if not path.exists():
-        return 0
-    frames = _frames(path)
+    frames = _frames(path) if path.exists() else array("Q")
     if len(frames) < 2:
         return 0
     return (len(frames) - 2) * LINES + min(len(_decoded(path, *frames[-2:])), LINES)
@@ -115,8 +110,7 @@ def count_traces(path: Path) -> int:
 
 def read_traces(path: Path) -> Iterator[bytes]:
     """Yield the lines of a traces file in order, including the lines of an unfinished frame."""
-    frames = _frames(path)
-    for first, end in pairwise(frames):
+    for first, end in pairwise(_frames(path)):
         yield from _decoded(path, first, end)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from math import ceil, log2
 from typing import Any, Literal
@@ -96,11 +96,7 @@ def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], l
         differences += _differences(a, b, scored[a], scored[b], both)
         flips += [_flips(a, b, scored[a], scored[b], name) for name in both[:1] if _is_binary(scored[a], name)]
     corrected = holm([one.p for one in differences])
-    return [_corrected(one, p) for one, p in zip(differences, corrected, strict=True)], flips
-
-
-def _corrected(one: Difference, p: float) -> Difference:
-    return Difference(**{**asdict(one), "p_holm": p})
+    return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)], flips
 
 
 def _differences(

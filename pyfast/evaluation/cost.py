@@ -8,11 +8,12 @@ from pathlib import Path
 from statistics import fmean
 
 from pyfast.engine import Record, recorded_value
-from pyfast.engine.status import Used, used_by
+from pyfast.engine.ended_questions import Used, used_by
 from pyfast.evaluation.evaluate import Scored
 from pyfast.evaluation.prices import Price, Prices
 
 _RIGHT = ("em", "h@1")
+_COUNTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +62,12 @@ def cost_of(
     figures = next((name for name in _RIGHT if any(name in one.shares for one in scored)), None)
     right = None if figures is None else fmean(one.figures.get(figures) or 0.0 for one in scored)
     means: dict[str, float | None] = {
-        "llm_calls": fmean(one.llm_calls for one in used),
-        "prompt_tokens": fmean(one.prompt_tokens for one in used),
-        "cached_tokens": fmean(one.cached_tokens for one in used),
-        "completion_tokens": fmean(one.completion_tokens for one in used),
+        **{name: fmean(getattr(one, name) for one in used) for name in _COUNTS},
         "seconds": None if None in seconds else fmean(one for one in seconds if one is not None),
         "money": None if prices is None or folder is None else _money(folder, used, prices),
     }
-    each = (
-        {}
-        if right is None
-        else {name: value / right if right and value else None for name, value in means.items()}
-    )
+    known = {} if right is None else means
+    each = {name: value / right if right and value else None for name, value in known.items()}
     currency = None if prices is None or means["money"] is None else prices.currency
     return Cost(run=run, right=right, per_right=each, currency=currency, **means)  # type: ignore[arg-type]
 

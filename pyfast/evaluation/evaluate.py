@@ -19,8 +19,7 @@ from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import Float64, ratio_intervals
 from pyfast.evaluation.evidence import Rows, with_rows
-from pyfast.evaluation.gold import Gold, read_gold
-from pyfast.evaluation.jsonl_records import Lines, name_of
+from pyfast.evaluation.gold import Gold, Lines, name_of, read_gold
 from pyfast.evaluation.protocol import Metric, Share, measured, open_metric
 
 Answers = Path | Iterable[Record]
@@ -272,14 +271,10 @@ def _by_id(answers: Answers) -> dict[str, Record]:
     records: dict[str, Record] = {}
     for number, record in enumerate(read_answers(answers) if isinstance(answers, Path) else answers, start=1):
         if record.id in records:
-            raise InputError(f"{name_of_answers(answers)}, line {number}: the id {record.id!r} came before")
+            where = answers if isinstance(answers, Path) else "the run"
+            raise InputError(f"{where}, line {number}: the id {record.id!r} came before")
         records[record.id] = record
     return records
-
-
-def name_of_answers(answers: Answers) -> str:
-    """Return a name of the answers for error messages."""
-    return str(answers) if isinstance(answers, Path) else "the run"
 
 
 def read_answers(path: Path) -> Iterator[Record]:

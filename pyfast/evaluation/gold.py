@@ -3,14 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pyfast.corpus.published import refuse_published
-from pyfast.evaluation.jsonl_records import Lines, Named, read_records
+from pyfast.engine.question_files import read_question_records, tidy
+from pyfast.errors import InputError, first_fault
+
+Lines = Path | Iterable[Mapping[str, Any]]
+"""A file of JSON lines, or mappings, one in place of each line"""
+Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
+
+
+class Named(BaseModel):
+    """The base class of records. Every record has an id."""
+
+    id: str
+
+
+L = TypeVar("L", bound=Named)
+
+
+def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (line,)) -> Iterator[L]:
+    """Read the records of a file. `unfold` turns one line into several records.
+
+    If a record is not valid or repeats an id, an `InputError` names the line.
+    """
+    seen: set[str] = set()
+    if isinstance(source, Path):
+        placed = read_question_records(source)
+    else:
+        named = enumerate(source, start=1)
+        placed = ((f"record {number}", tidy(line, number, "the gold")) for number, line in named)
+    for place, line in placed:
+        for one in unfold(line):
+            try:
+                record = kind.model_validate(one)
+            except ValidationError as error:
+                name, fault = first_fault(error)
+                raise InputError(f"{place}: `{name}`: {fault}") from None
+            if record.id in seen:
+                raise InputError(f"{place}: the id {record.id!r} came before")
+            seen.add(record.id)
+            yield record
+
+
+def name_of(source: Lines) -> str:
+    """Return a name of the source for error messages."""
+    return str(source) if isinstance(source, Path) else "gold"
 
 
 class Gold(Named):

@@ -4,6 +4,7 @@ the evidence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,14 +48,12 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
         1.0
     """
     gold = {normalise(answer) for answer in answers} - {""}
-    if prediction is None or not gold:
-        return Hits(0.0, 0.0, 0.0)
-    if normalise(prediction) in gold:
-        return Hits(1.0, 1.0, 1.0)
-    ranks = (rank for rank, entity in enumerate(by_distance(prediction, entities), 1) if normalise(entity) in gold)
-    rank = next(ranks, None)
-    if rank is None:
-        return Hits(0.0, 0.0, 0.0)
+    rank = math.inf
+    if prediction is not None and normalise(prediction) in gold:
+        rank = 1
+    elif prediction is not None and gold:
+        ranked = enumerate(by_distance(prediction, entities), start=1)
+        rank = next((place for place, entity in ranked if normalise(entity) in gold), math.inf)
     return Hits(float(rank == 1), float(rank <= NEAREST), 1 / rank)
 
 

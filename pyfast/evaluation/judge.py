@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_questions, recorded_value
 from pyfast.engine.configuration import recorded_path
@@ -24,41 +24,25 @@ from pyfast.token_budget import fit_last
 
 DIMENSIONS = ("comprehensiveness", "accuracy", "empowerment", "overall")
 MOST_TURNS = 20  # the maximum number of earlier turns that the judge sees, if they fit
-Choice = Literal["first", "second"]
-Place = Literal["first", "second", "tie"]
 Winner = Literal["a", "b", "tie"]
 _FORWARD: dict[str, Winner] = {"first": "a", "second": "b", "tie": "tie"}
 _BACKWARD: dict[str, Winner] = {"first": "b", "second": "a", "tie": "tie"}
 
 
-_Explanation = Annotated[str, Field(max_length=300)]
+def _verdict(name: str, doc: str, choices: Any) -> type[BaseModel]:
+    """Make the schema of a verdict: for each dimension its reason, and then the choice."""
+    fields: dict[str, Any] = {}
+    for dimension in DIMENSIONS:
+        fields |= {f"{dimension}_explanation": Annotated[str, Field(max_length=300)], dimension: choices}
+    return create_model(name, __doc__=doc, __module__=__name__, **fields)
 
 
-class VerdictFields(BaseModel):
-    """The verdict in each dimension, after its reason. The schema is flat, so that a small model can fill it."""
-
-    comprehensiveness_explanation: _Explanation
-    comprehensiveness: Place
-    accuracy_explanation: _Explanation
-    accuracy: Place
-    empowerment_explanation: _Explanation
-    empowerment: Place
-    overall_explanation: _Explanation
-    overall: Place
-
-
-class ChoiceFields(BaseModel):
-    """The same verdict without ties."""
-
-    comprehensiveness_explanation: _Explanation
-    comprehensiveness: Choice
-    accuracy_explanation: _Explanation
-    accuracy: Choice
-    empowerment_explanation: _Explanation
-    empowerment: Choice
-    overall_explanation: _Explanation
-    overall: Choice
-
+VerdictFields = _verdict(
+    "VerdictFields",
+    "The verdict in each dimension, after its reason. The schema is flat, so that a small model can fill it.",
+    Literal["first", "second", "tie"],
+)
+ChoiceFields = _verdict("ChoiceFields", "The same verdict without ties.", Literal["first", "second"])
 
 _COMPARE = (
     "You compare two answers to a question. Reply in JSON, for each of comprehensiveness (it covers the question's"
@@ -70,7 +54,7 @@ _COMPARE = (
     " turns of a conversation only tell what the question is about: they are not judged."
 )
 
-JUDGE = Prompt(
+JUDGE: Prompt[Any] = Prompt(
     name="judge",
     system=_COMPARE.format(choices="first, second or tie"),
     user="${earlier}Question: $question\nFirst answer: $first\nSecond answer: $second",
@@ -79,13 +63,8 @@ JUDGE = Prompt(
     role="judge",
 )
 
-JUDGE_WITHOUT_TIES = Prompt(
-    name="judge_without_ties",
-    system=_COMPARE.format(choices="first or second"),
-    user=JUDGE.user,
-    answer=ChoiceFields,
-    max_tokens=JUDGE.max_tokens,
-    role="judge",
+JUDGE_WITHOUT_TIES = replace(
+    JUDGE, name="judge_without_ties", system=_COMPARE.format(choices="first or second"), answer=ChoiceFields
 )
 
 
@@ -151,10 +130,7 @@ def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs
 
     Raises `InputError` if a folder is not a run, or the questions differ.
     """
-    asked = [
-        (recorded_value(run, "questions", "count"), recorded_value(run, "questions", "digest"))
-        for run in (run_a, run_b)
-    ]
+    asked = [tuple(recorded_value(run, "questions", key) for key in ("count", "digest")) for run in (run_a, run_b)]
     for run, (count, digest) in zip((run_a, run_b), asked, strict=True):
         if type(count) is not int or count < 1 or digest is None or not (run / "answers.jsonl").is_file():
             raise InputError(f"{run}: not a run folder")
@@ -190,20 +166,19 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
     if question.a == question.b:
         return Answer("tie", trace={"verdicts": {name: ["tie", "tie"] for name in DIMENSIONS}})
     quotes = [quoted(question.a), quoted(question.b)]
-    prompt: Prompt[Any] = JUDGE if ties else JUDGE_WITHOUT_TIES
+    prompt = JUDGE if ties else JUDGE_WITHOUT_TIES
     budget = ctx.text_budget(prompt) - len(question.text) - sum(map(len, quotes))
     turns = fit_last(question.earlier, lambda turns: len(transcript(turns)) <= budget)
-    forward = await ctx.generate(
-        prompt, earlier=transcript(turns), question=question.text, first=quotes[0], second=quotes[1]
-    )
     turned = [Turn(turn.question, turn.b, turn.a) for turn in turns]
-    backward = await ctx.generate(
-        prompt, earlier=transcript(turned), question=question.text, first=quotes[1], second=quotes[0]
-    )
+    orders = [
+        await ctx.generate(prompt, earlier=transcript(before), question=question.text, first=first, second=second)
+        for before, (first, second) in ((turns, quotes), (turned, quotes[::-1]))
+    ]
+    forward, backward = orders
     verdicts = {
         name: [_FORWARD[getattr(forward, name)], _BACKWARD[getattr(backward, name)]] for name in DIMENSIONS
     }
-    why = {name: [getattr(order, f"{name}_explanation") for order in (forward, backward)] for name in DIMENSIONS}
+    why = {name: [getattr(order, f"{name}_explanation") for order in orders] for name in DIMENSIONS}
     trace: dict[str, Any] = {"verdicts": verdicts, "explanations": why}
     if len(turns) < len(question.earlier):
         trace["turns_dropped"] = len(question.earlier) - len(turns)
@@ -214,12 +189,12 @@ def transcript(turns: Sequence[Turn]) -> str:
     """Write the earlier turns of a conversation, one turn on each line. In each line, the answer `Turn.a`
     comes before the answer `Turn.b`. If both answers are equal, the line has only one answer.
     """
-    return "".join(
-        f"Earlier question: {quoted(turn.question)}, answered: {quoted(turn.a)}\n"
-        if turn.a == turn.b
-        else f"Earlier question: {quoted(turn.question)}, first: {quoted(turn.a)}, second: {quoted(turn.b)}\n"
-        for turn in turns
-    )
+    lines = []
+    for turn in turns:
+        a, b = quoted(turn.a), quoted(turn.b)
+        answers = f"answered: {a}" if turn.a == turn.b else f"first: {a}, second: {b}"
+        lines.append(f"Earlier question: {quoted(turn.question)}, {answers}\n")
+    return "".join(lines)
 
 
 def quoted(answer: str | None) -> str:

@@ -20,13 +20,14 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
 from pyfast.evaluation.protocol import Values, of_answers
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+ARTICLES = re.compile(r"\b(a|an|the)\b")
 _VERDICTS = {"yes", "no", "noanswer"}
 
 
@@ -38,8 +39,7 @@ class Score:
     f1: float
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(NamedTuple):
     """Precision, recall and F1 of the tokens that an answer shares with a gold answer, each in [0, 1]."""
 
     f1: float
@@ -66,7 +66,7 @@ def normalise(answer: str) -> str:
         'hague'
     """
     composed = unicodedata.normalize("NFC", answer)
-    return " ".join(_ARTICLES.sub(" ", composed.lower().translate(_PUNCTUATION)).split())
+    return " ".join(ARTICLES.sub(" ", composed.lower().translate(PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, gold: str) -> float:
@@ -104,7 +104,11 @@ def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is
     if not p_tokens or not g_tokens:
         return EVERYTHING if empty_is_right and p_tokens == g_tokens else NOTHING
     common = sum((Counter(p_tokens) & Counter(g_tokens)).values())
-    return Overlap(2.0 * common / (len(p_tokens) + len(g_tokens)), common / len(p_tokens), common / len(g_tokens))
+    return _overlap(common, len(p_tokens), len(g_tokens))
+
+
+def _overlap(common: int, given: int, wanted: int) -> Overlap:
+    return Overlap(2.0 * common / (given + wanted), common / given, common / wanted)
 
 
 def f1(prediction: str, gold: str) -> float:
@@ -153,12 +157,8 @@ def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, 
     gold = {normalise(a) for a in answers}
     parts = {part for a in answers for part in items(a)}
     whole = gold if given & gold == given else parts
-    common = len(given & whole)
-    if not given or not whole:
-        return float(given == whole), NOTHING
-    return float(given == whole), Overlap(
-        2.0 * common / (len(given) + len(whole)), common / len(given), common / len(whole)
-    )
+    both = _overlap(len(given & whole), len(given), len(whole)) if given and whole else NOTHING
+    return float(given == whole), both
 
 
 def items(answer: str) -> list[str]:
@@ -170,19 +170,15 @@ def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str,
     """Compute the overlap of a prediction with each accepted form of the answer. Return the overlap with the
     best F1.
     """
-    if prediction is None:
-        return NOTHING
-    return max(
-        (compare(prediction, answer) for answer in answers), key=lambda overlap: overlap.f1, default=NOTHING
-    )
+    found = (compare(prediction, answer) for answer in answers) if prediction is not None else ()
+    return max(found, key=lambda overlap: overlap.f1, default=NOTHING)
 
 
 def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) -> dict[str, float]:
     if not gold.answerable:
         return dict.fromkeys(("em", "f1", "precision", "recall"), float(record.state == "abstained"))
     em = 0.0 if record.answer is None else max((exact_match(record.answer, a) for a in gold.answers), default=0.0)
-    overlap = best(record.answer, gold.answers, compare)
-    return {"em": em, "f1": overlap.f1, "precision": overlap.precision, "recall": overlap.recall}
+    return {"em": em, **best(record.answer, gold.answers, compare)._asdict()}
 
 
 @of_answers
@@ -191,7 +187,7 @@ def em_f1(record: Record, gold: Gold) -> Values:
     in place of tokens."""
     if gold.answer_mode == "all" and gold.answerable:
         em, of_set = set_overlap(record.answer, gold.answers)
-        return {"em": em, "f1": of_set.f1, "precision": of_set.precision, "recall": of_set.recall}
+        return {"em": em, **of_set._asdict()}
     return _values(record, gold, overlap)
 
 
@@ -294,10 +290,4 @@ def metaqa(record: Record, gold: Gold) -> Values:
     em, overlap = set_overlap(record.answer, gold.answers)
     first = next(iter(items(record.answer or "")), None)
     right = {normalise(answer) for answer in gold.answers} | {part for a in gold.answers for part in items(a)}
-    return {
-        "hits@1": float(first is not None and first in right),
-        "em": em,
-        "f1": overlap.f1,
-        "precision": overlap.precision,
-        "recall": overlap.recall,
-    }
+    return {"hits@1": float(first is not None and first in right), "em": em, **overlap._asdict()}

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Protocol
 
-from pyfast import plugins
+import pyfast.plugins as plugins
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold

@@ -1,9 +1,34 @@
-"""Compare ranked documents with the gold documents: recall, nDCG and the reciprocal rank."""
+"""Questions with the documents that contain their answers, and how ranked documents are compared with these gold
+documents: recall, nDCG and the reciprocal rank."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+
+from pydantic import ConfigDict
+
+from pyfast.evaluation.gold import Named
+
+
+class RetrievalQuestion(Named):
+    """A question with its gold documents, from a line of a file. Other keys of this line are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    question: str = ""
+    supporting: tuple[str, ...] | None = None
+    """The uris of the gold documents"""
+    table_id: str | None = None
+    """For a HybridQA question: the uri of its table, which is then the only gold document. `supporting` is
+    ignored, because its documents were found only by matching strings
+    """
+    type: str | None = None
+
+    @property
+    def gold(self) -> frozenset[str]:
+        """The uris of the gold documents."""
+        return frozenset([self.table_id] if self.table_id else self.supporting or ())
 
 
 def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[int]) -> dict[str, float]:

@@ -10,17 +10,15 @@ Semicolons or line ends separate them. If the text has neither, commas followed 
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Sequence
 
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
+from pyfast.evaluation.metrics import ARTICLES, PUNCTUATION
 from pyfast.evaluation.protocol import Values, of_answers
 
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "percent": 0.01}
 _NO_FIGURE = str.maketrans("", "", "'\"\\$€£¥%(),[]")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
 _FIGURE = re.compile(r"[+-]?\d+(\.\d+)?|[+-]?\.\d+")
 _WITH_WORD = re.compile(r"[\d.]+\s?[a-zA-Z]+")
 _NEGATIVE = re.compile(r"\([\d.\s]+\)")
@@ -150,7 +148,7 @@ def _normalised(text: str) -> str:
 def _token(token: str) -> str:
     token = token.lower()
     if not is_number(token):
-        token = token.translate(_PUNCTUATION)
+        token = token.translate(PUNCTUATION)
     if is_number(token):
         return str(to_number(token))
-    return " ".join(_ARTICLES.sub(" ", token).split())
+    return " ".join(ARTICLES.sub(" ", token).split())

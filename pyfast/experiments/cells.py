@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import answer
-from pyfast.api.evaluating import evaluate
-from pyfast.api.indexing import build_index, open_index
+from pyfast.api.answer import answer
+from pyfast.api.evaluation import evaluate
+from pyfast.api.index import build_index, open_index
 from pyfast.api.knowledge import build_knowledge
 from pyfast.api.run import Run
-from pyfast.distributed.cluster import Cluster, cluster_of, connected
-from pyfast.engine import Event, OnEvent
-from pyfast.engine.events import ignore
+from pyfast.distributed.cluster import connected
+from pyfast.engine import Event, Watch
+from pyfast.engine.events import UNWATCHED
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, holm
@@ -30,6 +30,7 @@ from pyfast.evaluation.prices import Prices, read_prices
 from pyfast.experiments.plan import Model, Plan, Row, read_plan
 from pyfast.experiments.writing import Cell, Searched, searched, uses_knowledge, write_tables
 from pyfast.knowledge import has_knowledge
+from pyfast.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, RunOptions, Sampling
 from pyfast.retrieval import Index
 
 _LOG = logging.getLogger("pyfast")
@@ -88,15 +89,11 @@ def experiment(
     llm: str | Mapping[str, str] | None = None,
     llm_options: Mapping[str, Any] | None = None,
     limit: int | None = None,
-    sample: int | None = None,
     prices: str | Path | Prices | None = None,
     concurrency: int | None = None,
-    outage: float = 30.0,
-    on_event: OnEvent = ignore,
-    stop: threading.Event | None = None,
-    ray: str | None = None,
-    workers: int | None = None,
-    worker_resources: Mapping[str, float] | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    cluster: Cluster | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Experiment:
     """Run systems on data sets, score the answers, and write tables.
 
@@ -116,19 +113,15 @@ def experiment(
         llm_options: Options of `llm`.
         limit: Ask only the first `limit` questions of each set. This argument replaces the plan's `limit`.
             You can resume the experiment with a larger `limit`.
-        sample: Ask this number of questions of each set, drawn uniformly. This argument replaces the plan's
-            `sample`. You can resume the experiment with a larger `sample`.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
-        outage: How many minutes a run waits if a model does not answer, before it stops.
-        on_event: A function that is called with each `pyfast.engine.Event` of each run, from another thread.
-        stop: After you set this event, questions in progress finish, and `RunError` is raised.
-        ray: Let the workers of a Ray cluster carry out the runs, as in `pyfast.answer`. Each worker carries out
-            one run at a time. `out` must be a folder that all machines share. Give models as texts, not as
-            objects. None: this process carries out the runs, one after the other.
-        workers: How many runs are carried out at the same time, each by one worker. None: as many as the
-            cluster has resources for.
-        worker_resources: The resources that each worker needs, as in `pyfast.answer`.
+        options: As in `pyfast.answer`. `outage` and `sample` have an effect here, and others are refused. `sample`
+            replaces the plan's `sample`. You can resume the experiment with a larger `sample`.
+        cluster: Let the workers of a Ray cluster carry out the runs. Each worker carries out one run at a time, so
+            `cluster.workers` is the number of runs at the same time. `out` must be a folder that all machines
+            share. Give models as texts, not as objects. None: this process carries out the runs, one after the
+            other.
+        watch: As in `pyfast.answer`, for all runs. If `watch.stop` is set, `RunError` is raised.
 
     Returns:
         The experiment, with the cells of the table.
@@ -145,19 +138,19 @@ def experiment(
         >>> [(cell.row, cell.figures["em"].questions) for cell in result.cells]
         [('RAG', 2), ('LLM alone', 2)]
     """
+    options.only("experiment", *OF_EXPERIMENT)
     models = None if llm is None else {_name_of(llm): Model(llm=llm, options=llm_options or {})}
-    changed = {"models": models, "limit": limit, "sample": sample}
+    changed = {"models": models, "limit": limit, "sample": options.sample}
     read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
-    cluster = cluster_of(ray, workers, worker_resources)
-    given = {"concurrency": concurrency, "outage": outage}
-    heard = {"on_event": on_event, "stop": stop}
+    bare = replace(options, sample=None)
+    given = {"concurrency": concurrency, "options": bare, "watch": watch}
     planned, todo = [], []
     sets: dict[str, Searched] = {}
     for name, source in sources.items():
         for model_name, model in read.models.items():
-            index = _index(read, name, source, folder / "indexes", model_name, given | heard)
+            index = _index(read, name, source, folder / "indexes", model_name, given)
             sets[name] = searched(_questions(source), index)
             for row in read.rows:
                 if not row.not_run:
@@ -165,27 +158,25 @@ def experiment(
                     runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
                     planned.append((read, name, row, model_name, runs, source, listed))
                     todo += [
-                        partial(_run, read, row, model, index, source, run, seed, **given)
+                        partial(_run, read, row, model, index, source, run, seed, concurrency, bare)
                         for run, seed in zip(runs, read.seeds, strict=True)
                     ]
     if cluster is None:
         for do in todo:
-            do(**heard)
+            do(watch=watch)
     else:
-        _run_on_workers(todo, cluster, on_event, stop)
+        _run_on_workers(todo, cluster, watch)
     cells = [_cell(*one) for one in planned]
     write_tables(read, cells, folder, sets)
     return Experiment(read, cells)
 
 
-def _run_on_workers(
-    runs: Sequence[Callable[..., Any]], cluster: Cluster, on_event: OnEvent, stop: threading.Event | None
-) -> None:
+def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch: Watch) -> None:
     """Carry out runs on a cluster. Each worker of the cluster carries out one run at a time.
 
-    `runs` has one function for each run, which passes keyword arguments, such as `workers` and `on_event`, to
-    `pyfast.answer`. Calls of `on_event` do not overlap. The counts in an event are sums over all runs that have
-    started. If a run raises an error, all other runs in progress are stopped before it is raised.
+    `runs` has one function for each run, which gets the arguments `cluster` and `watch` of `pyfast.answer`. Calls
+    of `on_event` do not overlap. The counts in an event are sums over all runs that have started. If a run raises
+    an error, all other runs in progress are stopped before it is raised.
     """
     halt, turn = threading.Event(), threading.Lock()
     counts: dict[int, tuple[int, int]] = {}
@@ -194,15 +185,18 @@ def _run_on_workers(
         with turn:
             counts[number] = event.done, event.total
             done, total = map(sum, zip(*counts.values(), strict=True))
-            on_event(replace(event, done=done, total=total))
+            watch.on_event(replace(event, done=done, total=total))
 
     with connected(cluster) as pool:
         threads = ThreadPoolExecutor(pool.size, "pyfast-run")
-        given = {"ray": cluster.address, "workers": 1, "worker_resources": cluster.resources, "stop": halt}
-        doing = [threads.submit(run, on_event=partial(hear, number), **given) for number, run in enumerate(runs)]
+        one = replace(cluster, workers=1)
+        doing = [
+            threads.submit(run, cluster=one, watch=Watch(partial(hear, number), stop=halt))
+            for number, run in enumerate(runs)
+        ]
         try:
             left = set(doing)
-            while left and not (stop is not None and stop.is_set()):
+            while left and not (watch.stop is not None and watch.stop.is_set()):
                 ended, left = wait(left, _LOOK_S, FIRST_COMPLETED)
                 for run in ended:
                     run.result()
@@ -216,13 +210,35 @@ def _run_on_workers(
 
 
 def _run(
-    plan: Plan, row: Row, model: Model, index: Index, source: Path, run: Path, seed: int, **given: Any
+    plan: Plan,
+    row: Row,
+    model: Model,
+    index: Index,
+    source: Path,
+    run: Path,
+    seed: int,
+    concurrency: int | None,
+    options: RunOptions,
+    *,
+    watch: Watch,
+    cluster: Cluster | None = None,
 ) -> None:
     _LOG.info("%s", run)
-    given |= {name: getattr(row, name) for name in ("system", "settings", "follow_ups")}
-    given |= {name: getattr(plan, name) for name in ("temperature", "limit", "sample", "documents")}
+    follow_ups: Any = row.follow_ups
     done = answer(
-        _questions(source), index=index, llm=model.llm, llm_options=model.options, run=run, seed=seed, **given
+        _questions(source),
+        index=index,
+        llm=model.llm,
+        llm_options=model.options,
+        system=row.system,
+        settings=row.settings,
+        run=run,
+        limit=plan.limit,
+        concurrency=concurrency,
+        sampling=Sampling(plan.temperature, seed),
+        options=replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
+        cluster=cluster,
+        watch=watch,
     )
     if done.status.ended < done.status.questions:
         raise RunError(f"{run}: stopped; the same command resumes the experiment")

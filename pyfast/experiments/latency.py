@@ -16,19 +16,19 @@ from typing import Any
 import orjson
 
 import pyfast.experiments.load as generator
-from pyfast import __version__
-from pyfast.api.answering import at_least_one
-from pyfast.api.blocking import run_blocking
+from pyfast.api.engine import Engine
+from pyfast.api.event_loop import run_blocking
 from pyfast.api.models import GivenLLM, opened
-from pyfast.api.service import Engine
 from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
 from pyfast.experiments.load import Sample, arrival_times, closed_loop, open_loop, repeated
 from pyfast.experiments.plots import plot_bench
 from pyfast.files import write_atomically
+from pyfast.options import Load, at_least_one
 from pyfast.retrieval import Index
 from pyfast.systems import System
+from pyfast.version import __version__
 
 _LOG = logging.getLogger("pyfast")
 _FORMAT = {"format": "pyfast-bench", "version": 1}
@@ -66,8 +66,8 @@ class Bench:
     Example:
         >>> import pyfast
         >>> asked = ["Who discovered Titan?"]
-        >>> before = pyfast.bench(asked, llm="instant", system="direct", clients=[2], count=8)
-        >>> after = pyfast.bench(asked, llm="instant", system="direct", clients=[2], count=8)
+        >>> before = pyfast.bench(asked, pyfast.Load(clients=[2], count=8), llm="instant", system="direct")
+        >>> after = pyfast.bench(asked, pyfast.Load(clients=[2], count=8), llm="instant", system="direct")
         >>> [change.figure for change in after.compare(before.as_json())][:2]
         ['mean_e2el_ms', 'p50_e2el_ms']
     """
@@ -117,6 +117,7 @@ class Bench:
 
 def bench(
     questions: Sequence[str | Mapping[str, Any] | Question] | str | Path,
+    load: Load,
     *,
     index: Index | str | Path | None = None,
     llm: GivenLLM = "embedded",
@@ -124,19 +125,8 @@ def bench(
     system: str | System = "n2n",
     settings: Mapping[str, Any] | None = None,
     budget: Mapping[str, Any] | None = None,
-    rates: Sequence[float] = (),
-    arrivals: generator.Arrivals = "poisson",
-    burstiness: float = 1.0,
-    trace: str | Path | None = None,
-    clients: Sequence[int] = (),
-    sweep: bool = False,
-    count: int = 200,
-    warm_up: int = 20,
-    repeats: int = 3,
-    objective: float | None = None,
     concurrency: int = 256,
     journal: bool = False,
-    seed: int = 0,
     out: str | Path | None = None,
 ) -> Bench:
     """Measure latency and throughput of a system under load.
@@ -149,35 +139,18 @@ def bench(
     Args:
         questions: Texts, mappings with `id` and `question`, or a file of questions. Conversations are not
             allowed.
+        load: The loads to measure, and how often.
         index: An index, or its folder. None: the system needs no index.
         llm: As in `pyfast.answer`.
         llm_options: As in `pyfast.answer`.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`.
         budget: Limits of each question, as in `pyfast.Engine`.
-        rates: The loads of open loops, in questions a second. Each number is one load.
-        arrivals: How questions of an open loop arrive: `poisson`, `gamma` or `constant`.
-        burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, the gaps are more even
-            than with `poisson`.
-        trace: A file of arrival times in seconds, one time on each line. It is the load of one more open
-            loop.
-        clients: The loads of closed loops, in numbers of clients. Each number is one load.
-        sweep: Whether to find the highest number of questions a second. `bench` doubles the number of clients
-            until the throughput rises by less than 5 %. Then it measures open loops at 50, 70, 80 and 90 % of
-            the highest throughput.
-        count: The number of questions in each repetition. (For the load of `trace`, it is the number of
-            arrival times.) If you give fewer questions, they are asked again with other ids. The LLM's prefix
-            cache then helps more than in real use.
-        warm_up: How many questions are asked before each load without being measured.
-        repeats: How often each load is measured. Figures are medians over these repetitions. `ranges` has the
-            smallest and largest values.
-        objective: A latency in seconds. `request_goodput` counts only questions that take at most this time.
         concurrency: How many questions the engine works on at the same time. All other questions wait in its
             queue.
         journal: Whether to write a journal, as a run does. After each LLM call, a question continues only
             when the completion is stored. The journal is in a temporary folder in `out`. If `out` is None, it
             is in the operating system's folder for temporary files.
-        seed: The seed of the arrival times. Each repetition draws new times.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 
     Returns:
@@ -190,29 +163,30 @@ def bench(
     Example:
         >>> import pyfast
         >>> asked = ["Who discovered Titan?", "Which moon did Huygens discover?"]
-        >>> result = pyfast.bench(asked, index="IDX", llm="instant", system="rag", clients=[4], count=8, repeats=1)
+        >>> load = pyfast.Load(clients=[4], count=8, repeats=1)
+        >>> result = pyfast.bench(asked, load, index="IDX", llm="instant", system="rag")
         >>> result.loads[0]["load"], result.loads[0]["completed"]
         ('4 clients', 8.0)
     """
-    for name, value in (("count", count), ("repeats", repeats), ("concurrency", concurrency)):
-        at_least_one(name, value)
-    if not (rates or clients or sweep or trace):
+    at_least_one("concurrency", concurrency)
+    if not (load.rates or load.clients or load.sweep or load.trace):
         raise InputError("no load: give rates, clients, trace or sweep")
-    for number in clients:
+    for number in load.clients:
         at_least_one("clients", number)
     asked, given = _questions(questions), opened(llm, llm_options)
 
     def open_load(rate: float, name: str = "") -> _Load:
-        times = [arrival_times(arrivals, rate, count, seed + repeat, burstiness) for repeat in range(repeats)]
-        shape = {"poisson": 1.0, "gamma": burstiness}.get(arrivals)
-        return _Load(name or f"{rate:g}/s {arrivals}", times=times, rate=rate, burstiness=shape)
+        seeds = range(load.seed, load.seed + load.repeats)
+        times = [arrival_times(load.arrivals, rate, load.count, seed, load.burstiness) for seed in seeds]
+        shape = {"poisson": 1.0, "gamma": load.burstiness}.get(load.arrivals)
+        return _Load(name or f"{rate:g}/s {load.arrivals}", times=times, rate=rate, burstiness=shape)
 
-    plans: list[_Load] = [_Load(f"{number} clients", clients=number) for number in clients]
-    plans += [open_load(rate) for rate in rates]
-    if trace is not None:
-        times = generator.read_trace(Path(trace))
+    plans: list[_Load] = [_Load(f"{number} clients", clients=number) for number in load.clients]
+    plans += [open_load(rate) for rate in load.rates]
+    if load.trace is not None:
+        times = generator.read_trace(Path(load.trace))
         rate = (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None
-        plans.append(_Load(f"trace {Path(trace).name}", times=[times] * repeats, rate=rate))
+        plans.append(_Load(f"trace {Path(load.trace).name}", times=[times] * load.repeats, rate=rate))
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
 
@@ -224,13 +198,13 @@ def bench(
 
             async def measure(plan: _Load) -> dict[str, Any]:
                 _LOG.info("measuring %s", plan.name)
-                await closed_loop(ask, repeated(asked, warm_up, "warm-up"), min(warm_up, 16) or 1)
-                samples = [await plan.once(ask, asked, count, repeat) for repeat in range(repeats)]
-                loads.append(_result(plan, samples, objective))
+                await closed_loop(ask, repeated(asked, load.warm_up, "warm-up"), min(load.warm_up, 16) or 1)
+                samples = [await plan.once(ask, asked, load.count, repeat) for repeat in range(load.repeats)]
+                loads.append(_result(plan, samples, load.objective))
                 return loads[-1]
 
             most = None
-            if sweep:
+            if load.sweep:
                 most = await _saturation(measure)
                 plans.extend(open_load(share * most, f"{share:.0%} of saturation") for share in _SHARES)
             for plan in plans:
@@ -245,13 +219,13 @@ def bench(
         "system": system if isinstance(system, str) else system.name,
         "settings": dict(settings or {}),
         "questions": len(asked),
-        "num_prompts": count,
-        "warm_up": warm_up,
-        "repeats": repeats,
-        "objective_s": objective,
+        "num_prompts": load.count,
+        "warm_up": load.warm_up,
+        "repeats": load.repeats,
+        "objective_s": load.objective,
         "concurrency": concurrency,
         "journal": journal,
-        "seed": seed,
+        "seed": load.seed,
         "machine": {"processor": platform.processor() or platform.machine(), "system": platform.platform()},
     }
     with tempfile.TemporaryDirectory(prefix="journal-", dir=out) if journal else nullcontext() as folder:

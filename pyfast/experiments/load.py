@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pyfast.api.service import Engine
+from pyfast.api.engine import Engine
 from pyfast.engine import Ledger, Question
 from pyfast.engine.ledger import JOURNALLING
 from pyfast.engine.telemetry import RETRIEVAL

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyfast.api.reranking import rerank_texts
+from pyfast.api.search import rerank_texts
 from pyfast.engine import Evidence
 from pyfast.retrieval import Index
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from pyfast.api.indexing import index_of
-from pyfast.api.retrieving import retrieve
+from pyfast.api.index import index_of
+from pyfast.api.search import retrieve
 from pyfast.extras import explained
 from pyfast.integrations import best_places, passage_metadata
 

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import at_least_one
-from pyfast.api.indexing import index_of
-from pyfast.api.retrieving import retrieve
+from pyfast.api.index import index_of
+from pyfast.api.search import retrieve
 from pyfast.extras import explained
 from pyfast.integrations import best_places, passage_metadata
+from pyfast.options import at_least_one
 from pyfast.retrieval import Index
 
 with explained():

@@ -5,17 +5,14 @@ An LLM extracts triples from chunks (pieces) of documents, or rules extract them
 Through a `Session`, the questions of one run use the knowledge graph.
 """
 
-from pyfast.knowledge.build import build_knowledge, prune_knowledge, update_knowledge
-from pyfast.knowledge.export import export_graph
+from pyfast.knowledge.build import add_extracts, build_knowledge, prune_knowledge, update_knowledge
 from pyfast.knowledge.extracts import Extract, Mention, Statement
-from pyfast.knowledge.ingest import add_extracts
 from pyfast.knowledge.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
-from pyfast.knowledge.learned import Learned
 from pyfast.knowledge.merge import merge_knowledge, merge_learned, reset_knowledge
 from pyfast.knowledge.rule_based import extract_by_rules
-from pyfast.knowledge.session import Session, open_session
+from pyfast.knowledge.session import Learned, Session, open_session
 from pyfast.knowledge.snapshots import has_knowledge, open_knowledge
-from pyfast.knowledge.store import Knowledge
+from pyfast.knowledge.store import Knowledge, export_graph
 
 __all__ = [
     "Extract",

@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
+from typing import Any
 
 from pyfast.engine import Budget, Job, set_aside
 from pyfast.errors import CallError, InputError
 from pyfast.knowledge.chunks import TOKENS, Chunk, split_into_chunks
 from pyfast.knowledge.extraction import (
     begun_chunk_tokens,
+    describe_extraction,
     extraction_folder,
     extraction_job,
     extraction_results,
     is_begun,
+    keep_extraction,
     plan_extraction,
     why_all_failed,
 )
-from pyfast.knowledge.extracts import BY_LLM
-from pyfast.knowledge.ingest import ingest, prune
-from pyfast.knowledge.provenance import describe_extraction, keep_extraction
+from pyfast.knowledge.extracts import BY_LLM, RULE_BASED, Extract
 from pyfast.knowledge.rule_based import extract_by_rules
-from pyfast.knowledge.snapshots import has_knowledge, open_knowledge, repair
+from pyfast.knowledge.snapshots import has_knowledge, make_snapshot, open_knowledge, repair
 from pyfast.knowledge.store import Knowledge
+from pyfast.knowledge.writer import Writer, remove_other_chunks
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
@@ -147,7 +151,12 @@ def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
     """
     current = [chunk.digest for chunk in split_into_chunks(index, chunk_size(index))]
     current += [extract.digest for extract in extract_by_rules(index)]
-    return prune(index, embedder, current)
+    return make_snapshot(index, embedder, partial(_remove_others, current=current))
+
+
+def _remove_others(database: sqlite3.Connection, current: Iterable[str]) -> None:
+    """Remove the chunks whose checksums are not in `current`, with their triples. Merged triples stay."""
+    remove_other_chunks(database, current, (BY_LLM, RULE_BASED))
 
 
 def by_llm_too(store: Knowledge) -> bool:
@@ -187,14 +196,21 @@ def update_knowledge(
     if texts_by_rules and read_by_llm:
         by_rules = list(extract_by_rules(index, text=False))
     finished = is_begun(folder) and not extracted.waiting
-    store = ingest(
-        index,
-        embedder,
-        [*by_rules, *extracted.extracts],
-        current,
-        size if extracted.extracts else None,
-        describe_extraction(folder, extracted) if finished else None,
-    )
+    notes: dict[str, Any] = {"corpus": index.manifest["corpus"]}
+    if extracted.extracts:
+        notes["chunk_tokens"] = size
+    if finished:
+        extraction = describe_extraction(folder, extracted)
+        before = open_knowledge(index).extractions if has_knowledge(index) else []
+        # A process that ended has noted it already.
+        known = any(one["questions"] == extraction["questions"] for one in before[-1:])
+        notes["extractions"] = before if known else [*before, extraction]
+
+    def write(database: sqlite3.Connection) -> None:
+        Writer(database).add([*by_rules, *extracted.extracts])
+        _remove_others(database, current)
+
+    store = make_snapshot(index, embedder, write, notes)
     if finished:
         keep_extraction(folder)
     elif not extracted.waiting:
@@ -229,3 +245,17 @@ def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterato
         failed = set() if retry_failed else {digest for digest, _ in store.failed_chunks()}
         known = store.extracted_chunks() | failed
     yield from (chunk for chunk in split_into_chunks(index, tokens) if chunk.digest not in known)
+
+
+def add_extracts(index: Index, embedder: Embedder, extracts: Iterable[Extract]) -> Knowledge:
+    """Add extracts to the knowledge graph of an index. Extracts that are already in the graph are skipped.
+
+    Args:
+        index: The index. If it has no knowledge graph yet, this call makes one.
+        embedder: The embedding model.
+        extracts: The extracts to add, in order.
+
+    Returns:
+        The current snapshot of the knowledge.
+    """
+    return make_snapshot(index, embedder, lambda database: Writer(database).add(extracts))

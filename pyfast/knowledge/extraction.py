@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,17 +21,10 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from pyfast.engine import (
-    Answer,
-    Budget,
-    Context,
-    Job,
-    Question,
-    Questions,
-    questions_in,
-    recorded_value,
-)
+from pyfast.engine import Answer, Budget, Context, Job, Question, Questions, questions_in
+from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_value
 from pyfast.engine.run_folder import ANSWERS
+from pyfast.engine.status import read_status
 from pyfast.errors import InputError
 from pyfast.files import write_atomically
 from pyfast.jsonl import read_lines
@@ -98,9 +92,7 @@ def plan_extraction(
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # The documents may have changed.
         new = {chunk.digest: chunk for chunk in chunks}.values()
-        lines = (
-            [_packed_line(run) for run in pack(new, chunk_tokens)] if packed else [_line(chunk) for chunk in new]
-        )
+        lines = list(map(_packed_line, pack(new, chunk_tokens)) if packed else map(_line, new))
         if not lines:
             return None
         folder.mkdir(parents=True)
@@ -142,18 +134,13 @@ def extraction_job(
         questions=extraction.chunks,
         system=EXTRACT_GRAPH.name,
         ask=partial(_answer, extraction.passes),
-        settings=_settings(extraction),
+        settings={name: getattr(extraction, name) for name in ("chunk_tokens", "packed", "passes")},
         prompts=(EXTRACT_GRAPH, EXTRACT_MORE) if extraction.passes > 1 else (EXTRACT_GRAPH,),
         llm=llm,
         concurrency=concurrency,
         budget=budget,
         failures=failures,
     )
-
-
-def _settings(extraction: Extraction) -> dict[str, Any]:
-    """Return the settings of the run."""
-    return {name: getattr(extraction, name) for name in ("chunk_tokens", "packed", "passes")}
 
 
 async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
@@ -197,16 +184,16 @@ def _parts(asked: dict[str, Any]) -> list[dict[str, Any]]:
 def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
     """Add an extract to `results` for each chunk of one extraction question, which can have several chunks.
     `asked` is the line of the question in the file of chunks, and `record` is its line in the file of answers."""
-    parts = _parts(asked)
+    parts, graphs, failed = _parts(asked), [], None
     if record["state"] != "answered":
-        why = record.get("reason") or record["state"]
-        results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
-        return
-    try:
-        graphs = _GRAPHS.validate_json(record["answer"])
-    except ValidationError:  # Other code answered, or someone has edited the file.
-        why = "its answer is not usable: `pyfast knowledge build --retry-failed` has it read again"
-        results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
+        failed = record.get("reason") or record["state"]
+    else:
+        try:
+            graphs = _GRAPHS.validate_json(record["answer"])
+        except ValidationError:  # Other code answered, or someone has edited the file.
+            failed = "its answer is not usable: `pyfast knowledge build --retry-failed` has it read again"
+    if failed is not None:
+        results.extracts += [Extract(part["digest"], BY_LLM, failed=failed) for part in parts]
         return
     texts = [
         [(int(segment, 16), f"{part['title']} {text}") for segment, text in part["passages"]] for part in parts
@@ -223,3 +210,54 @@ def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResu
         mentions = tuple(supported_mentions(entities, segments))
         themes = tuple(themes_of(keys, segments, only=len(parts) == 1))
         results.extracts.append(Extract(part["digest"], BY_LLM, statements, mentions, themes))
+
+
+HOME = "extractions"
+_EXAMPLES = 3
+
+
+def describe_extraction(folder: Path, results: ExtractionResults) -> dict[str, Any]:
+    """Describe a finished extraction in JSON types, for the manifest of a snapshot. `folder` is the folder of its
+    run, and `results` are its results."""
+    configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for one in results.dropped:
+        reasons[one.reason].append(one.triple)
+    llm, places = configuration.get("llm", {}), configuration.get("places", {})
+    return {
+        "questions": configuration["questions"]["digest"],
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "model": places.get("read_llm") or places.get("llm"),
+        "fingerprint": llm.get("read_fingerprint") or llm.get("fingerprint"),
+        "prompts": configuration.get("prompts", {}),
+        "chunks": len(results.extracts),
+        "failed": sum(extract.failed is not None for extract in results.extracts),
+        "calls": status.llm_calls,
+        "prompt_tokens": status.prompt_tokens,
+        "completion_tokens": status.completion_tokens,
+        "dropped": {
+            reason: {"count": len(triples), "examples": triples[:_EXAMPLES]} for reason, triples in reasons.items()
+        },
+    }
+
+
+def keep_extraction(folder: Path) -> None:
+    """Move the folder of a finished extraction to its final place beside the snapshots: `extractions/1` for
+    the first extraction, `extractions/2` for the second, and so on.
+    """
+    home = folder.parent / HOME
+    home.mkdir(exist_ok=True)
+    before = (int(path.name) for path in home.iterdir() if path.name.isdigit())
+    folder.rename(home / str(1 + max(before, default=0)))
+
+
+def in_words(extraction: dict[str, Any]) -> list[str]:
+    """Describe an extraction in words, as lines of text. `extraction` comes from `describe_extraction`."""
+    count = "{calls} calls, {prompt_tokens} tokens in, {completion_tokens} out".format_map(extraction)
+    lines = [
+        f"extracted by {extraction['model']} on {extraction['date']}: {extraction['chunks']} chunks,"
+        f" {extraction['failed']} failed; {count}"
+    ]
+    for reason, dropped in extraction["dropped"].items():
+        lines.append(f"  dropped, {reason}: {dropped['count']}, such as {'; '.join(dropped['examples'])}")
+    return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -80,16 +81,13 @@ EXTRACT_GRAPH = Prompt(
     cut_is_final=True,
 )
 
-EXTRACT_MORE = Prompt(
+EXTRACT_MORE = replace(
+    EXTRACT_GRAPH,
     name="extract_more",
     system="You complete the knowledge graph of a text. Reply in JSON with what the text says and the graph lacks."
     + _MATERIAL
     + _FIELDS,
     user="Text:\n$text\n\nThe graph has these already:\n$noted\n\nWhat it lacks:",
-    answer=GraphFields,
-    max_tokens=2400,
-    role="read",
-    cut_is_final=True,
 )
 """The prompt for a second pass over the same text"""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 
 from pyfast.knowledge.extracts import Statement
-from pyfast.knowledge.learned import Learned
 from pyfast.knowledge.names import escape_name, is_named_in, name_key, relation_name
+from pyfast.knowledge.session import Learned
 from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.token_budget import join
@@ -92,20 +91,14 @@ def retrieve_facts(
     nearest, _ = store.search("facts", queries, k)
     learned = _learned([(text, known) for text, known, _ in items], queries, k)
     return [
-        _best(text, new, query, near[near >= 0], store, k, named, allowed)
-        for (text, _, allowed), new, query, near in zip(items, learned, queries, nearest, strict=True)
+        _best(*item, new, query, near[near >= 0], store, k, named)
+        for item, new, query, near in zip(items, learned, queries, nearest, strict=True)
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _New:
-    """A learned statement that is a candidate for the result of `retrieve_facts`."""
-
-    statement: Statement
-    place: int
-    cosine: float
-    is_named: bool
-    """Whether the sub-question names the head or a tail of the statement"""
+_New = tuple[int, float, bool]
+"""A learned statement that is a candidate for the result of `retrieve_facts`: its position, its cosine, and
+whether the sub-question names its head or tail"""
 
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:
@@ -114,26 +107,26 @@ def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> 
     new: list[list[_New]] = [[] for _ in items]
     for learned in {id(one): one for _, one in items}.values():
         rows = [row for row, (_, one) in enumerate(items) if one is learned]
-        vectors, statements = learned.vectors(), learned.statements
+        vectors = learned.vectors()
         nearest, _ = vectors.search(queries[rows], k)
         for row, near in zip(rows, nearest.tolist(), strict=True):
             named = [place for place in learned.named_in(items[row][0]) if place < len(vectors)]
             places = sorted({*named, *near})
             cosines = vectors.cosines(np.array(places, np.int32), queries[row]).tolist() if places else []
-            pairs = zip(places, cosines, strict=True)
-            new[row] = [_New(statements[place], place, cosine, place in named) for place, cosine in pairs]
+            new[row] = [(*one, one[0] in named) for one in zip(places, cosines, strict=True)]
     return new
 
 
 def _best(
     text: str,
-    learned: Sequence[_New],
+    learned: Learned,
+    allowed: Int32 | None,
+    new: Sequence[_New],
     query: Float32,
     near: Int64,
     store: Knowledge,
     k: int,
     named: int,
-    allowed: Int32 | None,
 ) -> list[RetrievedFact]:
     facts = store.facts
     ranges = [facts.about_offsets[i : i + 2] for i in (store.entities_named_in(text) if named else ())]
@@ -152,18 +145,16 @@ def _best(
     # An entity may have thousands of facts, so only the best are kept.
     best = np.union1d(order[:k], by_rank[: min(named, np.count_nonzero(is_named))])
     # (negative cosine, whether learned, position, rank), best first
-    candidates = [
-        *zip(scores[best].tolist(), repeat(False), places[best].tolist(), rank[best].tolist(), strict=False)
-    ]
-    new = {one.place: one.statement for one in learned}
-    for one in learned:
-        names_relation = is_named_in(name_key(relation_name(one.statement.relation)), key)
-        candidates.append((-one.cosine, True, one.place, one.is_named and 1 + names_relation))
+    stored = zip(scores[best].tolist(), places[best].tolist(), rank[best].tolist(), strict=True)
+    candidates = [(score, False, place, of_place) for score, place, of_place in stored]
+    for place, cosine, has_name in new:
+        names_relation = is_named_in(name_key(relation_name(learned.statements[place].relation)), key)
+        candidates.append((-cosine, True, place, has_name and 1 + names_relation))
     candidates.sort()
     first = sorted((fact for fact in candidates if fact[3]), key=lambda fact: -fact[3])[:named]
     rest = [fact for fact in candidates if fact not in first]
     return [
-        RetrievedFact.of_statement(new[place]) if is_new else _retrieved(store, place, allowed)
+        RetrievedFact.of_statement(learned.statements[place]) if is_new else _retrieved(store, place, allowed)
         for _, is_new, place, _ in (first + rest)[:k]
     ]
 

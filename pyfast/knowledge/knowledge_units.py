@@ -9,9 +9,8 @@ from heapq import merge
 
 import numpy as np
 
-from pyfast.knowledge.facts import IN_TEXT
 from pyfast.knowledge.session import Session
-from pyfast.knowledge.store import Knowledge
+from pyfast.knowledge.store import IN_TEXT, Knowledge
 from pyfast.ops.arrays import Float32, Int32
 
 DECAY = 0.8

@@ -4,14 +4,14 @@ function removes all merged triples."""
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pyfast.knowledge.extracts import LEARNED, MERGED, Extract, Mention, Statement, Theme
-from pyfast.knowledge.learned import learned_extracts
 from pyfast.knowledge.names import name_key
+from pyfast.knowledge.session import learned_extracts
 from pyfast.knowledge.snapshots import has_knowledge, make_snapshot
 from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.writer import Writer, remove_other_chunks
@@ -100,7 +100,7 @@ def _renamed(extract: Extract, names: Mapping[str, str]) -> Extract:
 def extracts_of(store: Knowledge) -> Iterator[Extract]:
     """Read the extracts of a store's chunks, in order. Failed chunks are left out."""
     statements_of = (
-        "SELECT triple, h.name, r.name, t.name, segment, time, description, strength FROM statements"
+        "SELECT triple, strength, h.name, r.name, t.name, segment, time, description FROM statements"
         " JOIN triples ON triples.id = triple"
         " JOIN entities h ON h.id = head JOIN relations r ON r.id = relation JOIN entities t ON t.id = tail"
         " WHERE chunk = ? ORDER BY triple, segment"
@@ -112,24 +112,14 @@ def extracts_of(store: Knowledge) -> Iterator[Extract]:
         " ORDER BY entity, segment"
     )
     for number, digest in list(store.rows("SELECT id, digest FROM chunks WHERE failed IS NULL ORDER BY id")):
-        keys: dict[int, tuple[str, ...]] = {}
+        keys: dict[int, list[str]] = defaultdict(list)
         for triple, key in store.rows(keys_of, number):
-            keys[triple] = (*keys.get(triple, ()), key)
-        statements = [
-            Statement(
-                head,
-                relation,
-                tail,
-                segment,
-                time,
-                description,
-                tuple(key for key in keys[triple] if key != relation),
-                strength,
-            )
-            for triple, head, relation, tail, segment, time, description, strength in store.rows(
-                statements_of, number
-            )
-        ]
+            keys[triple].append(key)
+        statements = []
+        for triple, strength, *stated in store.rows(statements_of, number):
+            one = Statement(*stated)
+            others = tuple(key for key in keys[triple] if key != one.relation)
+            statements.append(replace(one, keys=others, strength=strength))
         mentions = [Mention(*row) for row in store.rows(mentions_of, number)]
         themes = [Theme(*row) for row in store.rows(themes_of, number)]
         yield Extract(digest, MERGED, tuple(statements), tuple(mentions), tuple(themes), exact=True)

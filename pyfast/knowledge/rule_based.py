@@ -9,12 +9,12 @@ LLM, see the module `extraction`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
 
-from pyfast import stop_words
+import pyfast.stop_words as stop_words
 from pyfast.corpus import Corpus, KnowledgeGraph, Table
 from pyfast.corpus.rendering import fold
 from pyfast.knowledge.extracts import RULE_BASED, Extract, Mention, Statement
@@ -54,18 +54,14 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
     titles = {corpus.uri(source): fold(corpus.title(source)) for source in range(corpus.documents)}
     for source, places in groupby(index.passages.tolist(), key=lambda place: int(corpus.source[place])):
         document, passages = corpus.document(source), list(places)
-        if isinstance(document, KnowledgeGraph):
-            statements, exact = (
-                [statement for place in passages for statement in _of_subgraph(corpus, place)],
-                True,
-            )
+        exact = isinstance(document, KnowledgeGraph)
+        statements: Iterable[Statement]
+        if exact:
+            statements = chain.from_iterable(_of_subgraph(corpus, place) for place in passages)
         elif isinstance(document, Table):
-            statements, exact = list(_of_table(corpus, document, passages, titles.get)), False
+            statements = _of_table(corpus, document, passages, titles.get)
         elif text:
-            statements, exact = (
-                [statement for place in passages for statement in _of_paragraph(corpus, place)],
-                False,
-            )
+            statements = chain.from_iterable(_of_paragraph(corpus, place) for place in passages)
         else:
             continue
         title, first = titles[corpus.uri(source)], int(corpus.ids[passages[0]])

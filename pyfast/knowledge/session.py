@@ -4,9 +4,11 @@ only in the traces of its answers."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,15 +18,84 @@ import numpy as np
 import orjson
 
 from pyfast.engine import recorded_value
-from pyfast.knowledge.learned import Learned, encode_statements, learned_extracts
+from pyfast.engine.traces import records_of
+from pyfast.knowledge.extracts import LEARNED, Extract, Statement
+from pyfast.knowledge.names import name_key, named_in, words_of
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.snapshots import has_knowledge, make_apart, open_knowledge, pin_snapshot
-from pyfast.knowledge.store import Knowledge
+from pyfast.knowledge.store import Knowledge, fact_text
 from pyfast.knowledge.writer import Writer
-from pyfast.ops.arrays import Int32, Int64
+from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE
+from pyfast.retrieval.vectors import Vectors
+
+
+@dataclass(slots=True, eq=False)
+class Learned:
+    """The learned statements (triples) of a run so far, in the order in which they were added. They are not
+    in the store.
+
+    One thread adds statements. Other threads may search at the same time.
+    """
+
+    statements: list[Statement] = field(default_factory=list)
+    _keys: set[tuple[str, str, str]] = field(default_factory=set)
+    _matrix: Float32 = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    """[rows, dimensions]: the vector of each statement, from `encode_statements`. Rows after the last
+    statement are not used yet"""
+    _by_words: dict[str, list[int]] = field(default_factory=dict)
+    """For the words of each name: the positions of the statements that have this name as head or tail"""
+
+    def add(self, statement: Statement, vector: Float32) -> bool:
+        """Add a statement, unless the same triple was added before. Case and spaces do not matter. Returns whether
+        the statement was added."""
+        keys = (name_key(statement.head), name_key(statement.relation), name_key(statement.tail))
+        if keys in self._keys:
+            return False
+        self._keys.add(keys)
+        place = len(self.statements)
+        if place == len(self._matrix):
+            grown = np.empty((max(2 * place, 8), len(vector)), np.float32)
+            grown[:place] = self._matrix.reshape(place, len(vector))
+            self._matrix = grown
+        self._matrix[place] = vector
+        self.statements.append(statement)
+        for words in {words_of(statement.head), words_of(statement.tail)} - {""}:
+            self._by_words.setdefault(words, []).append(place)
+        return True
+
+    def vectors(self) -> Vectors:
+        """Return the vectors of the statements so far."""
+        # Another thread may add rows. Read the number first: the matrix has at least as many.
+        count = len(self.statements)
+        return Vectors(self._matrix[:count])
+
+    def named_in(self, text: str) -> list[int]:
+        """Find the statements whose head or tail occurs in a text. Returns their positions, ascending."""
+        return named_in(text, self._by_words)
+
+
+def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:
+    """Compute a vector for each statement, float32[dimensions], as for a fact with one triple. In a system,
+    call this function through `Context.call`.
+    """
+    texts = [fact_text(one.head, one.relation, [one.tail], backward=False) for one in statements]
+    return list(store.encode(texts))
+
+
+def learned_extracts(answers: Path) -> Iterator[Extract]:
+    """Read the triples that the questions of a run learned, in the order of the questions. For each question
+    with learned triples, there is one extract. `answers` is the file `answers.jsonl` of the run."""
+    for _, record in records_of(answers):
+        if learned := record["trace"].get("learned"):
+            statements = (
+                Statement(one["head"], one["relation"], one["tail"], int(one["segment"], 16)) for one in learned
+            )
+            digest = blake2b(orjson.dumps((LEARNED, record["id"], learned)), digest_size=16).hexdigest()
+            yield Extract(digest, LEARNED, tuple(statements))
+
 
 _log = logging.getLogger("pyfast")
 
@@ -71,9 +142,10 @@ class Session:
     def describe(self) -> dict[str, Any]:
         """Return the entries of run.toml that identify the knowledge graph: its checksum, and the versions of
         the libraries that search it."""
-        used = {
-            name: version(name) for name in ("faiss-cpu", "sentence-transformers", "torch") if _installed(name)
-        }
+        used = {}
+        for name in ("faiss-cpu", "sentence-transformers", "torch"):
+            with suppress(ModuleNotFoundError):  # This includes importlib.metadata's error.
+                used[name] = version(name)
         return {"contents": self.store.fingerprint, "libraries": orjson.dumps(used).decode()}
 
     def segments(self, ids: Sequence[int]) -> Int64:
@@ -147,11 +219,3 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     folder = Path(scratch.name) / KNOWLEDGE
     store = make_apart(folder, index, embedder, lambda database: Writer(database).add(extract_by_rules(index)))
     return Session(index, store, scratch=scratch)
-
-
-def _installed(name: str) -> bool:
-    try:
-        version(name)
-    except ModuleNotFoundError:  # This includes importlib.metadata's error.
-        return False
-    return True

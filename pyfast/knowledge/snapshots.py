@@ -4,6 +4,8 @@ A snapshot never changes. To change the knowledge, pyfast builds a complete new 
 with checksums of its files, and makes it current by one rename. So even after a kill or a power cut, the
 current snapshot is either the old one or the new one, and it is complete. The previous snapshot stays, for
 processes that have it open. A run has its own hard links to the files of its snapshot.
+
+While a snapshot is being made, its vectors are in a cache file, so that a kill loses only the last few of them.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
+import pyfast.knowledge.database as database
 from pyfast.errors import IndexFormatError
 from pyfast.files import built_aside, link_folder, sync_to_disk, write_atomically
-from pyfast.knowledge import database
-from pyfast.knowledge.embedding_cache import cached_encoder
 from pyfast.knowledge.store import SEARCHED, Knowledge
 from pyfast.knowledge.writer import change_of_contents, changed_digest, contents_digest
 from pyfast.ops.arrays import Float32
@@ -31,12 +35,15 @@ from pyfast.retrieval import Index, vectors
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE
 from pyfast.retrieval.manifest import read_manifest, write_manifest
+from pyfast.retrieval.vectors import hashes
 
 CURRENT, CACHE = "current", "embeddings.cache"
+Write = Callable[[sqlite3.Connection], None]
+"""A function that changes the database of a new snapshot"""
 _NOTES = ("corpus", "chunk_tokens", "extractions")
 """Entries of a snapshot's manifest. `corpus`: the version of the index's documents at the last extraction.
 `chunk_tokens`: the maximum size of the chunks that an LLM has read; None if no LLM has read any.
-`extractions`: the descriptions of extractions from `provenance.describe_extraction`
+`extractions`: the descriptions of extractions from `extraction.describe_extraction`
 """
 _log = logging.getLogger("pyfast")
 
@@ -112,10 +119,7 @@ def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:
 
 
 def make_snapshot(
-    index: Index,
-    embedder: Embedder,
-    write: Callable[[sqlite3.Connection], None],
-    notes: Mapping[str, Any] | None = None,
+    index: Index, embedder: Embedder, write: Write, notes: Mapping[str, Any] | None = None
 ) -> Knowledge:
     """Make the next snapshot, make it the current one, and open it. `write` is a function that changes a copy
     of the current snapshot's database. `notes` are new values for entries of the manifest (see `_NOTES`).
@@ -153,9 +157,7 @@ def make_snapshot(
         return made
 
 
-def make_apart(
-    folder: Path, index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection], None]
-) -> Knowledge:
+def make_apart(folder: Path, index: Index, embedder: Embedder, write: Write) -> Knowledge:
     """Make a snapshot of the knowledge of an index, and open it. The snapshot is in `folder`, not in the
     folder of the index. The index does not change. `folder` must be new or empty. `write` is a function that
     fills the database of the snapshot.
@@ -167,9 +169,9 @@ def make_apart(
     return Knowledge.open(folder, embedder)
 
 
-def _write_database(
-    aside: Path, base: Knowledge | None, embedder: Embedder, write: Callable[[sqlite3.Connection], None]
-) -> str:
+def _write_database(aside: Path, base: Knowledge | None, embedder: Embedder, write: Write) -> str:
+    """Write the database of a new snapshot. Returns a checksum of its content, followed by the fingerprint of the
+    embedding model."""
     if base is not None:
         shutil.copyfile(base.folder / database.FILE, aside / database.FILE)
     with contextlib.closing(database.open_for_writing(aside / database.FILE)) as connection:
@@ -178,13 +180,8 @@ def _write_database(
         write(connection)
         connection.execute("COMMIT")
         if base is None or change is None:
-            return fingerprint(connection, embedder.fingerprint)
+            return f"{contents_digest(connection)}-{embedder.fingerprint}"
         return f"{changed_digest(base.fingerprint.partition('-')[0], change)}-{embedder.fingerprint}"
-
-
-def fingerprint(connection: sqlite3.Connection, embedder: str) -> str:
-    """Return a checksum of the database's content, followed by the fingerprint of the embedding model."""
-    return f"{contents_digest(connection)}-{embedder}"
 
 
 def _write_rest(
@@ -208,7 +205,7 @@ def _write_rest(
             continue
         known = vectors.load(before.folder, name)
         kept = vectors.places_among(fresh.marks(name), before.marks(name))
-        new = encode(fresh.texts_at(name, np.flatnonzero(kept < 0).tolist()))
+        new = encode(fresh.texts(name, np.flatnonzero(kept < 0).tolist()))
         vectors.save(aside, name, vectors.change(known, kept, new), before.folder, known)
     own = {"contents": contents, "embedder": embedder.fingerprint, **notes}
     fresh.manifest = write_manifest(aside, own, "knowledge", None if before is None else before.folder)
@@ -266,3 +263,66 @@ def lock(home: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+BLOCK = 512  # texts between two writes: a kill loses at most these
+_CHECK = 16  # bytes of a checksum
+_EVERY = 10.0  # seconds between two lines of progress
+
+
+def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
+    """Return a function like `embedder.encode` that uses a cache file. The function takes known vectors from
+    the file. It computes all other vectors and appends them to the file.
+
+    Each row of the file has the hash of a text, the text's vector, and a checksum over hash, vector and
+    model. If a row is incomplete, damaged or made with another model, this row and all later rows are
+    deleted. Their vectors are computed again. Only one process at a time may use the file.
+    """
+    model = blake2b(embedder.fingerprint.encode()).digest()
+
+    def encode(texts: Sequence[str]) -> Float32:
+        names = hashes(texts)
+        dtype = np.dtype(
+            [("name", names.dtype), ("vector", np.float32, embedder.dimensions), ("check", f"V{_CHECK}")]
+        )
+        cached = _whole(path, dtype, model)
+        held = {name: place for place, name in enumerate(cached["name"].tolist())}
+        rows = np.empty(len(texts), dtype)
+        rows["name"] = names
+        places = np.array([held.get(name, -1) for name in names.tolist()], np.int64)
+        rows["vector"][places >= 0] = cached["vector"][places[places >= 0]]
+        missing = np.flatnonzero(places < 0).tolist()
+        missing.sort(key=lambda i: len(texts[i]))  # Texts of about the same length share a batch.
+        began = told = monotonic()
+        for first in range(0, len(missing), BLOCK):
+            now = monotonic()
+            if first and now - told >= _EVERY:
+                told, left = now, (now - began) * (len(missing) - first) / first
+                _log.info("%d of %d vectors; about %s left", first, len(missing), timedelta(seconds=round(left)))
+            block = missing[first : first + BLOCK]
+            rows["vector"][block] = embedder.encode([texts[i] for i in block])
+            with path.open("ab") as file:
+                file.writelines(_checked(row.tobytes(), model) for row in rows[block])
+        return np.ascontiguousarray(rows["vector"])
+
+    return encode
+
+
+def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
+    """Return the rows of the file before the first damaged row. The rest of the file is deleted."""
+    count = 0
+    with path.open("a+b") as file:
+        file.seek(0)
+        while (row := file.read(dtype.itemsize)) and row == _checked(row, model):
+            count += 1
+        file.truncate(count * dtype.itemsize)
+    return np.memmap(path, dtype, "r", shape=count) if count else np.empty(0, dtype)
+
+
+def _checked(row: bytes, model: bytes) -> bytes:
+    """Compute the checksum of a row, write it into the last bytes of the row, and return the row.
+
+    If the result equals `row`, this row is not damaged.
+    """
+    contents = row[:-_CHECK]
+    return contents + blake2b(contents, digest_size=_CHECK, key=model).digest()

@@ -1,26 +1,123 @@
 """An opened snapshot of the knowledge graph. The triples are in memory, descriptions and sources are read
-from SQLite, and searches compare vectors."""
+from SQLite, and searches compare vectors.
+
+A search finds facts, which are groups of triples: a fact has all triples with the same head and relation, or all
+triples with the same relation and tail.
+"""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
+import pyfast.knowledge.database as database
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.knowledge import database
-from pyfast.knowledge.facts import IN_TEXT, Facts, fact_text, group_facts
 from pyfast.knowledge.names import name_key, named_in, relation_name, words_of
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval import vectors
-from pyfast.retrieval.embeddings import Embedder
+from pyfast.retrieval.embeddings import INSTALL, Embedder
 from pyfast.retrieval.manifest import read_manifest
 from pyfast.sqlite_files import fault
+
+IN_TEXT = 3
+"""How many values of a fact are in the text from which its vector is computed. If the triples share the head,
+their tails are the values. If they share the tail, their heads are the values. With more values, the vector
+would say too little about the entity that the triples share"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """The facts of a knowledge graph. All triples with the same head and relation are together one fact. If
+    several triples have the same relation and tail, they are together one more fact.
+
+    A question is often about several triples, such as all twenty films of an actor. A search for the five
+    nearest triples would find only five of these films. One fact has all twenty films, so a search for facts
+    finds them together.
+    """
+
+    offsets: Int64
+    """[facts + 1]: the position in `triples` at which each fact starts"""
+    triples: Int32
+    """the numbers of the triples of each fact, fact by fact"""
+    by_tail: npt.NDArray[np.bool_]
+    """[facts] True if the triples of a fact share the tail, False if they share the head"""
+    about_offsets: Int64
+    """[entities + 1]: the position in `about` at which the facts of each entity start"""
+    about: Int32
+    """The numbers of the facts about each entity, entity by entity. Together, the facts about an entity have
+    all triples of this entity"""
+
+    def __len__(self) -> int:
+        return len(self.by_tail)
+
+    def of(self, fact: int) -> Int32:
+        """Return the numbers of the triples of a fact."""
+        return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
+
+    def with_any_of(self, triples: Int32) -> Int64:
+        """Return the numbers of the facts that have at least one of these triples, ascending."""
+        held = np.flatnonzero(np.isin(self.triples, triples))
+        facts: Int64 = np.unique(np.searchsorted(self.offsets, held, side="right") - 1)
+        return facts
+
+    def around(self, entities: Int32) -> tuple[Int32, Int64]:
+        """Return (facts, positions): the facts about each of the `entities`, and for each fact the position
+        of its entity in `entities`. For the entities [7, 3], a fact about entity 3 has the position 1."""
+        begin = self.about_offsets[entities]
+        sizes = self.about_offsets[entities + 1] - begin
+        which = np.repeat(np.arange(len(entities)), sizes)
+        return self.about[np.arange(len(which)) + (begin - np.cumsum(sizes) + sizes)[which]], which
+
+
+def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
+    """Group triples into facts: by head and relation, and also by relation and tail.
+
+    Within a fact, triples keep their order. `entities` is the number of entities.
+    """
+    forward, forward_ends = _runs(head, relation)
+    backward, backward_ends = _runs(tail, relation)
+    sizes = np.diff(backward_ends)
+    several = np.repeat(sizes > 1, sizes)
+    lengths = np.concatenate([np.diff(forward_ends), sizes[sizes > 1]])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    triples = np.concatenate([forward, backward[several]]).astype(np.int32)
+    is_backward = np.arange(len(lengths)) >= len(forward_ends) - 1
+    first = triples[offsets[:-1]]
+    fact_of = np.empty(len(head), np.int64)  # the fact of the triple's head and relation
+    fact_of[forward] = np.repeat(np.arange(len(forward_ends) - 1), np.diff(forward_ends))
+    alone = backward[~several]
+    entity = np.concatenate([np.where(is_backward, tail[first], head[first]), tail[alone]])
+    fact = np.concatenate([np.arange(len(lengths)), fact_of[alone]])
+    pairs = np.unique(np.stack([entity, fact], axis=1), axis=0)
+    about_offsets = np.searchsorted(pairs[:, 0], np.arange(entities + 1))
+    return Facts(offsets, triples, is_backward, about_offsets, pairs[:, 1].astype(np.int32))
+
+
+def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
+    """Group triples by entity and relation. Returns two arrays: the numbers of the triples, group by group;
+    then the position at which each group starts, followed by the number of all triples."""
+    order = np.lexsort((relation, entity))
+    changes = (np.diff(entity[order]) != 0) | (np.diff(relation[order]) != 0)
+    starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(order) else np.empty(0, np.int64)
+    return order, np.concatenate([starts, [len(order)]]).astype(np.int64)
+
+
+def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
+    """Write the text from which a fact's vector is computed: the name of the entity that the triples of the
+    fact share, the relation, and the first values. `backward` is True if the entity is the tail."""
+    listed = ", ".join(values[:IN_TEXT])
+    return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"
+
 
 SEARCHED = ("facts", "entities", "keys")
 
@@ -80,13 +177,13 @@ class Knowledge:
 
     @property
     def extractions(self) -> list[dict[str, Any]]:
-        """The description of each extraction by an LLM, oldest first. `provenance.describe_extraction` makes
+        """The description of each extraction by an LLM, oldest first. `extraction.describe_extraction` makes
         these descriptions."""
         return list(self.manifest.get("extractions") or ())
 
     @cached_property
     def facts(self) -> Facts:
-        """The facts (groups of triples) of the graph: see `facts.group_facts`."""
+        """The facts (groups of triples) of the graph: see `group_facts`."""
         return group_facts(self.head, self.relation, self.tail, len(self.entities))
 
     @cached_property
@@ -206,14 +303,13 @@ class Knowledge:
     def times(self, triples: Sequence[int]) -> list[str]:
         """Return the time at which each triple is true, as text. The text is empty if the time is not
         known."""
-        query = "SELECT time FROM triples WHERE id = ?"
-        return [self._database.execute(query, (int(self._triple_ids[i]),)).fetchone()[0] for i in triples]
+        rows = self._each("SELECT time FROM triples WHERE id = ?", self._triple_ids, triples)
+        return [time for ((time,),) in rows]
 
     def sources(self, triples: Sequence[int]) -> list[list[int]]:
         """Return for each triple the ids of the segments that state the triple, ascending. Ids are uint64, as in
         the corpus."""
-        query = "SELECT DISTINCT segment FROM statements WHERE triple = ? ORDER BY segment"
-        return [self._segments(query, int(self._triple_ids[i])) for i in triples]
+        return self._segments("statements WHERE triple = ?", self._triple_ids, triples)
 
     def stated_in(self, segments: Sequence[int]) -> Int32:
         """Return the numbers of the triples that these segments state, ascending. `segments` are the ids of
@@ -231,14 +327,13 @@ class Knowledge:
 
     def mentions(self, entities: Sequence[int]) -> list[list[int]]:
         """Return for each entity the ids of the segments that describe the entity."""
-        query = "SELECT DISTINCT segment FROM mentions WHERE entity = ? ORDER BY segment"
-        return [self._segments(query, int(self._entity_ids[i])) for i in entities]
+        return self._segments("mentions WHERE entity = ?", self._entity_ids, entities)
 
     def descriptions(self, entities: Sequence[int]) -> list[list[str]]:
         """Return the descriptions of each entity, without duplicates. If the kind of the entity is known, a
         description has the form `kind: description`."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? ORDER BY chunk, segment"
-        rows = [self._database.execute(query, (int(self._entity_ids[i]),)).fetchall() for i in entities]
+        rows = self._each(query, self._entity_ids, entities)
         texts = [[": ".join(filter(None, row)) for row in of_one] for of_one in rows]
         return [list(dict.fromkeys(filter(None, of_one))) for of_one in texts]
 
@@ -246,23 +341,21 @@ class Knowledge:
         """Return for each triple the sentence that describes it in a segment, or "" if there is none.
         `segment` is the id of the segment."""
         query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
-        at = database.signed(segment)
-        rows = (self._database.execute(query, (int(self._triple_ids[i]), at)).fetchone() for i in triples)
-        return [row[0] or "" for row in rows]
+        rows = self._each(query, self._triple_ids, triples, database.signed(segment))
+        return [description or "" for ((description,),) in rows]
 
     def described_in(self, entities: Sequence[int], segment: int) -> list[tuple[str, str, str]]:
         """Return (name, kind, description) of each of the `entities` that a segment describes. `segment` is
         the id of the segment. Other entities are left out."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? AND segment = ? ORDER BY chunk LIMIT 1"
-        at = database.signed(segment)
-        rows = ((i, self._database.execute(query, (int(self._entity_ids[i]), at)).fetchone()) for i in entities)
-        return [(self.entities[i], *row) for i, row in rows if row is not None and any(row)]
+        rows = self._each(query, self._entity_ids, entities, database.signed(segment))
+        found = zip(entities, rows, strict=True)
+        return [(self.entities[i], *row) for i, of_one in found for row in of_one if any(row)]
 
     def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
         """Return for each key the ids of the segments that have this key as a theme (what a text is about, in
         a few words)."""
-        query = "SELECT DISTINCT segment FROM themes WHERE key = ?"
-        return [self._segments(query, int(self._key_ids[i])) for i in keys]
+        return self._segments("themes WHERE key = ?", self._key_ids, keys)
 
     @cached_property
     def strength(self) -> Int32:
@@ -319,15 +412,13 @@ class Knowledge:
         result."""
         yield from self._database.execute(query, values)
 
-    def texts(self, kind: str) -> list[str]:
-        """Return the texts of all facts, entities or keys, in the order of their numbers. Their vectors are
-        computed from these texts. `kind` is "facts", "entities" or "keys"."""
-        return self.texts_at(kind, range(len(self.facts))) if kind == "facts" else self._names(kind)
-
-    def texts_at(self, kind: str, places: Iterable[int]) -> list[str]:
-        """Return the texts of the facts, entities or keys with these numbers, as in `texts`."""
+    def texts(self, kind: str, places: Iterable[int] | None = None) -> list[str]:
+        """Return the texts of the facts, entities or keys with these numbers. None: of all of them. Their vectors
+        are computed from these texts. `kind` is "facts", "entities" or "keys"."""
         if kind == "facts":
-            return [self._fact_text(place) for place in places]
+            return [self._fact_text(place) for place in (range(len(self.facts)) if places is None else places)]
+        if places is None:
+            return self._names(kind)
         names = self._names(kind)
         return [names[place] for place in places]
 
@@ -364,9 +455,73 @@ class Knowledge:
         rows = self._database.execute(f"SELECT id, {name} FROM {table} ORDER BY id").fetchall()
         return [name for _, name in rows], np.array([number for number, _ in rows], np.int64)
 
-    def _segments(self, query: str, number: int) -> list[int]:
-        return sorted(database.unsigned(row[0]) for row in self._database.execute(query, (number,)).fetchall())
+    def _each(self, query: str, ids: Int32 | Int64, places: Sequence[int], *values: object) -> Iterator[list[Any]]:
+        """Run an SQL query for each of some triples, entities or keys, and yield the rows of its result. Its first
+        parameter is the id in the database. `ids` has the ids of all of them."""
+        for place in places:
+            yield self._database.execute(query, (int(ids[place]), *values)).fetchall()
+
+    def _segments(self, condition: str, ids: Int32 | Int64, places: Sequence[int]) -> list[list[int]]:
+        rows = self._each(f"SELECT DISTINCT segment FROM {condition}", ids, places)
+        return [sorted(database.unsigned(segment) for (segment,) in of_one) for of_one in rows]
 
 
 def _marks(names: Sequence[str]) -> Int64:
     return np.array([hash(name) for name in names], np.int64)
+
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def export_graph(store: Knowledge, path: Path) -> None:
+    """Write a knowledge graph to a file.
+
+    Args:
+        store: The knowledge.
+        path: The file. Its suffix chooses the format: `.graphml` or `.nt` (N-Triples).
+
+    Raises:
+        InputError: The file has another suffix, or a package for the format is not installed.
+    """
+    try:
+        if path.suffix == ".graphml":
+            _graphml(store, path)
+        elif path.suffix == ".nt":
+            _ntriples(store, path)
+        else:
+            raise InputError(f"{path}: the file name must end in .graphml or .nt")
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed: {INSTALL}") from None
+
+
+def _graphml(store: Knowledge, path: Path) -> None:
+    import networkx
+
+    graph = networkx.MultiDiGraph()
+    for entity, name in enumerate(store.entities):
+        graph.add_node(entity, name=_NOT_IN_XML.sub("\ufffd", name))
+    times = store.times(range(len(store)))
+    for triple, time in enumerate(times):
+        relation = store.relations[store.relation[triple]]
+        attributes = {"time": _NOT_IN_XML.sub("\ufffd", time)} if time else {}
+        ends = int(store.head[triple]), int(store.tail[triple])
+        graph.add_edge(*ends, key=triple, relation=_NOT_IN_XML.sub("\ufffd", relation), **attributes)
+    networkx.write_graphml(graph, path)
+
+
+def _ntriples(store: Knowledge, path: Path) -> None:
+    """Write N-Triples. An entity becomes a URN such as `urn:pyfast:entity:Titan`, and a relation a URN such
+    as `urn:pyfast:relation:orbits`. The URN has the name as its label (`rdfs:label`). The times of triples
+    are left out.
+    """
+    from rdflib import RDFS, Graph, Literal, URIRef
+
+    graph = Graph()
+    nodes = [URIRef(f"urn:pyfast:entity:{quote(name, safe='')}") for name in store.entities]
+    edges = [URIRef(f"urn:pyfast:relation:{quote(name, safe='')}") for name in store.relations]
+    for nodes_or_edges, names in ((nodes, store.entities), (edges, store.relations)):
+        for node, name in zip(nodes_or_edges, names, strict=True):
+            graph.add((node, RDFS.label, Literal(name)))
+    for head, relation, tail in zip(store.head, store.relation, store.tail, strict=True):
+        graph.add((nodes[head], edges[relation], nodes[tail]))
+    graph.serialize(path, format="nt", encoding="utf-8")

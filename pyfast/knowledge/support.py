@@ -93,17 +93,13 @@ def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int,
         head, relation, tail = map(tidy, (triple.head, triple.relation, triple.tail))
         named = next((names for segments in read if (names := _naming(head, tail, segments)) is not None), None)
         keys = (name_key(head), name_key(relation), name_key(tail))
-        reason = (
-            EMPTY
-            if not all(map(_WORD.search, keys))
-            else PRONOUN
-            if is_pronoun(head) or _is_bare(tail)
-            else SAME_ENDS
-            if keys[0] == keys[2]
-            else NOT_IN_TEXT
-            if named is None
-            else None
-        )
+        faults = {
+            EMPTY: not all(map(_WORD.search, keys)),
+            PRONOUN: is_pronoun(head) or _is_bare(tail),
+            SAME_ENDS: keys[0] == keys[2],
+            NOT_IN_TEXT: named is None,
+        }
+        reason = next((reason for reason, is_so in faults.items() if is_so), None)
         if reason is not None:
             supported.dropped.append(Dropped(reason, f"{head} | {relation} | {tail}"))
         elif keys not in seen and named is not None:

@@ -122,10 +122,8 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
     remove the triples, entities, relations and keys that no remaining chunk has."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
-    these = ",".join("?" * len(methods))
-    database.execute(
-        f"DELETE FROM chunks WHERE method IN ({these}) AND digest NOT IN (SELECT digest FROM kept)", methods
-    )
+    others = f"method IN ({','.join('?' * len(methods))}) AND digest NOT IN (SELECT digest FROM kept)"
+    database.execute(f"DELETE FROM chunks WHERE {others}", methods)
     for table in ("statements", "statement_keys", "mentions", "themes"):
         database.execute(f"DELETE FROM {table} WHERE chunk NOT IN (SELECT id FROM chunks)")
     database.execute("DELETE FROM triples WHERE id NOT IN (SELECT triple FROM statements)")
@@ -159,15 +157,10 @@ def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
     database.create_function("count_row", -1, count)
     for table in _TABLES:
         columns = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
-        old, new = (", ".join(f"{which}.{name}" for name in columns) for which in ("OLD", "NEW"))
-        steps = {
-            "DELETE": f"SELECT count_row(-1, '{table}', {old})",
-            "INSERT": f"SELECT count_row(1, '{table}', {new})",
-        }
-        for event, step in steps.items():
-            database.execute(
-                f"CREATE TEMP TRIGGER {event}_{table} AFTER {event} ON main.{table} BEGIN {step}; END"
-            )
+        for event, sign, which in (("DELETE", -1, "OLD"), ("INSERT", 1, "NEW")):
+            row = ", ".join(f"{which}.{name}" for name in columns)
+            trigger = f"TEMP TRIGGER {event}_{table} AFTER {event} ON main.{table}"
+            database.execute(f"CREATE {trigger} BEGIN SELECT count_row({sign}, '{table}', {row}); END")
     return lambda: changed
 
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import SparseEfficiencyWarning, csr_array, csr_matrix
 
-from pyfast import _native
-from pyfast.errors import ArrayError
+import pyfast._native as native
+from pyfast.errors import ArrayError, ConvergenceWarning
 
 Int32: TypeAlias = npt.NDArray[np.int32]
 Int64: TypeAlias = npt.NDArray[np.int64]
@@ -107,6 +107,14 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
     return np.from_dlpack(value) if foreign else np.asarray(value)
 
 
+def readable(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return `as_numpy` of the argument `name`. Raises `ArrayError` if the value cannot be read as an array."""
+    try:
+        return as_numpy(value)
+    except Exception as error:  # The other library may raise any exception.
+        raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+
+
 def forward(x: Any, name: str = "X") -> ForwardArrays:
     """Return the arrays of a SciPy CSR array or matrix (documents x terms), mostly without a copy.
 
@@ -142,6 +150,21 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
     return array(name, part, wide if part.dtype == wide else narrow)
 
 
+def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
+    """Show a `ConvergenceWarning` to the caller of an iterative op if a pool has not converged.
+
+    The text is always the same and does not name the pools, so that Python shows it only once for each line of
+    code that calls the op.
+    """
+    pools = np.flatnonzero(~converged.astype(bool))
+    if len(pools):
+        message = (
+            f"{op}: not converged in some pools (the warning's `pools`) with max_iterations={max_iterations}; "
+            "take more, or a larger tolerance"
+        )
+        warnings.warn(ConvergenceWarning(message, tuple(pools.tolist())), stacklevel=3)
+
+
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
     """Warn that each call of the op converts the array `name`, because of its dtype or strides.
@@ -161,11 +184,14 @@ def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, I
     return array("pool_offsets", pool_offsets, np.int64), array("doc_ids", doc_ids, np.int32)
 
 
-def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
-    """Check lists of term ids, and return them as (offsets, term ids)."""
+def ragged(
+    name: str, value: Ragged | Sequence[Any], dtype: type[np.generic] = np.int32, values: str = "values"
+) -> tuple[Int64, npt.NDArray[Any]]:
+    """Check a ragged list, and return it as (offsets, values). The default is a list of term ids. `values` is what
+    an error message calls the values."""
     if not isinstance(value, tuple) or len(value) != 2:
-        raise ArrayError(f"{name}: expected a pair (offsets, values)")
-    return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], np.int32)
+        raise ArrayError(f"{name}: expected a pair (offsets, {values})")
+    return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], dtype)
 
 
 def ends(lists: Sequence[Sized]) -> Int64:
@@ -208,7 +234,7 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """
     try:
         return op(*args, **kwargs)
-    except _native.Error as error:
+    except native.Error as error:
         raise ArrayError(str(error)) from None
     except TypeError:  # The arrays have the right types, so pybind11 could not read a number or a string.
         raise ArrayError(unreadable(op, kwargs)) from None

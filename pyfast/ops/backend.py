@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.arrays import P, T, array, unreadable
 
@@ -75,15 +75,15 @@ def require_gpu() -> None:
 def gpu_problem() -> str:
     """Return the reason why ops cannot run on a GPU here, in one line. The text is empty if ops can run on a
     GPU."""
-    if not hasattr(_native, "cuda"):
+    if not hasattr(native, "cuda"):
         return (
             "this pyfast was built without its GPU ops: "
             "CMAKE_ARGS=-DPYFAST_CUDA=on pip install . builds them, with nvcc 12 or newer"
         )
-    count, problem = _native.cuda.devices()
+    count, problem = native.cuda.devices()
     if not count:
         return f"no GPU can be used: {problem}"
-    names = [gpu_name(_native.cuda, number) for number in range(count)]
+    names = [gpu_name(native.cuda, number) for number in range(count)]
     return "" if any(fits for _, fits in names) else f"no GPU can be used: {'; '.join(name for name, _ in names)}"
 
 
@@ -197,6 +197,12 @@ class Gpu:
         """Return the address of an array, and its number of elements."""
         return (array.data_ptr(), array.numel()) if self.torch else (array.data.ptr, array.size)
 
+    def places(self, value: Any) -> Any:
+        """Return the `memory` of an array, and of each array in a tuple. Everything else stays as it is."""
+        if isinstance(value, tuple):
+            return tuple(map(self.places, value))
+        return self.memory(value) if _is_device_array(value) else value
+
     def numpy(self, array: Any) -> Any:
         """Wait until the stream has finished, and copy an array to the CPU."""
         return array.cpu().numpy() if self.torch else self.library.asnumpy(array)
@@ -217,10 +223,15 @@ class Gpu:
         else:
             pending.words.append((self, status))
 
+    def run(self, op: Callable[..., None], workspace: int = 0, /, **arguments: Any) -> None:
+        """Call one native op as `call_gpu` does, with a `queue` of its own. Arrays are passed as `places`."""
+        with self.queue(workspace) as queue:
+            call_gpu(op, **{name: self.places(value) for name, value in arguments.items()}, queue=queue)
+
     def look_at(self, status: Any) -> None:
         """Wait until the stream has finished. Raise `ArrayError` if the status word `status` says that an op
         found a malformed array."""
-        call_gpu(_native.cuda.raise_faults, status=int(self.numpy(status)[0]))
+        call_gpu(native.cuda.raise_faults, status=int(self.numpy(status)[0]))
 
 
 @contextmanager
@@ -280,9 +291,9 @@ def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """
     try:
         return op(*args, **kwargs)
-    except _native.Error as error:
+    except native.Error as error:
         raise ArrayError(str(error)) from None
-    except _native.cuda.DeviceError as error:
+    except native.cuda.DeviceError as error:
         raise DeviceError(str(error)) from None
     except TypeError:
         raise ArrayError(unreadable(op, kwargs)) from None

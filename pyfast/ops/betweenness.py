@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, array, call, thread_count
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
@@ -65,7 +65,7 @@ def betweenness(
             raise ArrayError(f"length: expected a number for each of {len(arrays[2])} edges, got {len(length)}")
     if not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < 2**64:
         raise ArrayError(f"seed: expected an integer of 0 to 2**64 - 1, got {seed!r}")
-    return call(_native.betweenness, g=arrays, length=length, k=k, seed=seed, threads=thread_count(threads))
+    return call(native.betweenness, g=arrays, length=length, k=k, seed=seed, threads=thread_count(threads))
 
 
 def betweenness_reference(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, ragged, thread_count
 
@@ -139,7 +139,7 @@ def bm25(
         if not isinstance(part, TermCounts):
             raise ArrayError(f"parts: expected ops.TermCounts, got {type(part).__name__}")
     return call(
-        _native.bm25,
+        native.bm25,
         parts=[_arrays(part) for part in parts],
         query_offsets=array("query_offsets", query_offsets, np.int64),
         query_terms=array("query_terms", query_terms, np.int32),

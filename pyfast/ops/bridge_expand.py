@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, forward, ragged, thread_count
 
 
@@ -57,15 +57,13 @@ def bridge_expand(
         >>> documents.tolist(), similarity.tolist()  # document 2 shares only the question's term 0
         ([1], [1.0])
     """
-    forward_arrays, transposed = forward(X), forward(XT, "XT")
-    offsets, seeds = array("seed_offsets", seed_offsets, np.int64), array("seed_ids", seed_ids, np.int32)
     question_offsets, question_ids = ragged("question_terms", question_terms)
     return call(
-        _native.bridge_expand,
-        X=forward_arrays,
-        XT=transposed,
-        seed_offsets=offsets,
-        seed_ids=seeds,
+        native.bridge_expand,
+        X=forward(X),
+        XT=forward(XT, "XT"),
+        seed_offsets=array("seed_offsets", seed_offsets, np.int64),
+        seed_ids=array("seed_ids", seed_ids, np.int32),
         question_offsets=question_offsets,
         question_ids=question_ids,
         k=k,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.ops.arrays import Csr, Float32, Ragged, array, call, forward, pools, ragged, thread_count
 from pyfast.ops.evidence_graph import evidence_graph_reference
 
@@ -67,7 +67,7 @@ def bridge_rank(
     offsets, documents = pools(pool_offsets, doc_ids)
     question_offsets, question_ids = ragged("question_terms", question_terms)
     return call(
-        _native.bridge_rank,
+        native.bridge_rank,
         X=forward(X),
         pool_offsets=offsets,
         doc_ids=documents,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Csr, Float32, Int32, Int64, array, call, forward, integers, pools
 
@@ -69,7 +69,7 @@ def bridge_select(
         raise ArrayError(f"cells: expected Cells, got {type(cells).__name__}")
     offsets, documents = pools(pool_offsets, doc_ids)
     return call(
-        _native.bridge_select,
+        native.bridge_select,
         X=forward(X),
         pool_offsets=offsets,
         doc_ids=documents,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Int32, Int64, array, call, integers
 
@@ -93,7 +93,7 @@ def cite(
         [{"segment":"...","uri":"titan.txt","offsets":[0,13],"snippet":"It is a moon.","score":0.5}]
     """
     return call(
-        _native.cite,
+        native.cite,
         columns=_columns(segments, (*_DTYPES, *_INTEGERS)),
         offsets=array("offsets", offsets, np.int64),
         cited=array("cited", cited, np.int64),
@@ -137,7 +137,7 @@ def list_segments(
         if len(of) != len(wanted):
             raise ArrayError(f"scores[{name!r}]: must hold one number per segment that is listed")
     return call(
-        _native.list_segments,
+        native.list_segments,
         columns=_columns(segments, _LISTED),
         offsets=array("offsets", offsets, np.int64),
         listed=wanted,
@@ -186,7 +186,7 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
     if not isinstance(segments, Segments):
         raise _no_columns(segments)
     return call(
-        _native.segment_ids,
+        native.segment_ids,
         level=array("segments.level", segments.level, np.uint8),
         source=array("segments.source", segments.source, np.int32),
         start=integers("segments.start", segments.start),

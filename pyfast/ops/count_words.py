@@ -7,9 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pyfast import _native
-from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Int32, Int64, Ragged, array, call
+import pyfast._native as native
+from pyfast.ops.arrays import Int32, Int64, Ragged, call, ragged
 from pyfast.text_forms import words
 
 
@@ -39,10 +38,8 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
         >>> vocabulary, words.tolist(), counts.tolist()
         (['Titan', 'moon', 'of'], [1, 2, 0], [2, 1, 1])
     """
-    if not isinstance(texts, tuple) or len(texts) != 2:
-        raise ArrayError("texts: expected a pair (offsets, bytes)")
-    offsets, bytes_ = array("texts[0]", texts[0], np.int64), array("texts[1]", texts[1], np.uint8)
-    return call(_native.count_words, text_offsets=offsets, bytes=bytes_, separated=separated)
+    offsets, bytes_ = ragged("texts", texts, np.uint8, "bytes")
+    return call(native.count_words, text_offsets=offsets, bytes=bytes_, separated=separated)
 
 
 def count_words_reference(texts: Iterable[str], separated: bool = False) -> list[Counter[str]]:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
-from pyfast.ops.arrays import Float32, call, thread_count
-from pyfast.ops.convergence import warn_of
+import pyfast._native as native
+from pyfast.ops.arrays import Float32, call, thread_count, warn_of
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 
 
@@ -61,7 +60,7 @@ def eigenvector(
         [0.5  0.18 0.32]
     """
     centrality, _, converged = call(
-        _native.eigenvector,
+        native.eigenvector,
         g=graph_arrays(g),
         tolerance=tolerance,
         max_iterations=max_iterations,

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
-from pyfast import _native
+import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import (
     Csr,
@@ -163,14 +164,11 @@ def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
     `ArrayError` if `g` is no graph, or an array has the wrong shape or dtype.
     """
     try:
-        return (
-            array("g.pool_offsets", g.pool_offsets, np.int64),
-            array("g.indptr", g.indptr, np.int64),
-            array("g.indices", g.indices, np.int32),
-            array("g.weights", g.weights, np.float32),
-        )
+        offsets, indptr, indices, weights = g.pool_offsets, g.indptr, g.indices, g.weights
     except AttributeError:
         raise ArrayError(f"g: expected an EvidenceGraph, got {type(g).__name__}") from None
+    begins = array("g.pool_offsets", offsets, np.int64), array("g.indptr", indptr, np.int64)
+    return *begins, array("g.indices", indices, np.int32), array("g.weights", weights, np.float32)
 
 
 def evidence_graph(
@@ -227,15 +225,12 @@ def evidence_graph(
         [[0.0, 2.0, 0.0], [2.0, 0.0, 2.0], [0.0, 2.0, 0.0]]
     """
     if on_gpu(backend, doc_ids):
-        from pyfast.ops import gpu
-
-        return EvidenceGraph(
-            *gpu.evidence_graph(X, pool_offsets, doc_ids, weight, threshold, top_k, mask_terms, idf)
-        )
+        there = gpu.evidence_graph(X, pool_offsets, doc_ids, weight, threshold, top_k, mask_terms, idf)
+        return EvidenceGraph(*there)
     offsets, documents = pools(pool_offsets, doc_ids)
     mask = None if mask_terms is None else ragged("mask_terms", mask_terms)
     indptr, indices, weights = call(
-        _native.evidence_graph,
+        native.evidence_graph,
         X=forward(X),
         pool_offsets=offsets,
         doc_ids=documents,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.ops.arrays import Float32, Int32, Int64, array, call, pools
 
 
@@ -46,7 +46,7 @@ def fuse(
     """
     offsets, documents = pools(pool_offsets, doc_ids)
     return call(
-        _native.fuse,
+        native.fuse,
         list_offsets=array("list_offsets", list_offsets, np.int64),
         pool_offsets=offsets,
         doc_ids=documents,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from pyfast.ops import gatv2_cpu, gatv2_gpu
+import pyfast.ops.gatv2_cpu as gatv2_cpu
+import pyfast.ops.gatv2_gpu as gatv2_gpu
 from pyfast.ops.arrays import thread_count
 from pyfast.ops.backend import Backend, Gpu, on_gpu
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
@@ -147,39 +148,15 @@ def gatv2(
         >>> ops.gatv2(sources, np.zeros((1, 1, 1)), [0, 2], [0, 1], np.zeros((1, 1))).tolist()
         [[[2.0]]]
     """
+    layer = x_src, x_dst, indptr, indices, att, negative_slope, bool(self_loops), dropout, seed, mask
     torch = sys.modules.get("torch")
     if torch is not None and any(isinstance(each, torch.Tensor) for each in (x_src, x_dst, att)):
         from pyfast.ops import gatv2_torch  # The caller has tensors, so torch is imported already.
 
-        tensors = gatv2_torch.gatv2_torch(
-            x_src,
-            x_dst,
-            indptr,
-            indices,
-            att,
-            negative_slope,
-            self_loops=bool(self_loops),
-            dropout=dropout,
-            seed=seed,
-            mask=mask,
-            threads=threads,
-            backend=backend,
-        )
+        tensors = gatv2_torch.gatv2_torch(*layer, threads=threads, backend=backend)
         return (tensors[0], gatv2_torch.applied(tensors[1], dropout)) if return_attention else tensors[0]
     there = on_gpu(backend, x_src)
-    given = Gatv2Arguments(
-        x_src=x_src,
-        x_dst=x_dst,
-        indptr=indptr,
-        indices=indices,
-        att=att,
-        negative_slope=negative_slope,
-        self_loops=bool(self_loops),
-        dropout=dropout,
-        seed=seed,
-        mask=mask,
-        threads=thread_count(threads),
-    )
+    given = Gatv2Arguments(*layer, threads=thread_count(threads))
     if there:
         y, attention = gatv2_gpu.gatv2_cupy(given)
         return (y, gatv2_gpu.applied(Gpu(y), attention, y.shape[1], dropout)) if return_attention else y

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import array, as_numpy, call
+from pyfast.ops.arrays import array, call, integers, readable
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 Array = npt.NDArray[Any]
@@ -20,29 +20,18 @@ Array = npt.NDArray[Any]
 def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
     """Compute gatv2 of NumPy arrays. Returns (y, attention): the new features of the destinations, and the
     attention as `forward` returns it."""
-    arrays = []
-    for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
-        try:
-            array = as_numpy(value)
-        except (TypeError, ValueError, RuntimeError, BufferError) as error:
-            raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
-        if array.dtype not in (np.float32, np.float64):
-            raise ArrayError(f"{name}: expected float32 (or float64), got {array.dtype}")
-        arrays.append(np.ascontiguousarray(array))
-    x_src, x_dst, att = arrays
-    given = replace(given, x_src=x_src, x_dst=x_dst, att=att)
+    features: dict[str, Any] = {name: readable(name, getattr(given, name)) for name in ("x_src", "x_dst", "att")}
+    for name, value in features.items():
+        if value.dtype not in (np.float32, np.float64):
+            raise ArrayError(f"{name}: expected float32 (or float64), got {value.dtype}")
+        features[name] = np.ascontiguousarray(value)
+    given = replace(given, **features)
     given.heads_and_channels()
     if given.lacks_seed:
         raise ArrayError("seed: dropout of NumPy arrays needs one")
-    y, attention = forward(with_graph(given))
-    return y.reshape(x_dst.shape), attention
-
-
-def with_graph(given: Gatv2Arguments) -> Gatv2Arguments:
-    """Return the same arguments, with the arrays of the graph in the form that the native op reads."""
-    narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
-    indptr = array("indptr", given.indptr, np.int64)
-    return replace(given, indptr=indptr, indices=array("indices", given.indices, np.int32 if narrow else np.int64))
+    indptr, indices = array("indptr", given.indptr, np.int64), integers("indices", given.indices)
+    y, attention = forward(replace(given, indptr=indptr, indices=indices))
+    return y.reshape(given.x_dst.shape), attention
 
 
 def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
@@ -60,7 +49,7 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
             raise ArrayError(f"mask: expected bool[{layer.edges}, {heads}], got {mask.dtype}{list(mask.shape)}")
         mask = np.ascontiguousarray(mask != 0).view(np.uint8).ravel()
     return call(
-        _native.gatv2,
+        native.gatv2,
         x_src=layer.x_src.reshape(-1),
         x_dst=layer.x_dst.reshape(-1),
         indptr=layer.indptr,
@@ -87,7 +76,7 @@ def backward(
     """
     heads, channels = layer.heads_and_channels()
     return call(
-        _native.gatv2_backward,
+        native.gatv2_backward,
         x_src=layer.x_src.reshape(-1),
         x_dst=layer.x_dst.reshape(-1),
         indptr=layer.indptr,

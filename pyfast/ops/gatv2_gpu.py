@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError
-from pyfast.ops.backend import Gpu, Memory, call_gpu
+from pyfast.ops.backend import Gpu, call_gpu
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 
@@ -21,16 +21,11 @@ def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
         x_src, x_dst, att = (gpu.library.ascontiguousarray(each) for each in (given.x_src, given.x_dst, given.att))
         given = replace(given, x_src=x_src, x_dst=x_dst, att=att)
         given.heads_and_channels()
-        y, attention = forward(gpu, with_graph(gpu, given))
+        narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
+        indptr = gpu.array("indptr", given.indptr, "int64")
+        indices = gpu.array("indices", given.indices, "int32" if narrow else "int64")
+        y, attention = forward(gpu, replace(given, indptr=indptr, indices=indices))
         return y.reshape(x_dst.shape), attention
-
-
-def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
-    """Return the same arguments, with the arrays of the graph on the GPU, in the form that the native op reads."""
-    narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
-    indptr = gpu.array("indptr", given.indptr, "int64")
-    indices = gpu.array("indices", given.indices, "int32" if narrow else "int64")
-    return replace(given, indptr=indptr, indices=indices)
 
 
 def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
@@ -39,19 +34,17 @@ def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
     signs."""
     heads, channels = layer.heads_and_channels()
     with gpu.current():
-        kept = _mask(gpu, layer.mask, (layer.edges, heads))
-        y = gpu.empty(int(layer.x_dst.shape[0]) * heads * channels, _kind(layer.x_src))
+        kept, kind = _mask(gpu, layer.mask, (layer.edges, heads)), _kind(layer.x_src)
+        y = gpu.empty(int(layer.x_dst.shape[0]) * heads * channels, kind)
         attention = gpu.zeros(layer.edges * heads, "float32")
-        with gpu.queue(0) as queue:
-            call_gpu(
-                _native.cuda.gatv2,
-                is_bfloat16=_kind(layer.x_src) == "bfloat16",
-                layer=_layer(gpu, layer),
-                settings=_settings(gpu, layer, kept),
-                y=gpu.memory(y),
-                attention=gpu.memory(attention),
-                queue=queue,
-            )
+        gpu.run(
+            native.cuda.gatv2,
+            is_bfloat16=kind == "bfloat16",
+            layer=_layer(layer),
+            settings=_settings(layer, kept),
+            y=y,
+            attention=attention,
+        )
     return y, attention
 
 
@@ -67,26 +60,21 @@ def backward(
     with gpu.current():
         sizes = [gpu.memory(each)[1] if want else 0 for each, want in zip(features, wanted, strict=True)]
         gradients = [gpu.empty(size, kind) for size in sizes]
-        by_x_src, by_x_dst, by_att = (gpu.memory(each) for each in gradients)
-        places, settings = _layer(gpu, layer), _settings(gpu, layer, None)
+        places, settings, by = gpu.places(_layer(layer)), _settings(layer, None), gpu.places(tuple(gradients))
+        half = kind == "bfloat16"
         workspace = call_gpu(
-            _native.cuda.gatv2_backward_workspace,
-            is_bfloat16=kind == "bfloat16",
+            native.cuda.gatv2_backward_workspace, is_bfloat16=half, layer=places, settings=settings, gradients=by
+        )
+        gpu.run(
+            native.cuda.gatv2_backward,
+            workspace,
+            is_bfloat16=half,
             layer=places,
             settings=settings,
-            gradients=(by_x_src, by_x_dst, by_att),
+            attention=attention,
+            grad=grad,
+            gradients=by,
         )
-        with gpu.queue(workspace) as queue:
-            call_gpu(
-                _native.cuda.gatv2_backward,
-                is_bfloat16=kind == "bfloat16",
-                layer=places,
-                settings=settings,
-                attention=gpu.memory(attention),
-                grad=gpu.memory(grad),
-                gradients=(by_x_src, by_x_dst, by_att),
-                queue=queue,
-            )
     return gradients
 
 
@@ -104,19 +92,17 @@ def _kind(features: Any) -> str:
     return kind
 
 
-def _layer(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Memory, Memory, Memory, Memory, bool, Memory, int, int]:
+def _layer(layer: Gatv2Arguments) -> tuple[Any, ...]:
     """Return the arrays and sizes of the layer as a tuple, in the form that the native op needs."""
-    heads, channels = layer.heads_and_channels()
-    x_src, x_dst, att = (gpu.memory(each) for each in (layer.x_src, layer.x_dst, layer.att))
     wide = str(layer.indices.dtype).endswith("int64")
-    return x_src, x_dst, gpu.memory(layer.indptr), gpu.memory(layer.indices), wide, att, heads, channels
+    graph = layer.indptr, layer.indices, wide
+    return layer.x_src, layer.x_dst, *graph, layer.att, *layer.heads_and_channels()
 
 
-def _settings(gpu: Gpu, layer: Gatv2Arguments, kept: Any) -> tuple[float, bool, float, int, Memory | None]:
+def _settings(layer: Gatv2Arguments, kept: Any) -> tuple[float, bool, float, int, Any]:
     """Return the settings of the layer as a tuple, in the form that the native op needs. `kept` is the mask
     on the GPU."""
-    mask = None if kept is None else gpu.memory(kept)
-    return layer.negative_slope, layer.self_loops, layer.dropout, int(layer.seed or 0) % 2**64, mask
+    return layer.negative_slope, layer.self_loops, layer.dropout, int(layer.seed or 0) % 2**64, kept
 
 
 def _mask(gpu: Gpu, mask: Any, shape: tuple[int, int]) -> Any:

@@ -6,19 +6,25 @@ torch's own operations compute the second derivative, and the derivative of the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
+import pyfast.ops.gatv2_cpu as gatv2_cpu
+import pyfast.ops.gatv2_gpu as gatv2_gpu
 from pyfast.errors import ArrayError
-from pyfast.ops import gatv2_cpu, gatv2_gpu
 from pyfast.ops.arrays import array, thread_count
 from pyfast.ops.backend import Backend, Gpu, errors_pending, errors_wait_for, meant_for_gpu, require_gpu
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 Array = npt.NDArray[Any]
+Settings = tuple[float, bool, float]
+"""(negative slope, self-loops, dropout)"""
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
@@ -29,71 +35,58 @@ def gatv2_torch(
     indices: Any,
     att: Any,
     negative_slope: float,
-    *,
     self_loops: bool,
     dropout: float,
     seed: Any,
     mask: Any,
+    *,
     threads: int | None,
     backend: Backend,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Return (y, attention): the new features of the destinations, and the attention [edges, H]. A minus sign
     marks each attention that dropout dropped. `torch.compile` can trace this function."""
     device = "cuda" if meant_for_gpu(backend, x_src) else "cpu"
     for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, Tensor):
             raise ArrayError(f"{name}: expected a torch.Tensor as the others are, got {type(value).__name__}")
         if value.device.type != device or value.layout != torch.strided:
             place = "a GPU" if device == "cuda" else "the CPU"
             raise ArrayError(f"{name}: expected a dense tensor on {place}, got {value.layout} on {value.device}")
-    y, attention = _gatv2(
-        x_src,
-        x_dst,
-        _index("indptr", indptr, x_src),
-        _index("indices", indices, x_src),
-        att,
-        _number("negative_slope", negative_slope),
-        self_loops,
-        _number("dropout", dropout),
-        _seed(seed, bool(dropout) and mask is None),
-        None if mask is None else _mask(mask, x_src),
-        0 if threads is None else thread_count(threads),
-    )
+    graph = _index("indptr", indptr, x_src), _index("indices", indices, x_src)
+    settings = _number("negative_slope", negative_slope), self_loops, _number("dropout", dropout)
+    drawn = _seed(seed, bool(dropout) and mask is None), None if mask is None else _mask(mask, x_src)
+    count = 0 if threads is None else thread_count(threads)
+    y, attention = _gatv2(x_src, x_dst, *graph, att, *settings, *drawn, count)
     return y, attention
 
 
-def applied(attention: torch.Tensor, dropout: float) -> torch.Tensor:
+def applied(attention: Tensor, dropout: float) -> Tensor:
     """Return the attention after dropout. It is 0 where `attention` has a minus sign: dropout dropped it."""
     return torch.where(attention.signbit(), 0.0, attention * (1.0 / (1.0 - dropout)))
 
 
+def _layer(arrays: tuple[Any, ...], settings: tuple[Any, ...], threads: int) -> Gatv2Arguments:
+    x_src, x_dst, indptr, indices, att = arrays
+    features = x_src.contiguous(), x_dst.contiguous(), indptr, indices, att.contiguous()
+    return replace(Gatv2Arguments(*features, *settings), threads=threads or thread_count(None))
+
+
 @torch.library.custom_op("pyfast::gatv2", mutates_args=())
 def _gatv2(
-    x_src: torch.Tensor,
-    x_dst: torch.Tensor,
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    att: torch.Tensor,
+    x_src: Tensor,
+    x_dst: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    att: Tensor,
     negative_slope: float,
     self_loops: bool,
     dropout: float,
-    seed: torch.Tensor | None,
-    mask: torch.Tensor | None,
+    seed: Tensor | None,
+    mask: Tensor | None,
     threads: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    layer = Gatv2Arguments(
-        x_src=x_src.contiguous(),
-        x_dst=x_dst.contiguous(),
-        indptr=indptr,
-        indices=indices,
-        att=att.contiguous(),
-        negative_slope=negative_slope,
-        self_loops=self_loops,
-        dropout=dropout,
-        seed=None if seed is None else int(seed),
-        mask=mask,
-        threads=threads or thread_count(None),
-    )
+) -> tuple[Tensor, Tensor]:
+    settings = negative_slope, self_loops, dropout, None if seed is None else int(seed), mask
+    layer = _layer((x_src, x_dst, indptr, indices, att), settings, threads)
     _check(layer)
     if x_src.is_cuda:
         require_gpu()
@@ -106,39 +99,27 @@ def _gatv2(
 
 @torch.library.custom_op("pyfast::gatv2_backward", mutates_args=())
 def _gatv2_backward(
-    x_src: torch.Tensor,
-    x_dst: torch.Tensor,
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    att: torch.Tensor,
-    attention: torch.Tensor,
-    grad: torch.Tensor,
+    x_src: Tensor,
+    x_dst: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    att: Tensor,
+    attention: Tensor,
+    grad: Tensor,
     negative_slope: float,
     self_loops: bool,
     dropout: float,
     wanted: list[bool],
     threads: int,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    layer = Gatv2Arguments(
-        x_src=x_src.contiguous(),
-        x_dst=x_dst.contiguous(),
-        indptr=indptr,
-        indices=indices,
-        att=att.contiguous(),
-        negative_slope=negative_slope,
-        self_loops=self_loops,
-        dropout=dropout,
-        threads=threads or thread_count(None),
-    )
-    by_x_src, by_x_dst, by_att = wanted
+) -> tuple[Tensor, Tensor, Tensor]:
+    layer = _layer((x_src, x_dst, indptr, indices, att), (negative_slope, self_loops, dropout), threads)
+    by = wanted[0], wanted[1], wanted[2]
     shares, flow = attention.contiguous(), grad.contiguous()
     if x_src.is_cuda:
         gpu = Gpu(x_src, x_dst, indptr, indices, att)
-        gradients = gatv2_gpu.backward(gpu, layer, shares, flow, (by_x_src, by_x_dst, by_att))
+        gradients = gatv2_gpu.backward(gpu, layer, shares, flow, by)
     else:
-        flat = gatv2_cpu.backward(
-            layer.mapped(_numpy), _numpy(shares).ravel(), _numpy(flow), (by_x_src, by_x_dst, by_att)
-        )
+        flat = gatv2_cpu.backward(layer.mapped(_numpy), _numpy(shares).ravel(), _numpy(flow), by)
         gradients = [_tensor(each, x_dst) for each in flat]
     x, y, z = (
         each.view(like.shape) if want else each
@@ -151,7 +132,7 @@ def _gatv2_backward(
 def _(
     x_src: Any, x_dst: Any, indptr: Any, indices: Any, att: Any, slope: float, self_loops: bool, *_: Any
 ) -> tuple[Any, Any]:
-    _check(Gatv2Arguments(x_src=x_src, x_dst=x_dst, indptr=indptr, indices=indices, att=att))
+    _check(Gatv2Arguments(x_src, x_dst, indptr, indices, att))
     edges = indices.shape[0] + (x_dst.shape[0] if self_loops else 0)
     return x_dst.new_empty(x_dst.shape), x_dst.new_empty((edges, att.shape[0]), dtype=_sums(x_dst))
 
@@ -164,7 +145,7 @@ def _(x_src: Any, x_dst: Any, indptr: Any, indices: Any, att: Any, *rest: Any) -
     )
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs[:5], output[1])
     ctx.settings = inputs[5:8]
     ctx.threads = inputs[10]
@@ -172,7 +153,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.T
     ctx.set_materialize_grads(False)
 
 
-def _derive(ctx: Any, grad: torch.Tensor | None, grad_attention: torch.Tensor | None) -> tuple[Any, ...]:
+def _derive(ctx: Any, grad: Tensor | None, grad_attention: Tensor | None) -> tuple[Any, ...]:
     """Return the gradients by the inputs of `_gatv2`, for autograd. Only x_src, x_dst and att can have a
     gradient. All other inputs get None."""
     x_src, x_dst, indptr, indices, att, attention = ctx.saved_tensors
@@ -182,7 +163,7 @@ def _derive(ctx: Any, grad: torch.Tensor | None, grad_attention: torch.Tensor | 
     if grad_attention is not None:
         with torch.enable_grad():
             leaves = [_leaf(each) for each in (x_src, x_dst, att)]
-            y, shares = _equations(leaves[0], leaves[1], indptr, indices, leaves[2], settings, attention)
+            y, shares = _equations(leaves, (indptr, indices), settings, attention)
         flows = torch.zeros_like(y) if grad is None else grad, grad_attention
         gradients = torch.autograd.grad((y, shares), leaves, flows, create_graph=torch.is_grad_enabled())
     elif grad is not None:
@@ -200,7 +181,7 @@ def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.set_materialize_grads(False)
 
 
-def _derive_again(ctx: Any, *flows: torch.Tensor | None) -> tuple[Any, ...]:
+def _derive_again(ctx: Any, *flows: Tensor | None) -> tuple[Any, ...]:
     """Return the gradients by the inputs of `_gatv2_backward`, for autograd (second derivatives). Only x_src,
     x_dst, att and grad can have a gradient. All other inputs get None."""
     x_src, x_dst, indptr, indices, att, attention, grad = ctx.saved_tensors
@@ -209,14 +190,11 @@ def _derive_again(ctx: Any, *flows: torch.Tensor | None) -> tuple[Any, ...]:
         return (None,) * 12
     with torch.enable_grad():
         leaves = [_leaf(each) for each in (x_src, x_dst, att, grad)]
-        y, _ = _equations(leaves[0], leaves[1], indptr, indices, leaves[2], ctx.settings, attention)
+        y, _ = _equations(leaves[:3], (indptr, indices), ctx.settings, attention)
         first = torch.autograd.grad(y, [leaves[at] for at in chosen], leaves[3], create_graph=True)
+    again = [flows[at] for at in chosen]
     by_x_src, by_x_dst, by_att, by_grad = torch.autograd.grad(
-        first,
-        leaves,
-        [flows[at] for at in chosen],
-        create_graph=torch.is_grad_enabled(),
-        materialize_grads=True,
+        first, leaves, again, create_graph=torch.is_grad_enabled(), materialize_grads=True
     )
     # The attention depends on the other inputs, and their gradients include what flows through it.
     return by_x_src, by_x_dst, None, None, by_att, None, by_grad, *[None] * 5
@@ -230,20 +208,14 @@ for _device in ("cpu", "cuda"):
 
 
 def _equations(
-    x_src: torch.Tensor,
-    x_dst: torch.Tensor,
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    att: torch.Tensor,
-    settings: tuple[float, bool, float],
-    attention: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    features: Sequence[Tensor], graph: tuple[Tensor, Tensor], settings: Settings, attention: Tensor
+) -> tuple[Tensor, Tensor]:
     """Compute the result of `_gatv2` with torch operations, which can be differentiated any number of times.
 
-    `settings` is (negative slope, self-loops, dropout). A minus sign in `attention` marks an attention that
-    dropout dropped. The function needs memory for edges x heads x channels numbers.
+    `features` is (x_src, x_dst, att), and `graph` is (indptr, indices). A minus sign in `attention` marks an
+    attention that dropout dropped. The function needs memory for edges x heads x channels numbers.
     """
-    slope, self_loops, dropout = settings
+    (x_src, x_dst, att), (indptr, indices), (slope, self_loops, dropout) = features, graph, settings
     sources, nodes = indices.long(), torch.arange(x_dst.shape[0], device=x_dst.device)
     destinations = torch.repeat_interleave(nodes, indptr.diff(), output_size=sources.shape[0])
     absent = torch.zeros_like(sources, dtype=torch.bool)
@@ -267,13 +239,13 @@ def _equations(
     return y.to(x_dst.dtype), torch.nn.functional.pad(signed, (0, 0, 0, missing))
 
 
-def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+def _leaf(tensor: Tensor) -> Tensor:
     """Return a separate tensor with the same numbers, by which torch can compute a gradient. It must be
     separate, because one tensor may be both x_src and x_dst."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
-def _sums(features: torch.Tensor) -> torch.dtype:
+def _sums(features: Tensor) -> torch.dtype:
     """Return the dtype for sums of features, and for the attention: float64 for float64 features, otherwise
     float32."""
     return torch.float64 if features.dtype == torch.float64 else torch.float32
@@ -286,13 +258,13 @@ def _check(layer: Gatv2Arguments) -> None:
     layer.heads_and_channels()
 
 
-def _index(name: str, value: Any, like: torch.Tensor) -> torch.Tensor:
+def _index(name: str, value: Any, like: Tensor) -> Tensor:
     """Return indptr or indices as a tensor on the device of `like`. Its dtype is int64, or int32 for indices
     that are int32 already. `value` is copied only if necessary."""
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         narrow = name == "indices" and str(getattr(value, "dtype", "")).endswith("int32")
         if like.is_cuda:
-            tensor: torch.Tensor = Gpu(like).array(name, value, "int32" if narrow else "int64")
+            tensor: Tensor = Gpu(like).array(name, value, "int32" if narrow else "int64")
             return tensor
         numbers = array(name, value, np.int32 if narrow else np.int64)
         # torch warns about memory that it must not write.
@@ -303,7 +275,7 @@ def _index(name: str, value: Any, like: torch.Tensor) -> torch.Tensor:
     return _beside(name, value, like).to(torch.int32 if narrow else torch.int64).contiguous()
 
 
-def _mask(mask: Any, like: torch.Tensor) -> torch.Tensor:
+def _mask(mask: Any, like: Tensor) -> Tensor:
     try:
         tensor = torch.as_tensor(mask)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -313,13 +285,13 @@ def _mask(mask: Any, like: torch.Tensor) -> torch.Tensor:
     return _beside("mask", tensor, like)
 
 
-def _beside(name: str, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _beside(name: str, value: Tensor, like: Tensor) -> Tensor:
     if value.device != like.device and value.device.type != "cpu":
         raise ArrayError(f"{name}: must lie where x_src does, on {like.device}, got {value.device}")
     return value.to(like.device)
 
 
-def _seed(seed: Any, drawn: bool) -> torch.Tensor | None:
+def _seed(seed: Any, drawn: bool) -> Tensor | None:
     """Return the seed as a tensor, which torch.compile accepts. If the seed is None, the result depends on
     `drawn`. True: torch's random generator makes a seed. False: the result is None."""
     if seed is None:
@@ -337,7 +309,7 @@ def _number(name: str, value: Any) -> float:
         raise ArrayError(f"{name}: expected a number, got {value!r}") from None
 
 
-def _numpy(tensor: torch.Tensor) -> Array:
+def _numpy(tensor: Tensor) -> Array:
     """Return a NumPy array with the memory of a tensor. NumPy has no bfloat16: the array then has uint16
     numbers with the same bits."""
     halves = tensor.dtype == torch.bfloat16
@@ -345,7 +317,7 @@ def _numpy(tensor: torch.Tensor) -> Array:
     return array.view(np.uint16) if halves else array
 
 
-def _tensor(numbers: Array, like: torch.Tensor) -> torch.Tensor:
+def _tensor(numbers: Array, like: Tensor) -> Tensor:
     """Return a flat tensor with the memory of a NumPy array, and with the dtype of `like`."""
     if like.dtype == torch.bfloat16:
         return torch.from_numpy(numbers.view(np.int16)).view(torch.bfloat16)

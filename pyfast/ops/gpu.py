@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.errors import ArrayError, DeviceError
-from pyfast.ops.backend import Gpu, Memory, call_gpu
+from pyfast.ops.backend import Gpu, call_gpu
 
 Bounds = tuple[int, int, int]
 """(the size of the largest pool, the sum of the squared sizes of all pools, the largest number of entries of
 X in a pool)"""
+Lists = tuple[Any, Any]
+"""A ragged list of lists: (offsets, values)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(NamedTuple):
     """The arrays of the forward index X on the GPU, in the form that native ops need."""
 
     indptr: Any
+    has_int64: bool
+    """Whether `indptr` is int64, not int32"""
     indices: Any
     data: Any
-    arguments: tuple[Memory, bool, Memory, Memory, int]
+    terms: int
 
 
 def forward(gpu: Gpu, x: Any) -> Forward:
@@ -32,16 +34,15 @@ def forward(gpu: Gpu, x: Any) -> Forward:
     Each call copies term ids that are not int32, and weights that are not float32.
     """
     if hasattr(x, "crow_indices"):
-        parts = x.crow_indices(), x.col_indices(), x.values()
+        indptr, indices, data = x.crow_indices(), x.col_indices(), x.values()
     elif getattr(x, "format", None) == "csr" and hasattr(x.data, "__cuda_array_interface__"):
-        parts = x.indptr, x.indices, x.data
+        indptr, indices, data = x.indptr, x.indices, x.data
     else:
         raise ArrayError(f"X: expected a CSR matrix on the GPU, of CuPy's or torch's, got {type(x).__name__}")
-    wide = str(parts[0].dtype).endswith("int64")
-    indptr = gpu.array("X.indptr", parts[0], "int64" if wide else "int32")
-    indices, data = gpu.array("X.indices", parts[1], "int32"), gpu.array("X.data", parts[2], "float32")
-    places = gpu.memory(indptr), wide, gpu.memory(indices), gpu.memory(data), int(x.shape[1])
-    return Forward(indptr, indices, data, places)
+    wide = str(indptr.dtype).endswith("int64")
+    indptr = gpu.array("X.indptr", indptr, "int64" if wide else "int32")
+    indices, data = gpu.array("X.indices", indices, "int32"), gpu.array("X.data", data, "float32")
+    return Forward(indptr, wide, indices, data, int(x.shape[1]))
 
 
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
@@ -82,23 +83,19 @@ def evidence_graph(
         raise ArrayError("weight, idf: a GPU has 'sum', 'dot' and 'min', and idf='corpus'")
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
-        x, offsets, documents, mask = _pools(gpu, X, pool_offsets, doc_ids, mask_terms)
-        pools = gpu.memory(offsets), gpu.memory(documents)
-        masked = None if mask is None else (gpu.memory(mask[0]), gpu.memory(mask[1]))
-        known = bounds(gpu, x, offsets, documents)
-        indptr = gpu.zeros(len(documents) + 1, "int64")
+        mask = None if mask_terms is None else _lists(gpu, "mask_terms", mask_terms, "int32")
+        x, pools, known = _pools(gpu, X, pool_offsets, doc_ids)
+        nodes = len(pools[1])
+        indptr = gpu.zeros(nodes + 1, "int64")
         workspace = call_gpu(
-            _native.cuda.evidence_graph_workspace,
-            pool_count=len(offsets) - 1,
-            node_count=len(documents),
-            bounds=known,
+            native.cuda.evidence_graph_workspace, pool_count=len(pools[0]) - 1, node_count=nodes, bounds=known
         )
         with gpu.queue(workspace) as queue:
             call_gpu(
-                _native.cuda.evidence_graph_count,
-                X=x.arguments,
-                pools=pools,
-                mask_terms=masked,
+                native.cuda.evidence_graph_count,
+                X=gpu.places(x),
+                pools=gpu.places(pools),
+                mask_terms=gpu.places(mask),
                 weight=weight,
                 threshold=threshold,
                 top_k=top_k,
@@ -110,8 +107,8 @@ def evidence_graph(
             size = edges if 0 <= edges <= known[1] else 0  # If the kernel found a fault, this number is arbitrary.
             indices, weights = gpu.empty(size, "int32"), gpu.empty(size, "float32")
             call_gpu(
-                _native.cuda.evidence_graph_fill,
-                pools=pools,
+                native.cuda.evidence_graph_fill,
+                pools=gpu.places(pools),
                 weight=weight,
                 threshold=threshold,
                 top_k=top_k,
@@ -121,7 +118,7 @@ def evidence_graph(
                 weights=gpu.memory(weights),
                 queue=queue,
             )
-        return offsets, indptr, indices, weights
+        return pools[0], indptr, indices, weights
 
 
 def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: str) -> Any:
@@ -130,20 +127,9 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
         raise ArrayError("weight, idf: a GPU has the degrees of 'sum' and 'dot', and idf='corpus'")
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
-        x, offsets, documents, _ = _pools(gpu, X, pool_offsets, doc_ids)
-        known = bounds(gpu, x, offsets, documents)
-        degree = gpu.empty(len(documents), "float32")
-        pools = gpu.memory(offsets), gpu.memory(documents)
-        with gpu.queue(_degree_workspace(offsets, known)) as queue:
-            call_gpu(
-                _native.cuda.weighted_degree,
-                X=x.arguments,
-                pools=pools,
-                weight=weight,
-                bounds=known,
-                degree=gpu.memory(degree),
-                queue=queue,
-            )
+        x, pools, known = _pools(gpu, X, pool_offsets, doc_ids)
+        degree, space = gpu.empty(len(pools[1]), "float32"), _degree_workspace(pools, known)
+        gpu.run(native.cuda.weighted_degree, space, X=x, pools=pools, weight=weight, bounds=known, degree=degree)
         return degree
 
 
@@ -154,29 +140,25 @@ def degree_rank(
     result of `graph_rank` for the scores `semantic` and this degree."""
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
-        x, offsets, documents, _ = _pools(gpu, X, pool_offsets, doc_ids)
-        known = bounds(gpu, x, offsets, documents)
-        scores = gpu.array("semantic", semantic, "float32")
-        degree, score = gpu.empty(len(documents), "float32"), gpu.empty(len(documents), "float32")
-        pools = gpu.memory(offsets), gpu.memory(documents)
-        with gpu.queue(_degree_workspace(offsets, known)) as queue:
-            call_gpu(
-                _native.cuda.degree_rank,
-                X=x.arguments,
-                pools=pools,
-                semantic=gpu.memory(scores),
-                weight=weight,
-                alpha=alpha,
-                bounds=known,
-                degree=gpu.memory(degree),
-                score=gpu.memory(score),
-                queue=queue,
-            )
+        x, pools, known = _pools(gpu, X, pool_offsets, doc_ids)
+        degree, score = (gpu.empty(len(pools[1]), "float32") for _ in range(2))
+        gpu.run(
+            native.cuda.degree_rank,
+            _degree_workspace(pools, known),
+            X=x,
+            pools=pools,
+            semantic=gpu.array("semantic", semantic, "float32"),
+            weight=weight,
+            alpha=alpha,
+            bounds=known,
+            degree=degree,
+            score=score,
+        )
         return degree, score
 
 
-def _degree_workspace(offsets: Any, known: Bounds) -> int:
-    return call_gpu(_native.cuda.weighted_degree_workspace, pool_count=len(offsets) - 1, bounds=known)
+def _degree_workspace(pools: Lists, known: Bounds) -> int:
+    return call_gpu(native.cuda.weighted_degree_workspace, pool_count=len(pools[0]) - 1, bounds=known)
 
 
 def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) -> Any:
@@ -186,146 +168,103 @@ def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) 
         sem, struct = gpu.array("semantic", semantic, "float32"), gpu.array("structural", structural, "float32")
         offsets = gpu.array("pool_offsets", pool_offsets, "int64")
         score = gpu.empty(len(sem), "float32")
-        with gpu.queue(0) as queue:
-            call_gpu(
-                _native.cuda.graph_rank,
-                semantic=gpu.memory(sem),
-                structural=gpu.memory(struct),
-                pool_offsets=gpu.memory(offsets),
-                alpha=alpha,
-                score=gpu.memory(score),
-                queue=queue,
-            )
+        gpu.run(
+            native.cuda.graph_rank, semantic=sem, structural=struct, pool_offsets=offsets, alpha=alpha, score=score
+        )
         return score
 
 
-def pagerank(
-    graph: tuple[Any, Any, Any, Any], damping: float, shares: Any, tolerance: float, max_iterations: int
-) -> tuple[Any, Any]:
+def pagerank(graph: Any, damping: float, shares: Any, tolerance: float, max_iterations: int) -> tuple[Any, Any]:
     """Compute the rank of each node (on the GPU), and whether each pool converged (on the CPU).
 
     To find out which pools converged, the function waits until the stream has finished. If `max_iterations`
     is large enough for `tolerance`, every pool surely converges. The function then does not wait, and the
     second array is empty.
     """
-    gpu = Gpu(*graph)
+    dtypes = {"pool_offsets": "int64", "indptr": "int64", "indices": "int32", "weights": "float32"}
+    given = {name: getattr(graph, name) for name in dtypes}
+    gpu = Gpu(*given.values())
     with gpu.current():
-        kinds = ("pool_offsets", "int64"), ("indptr", "int64"), ("indices", "int32"), ("weights", "float32")
-        arrays = [gpu.array(f"g.{name}", value, dtype) for (name, dtype), value in zip(kinds, graph, strict=True)]
-        nodes = max(len(arrays[1]) - 1, 0)
-        given = gpu.empty(0, "float32") if shares is None else gpu.array("personalization", shares, "float32")
-        if shares is not None and len(given) != nodes:
-            raise ArrayError(f"personalization: expected {nodes} numbers, got {len(given)}")
+        g = tuple(gpu.array(f"g.{name}", given[name], dtype) for name, dtype in dtypes.items())
+        nodes = max(len(g[1]) - 1, 0)
+        restart = gpu.empty(0, "float32") if shares is None else gpu.array("personalization", shares, "float32")
+        if shares is not None and len(restart) != nodes:
+            raise ArrayError(f"personalization: expected {nodes} numbers, got {len(restart)}")
         rank = gpu.empty(nodes, "float32")
-        converged = gpu.empty(max(len(arrays[0]) - 1, 0), "uint8")
+        converged = gpu.empty(max(len(g[0]) - 1, 0), "uint8")
         converged[...] = 1
-        pool_offsets, indptr, indices, weights = (gpu.memory(each) for each in arrays)
-        workspace = call_gpu(_native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(arrays[2]))
-        with gpu.queue(workspace) as queue:
-            call_gpu(
-                _native.cuda.pagerank,
-                g=(pool_offsets, indptr, indices, weights),
-                personalization=gpu.memory(given),
-                damping=damping,
-                tolerance=tolerance,
-                max_iterations=max_iterations,
-                rank=gpu.memory(rank),
-                converged=gpu.memory(converged),
-                queue=queue,
-            )
+        gpu.run(
+            native.cuda.pagerank,
+            call_gpu(native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(g[2])),
+            g=g,
+            personalization=restart,
+            damping=damping,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            rank=rank,
+            converged=converged,
+        )
         # The first step changes the ranks by at most 2 in sum, and each later step by `damping` times as much.
         surely = tolerance > 0 and 2 * damping**max_iterations <= tolerance
         return rank, np.ones(0, np.uint8) if surely else gpu.numpy(converged)
 
 
-Lists = tuple[Any, Any]
+Stream = tuple[int, Any, Any, Any]
+"""An `ops.Stream`: (the number of segments of the corpus, its `order`, `tombstones` and `live`)"""
+Cursors = tuple[Any, Lists, Lists]
+"""(places, selected segments, priors)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The addresses of the arrays of an `ops.Stream` and its cursors, on the GPU. `held` has the arrays, so
-    that their memory is not freed.
-    """
-
-    stream: tuple[int, Memory, Memory, Memory]
-    cursors: tuple[Memory, tuple[Memory, Memory], tuple[Memory, Memory]]
-    count: int
-    selected: int
-    held: list[Any]
-
-
-def _places(gpu: Gpu, size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists]) -> Places:
+def _stream(gpu: Gpu, stream: Stream, cursors: Cursors) -> tuple[Stream, Cursors]:
+    size, order, mask, live = stream
     place, selected, priors = cursors
-    fixed = [
-        gpu.array("order", order, "int64"),
-        gpu.array("tombstones", mask, "uint8"),
-        gpu.array("tombstones", live, "int64"),
-    ]
-    held = [gpu.array("place", place, "int64")]
-    for name, lists in (("selected", selected), ("priors", priors)):
-        held += [gpu.array(name, part, "int64") for part in lists]
-    at = [gpu.memory(each) for each in held]
-    stream = size, gpu.memory(fixed[0]), gpu.memory(fixed[1]), gpu.memory(fixed[2])
-    batch = at[0], (at[1], at[2]), (at[3], at[4])
-    return Places(stream, batch, len(held[0]), len(held[2]), fixed + held)
+    places = gpu.array("order", order, "int64"), gpu.array("tombstones", mask, "uint8")
+    there = (size, *places, gpu.array("tombstones", live, "int64"))
+    lists = _lists(gpu, "selected", selected), _lists(gpu, "priors", priors)
+    return there, (gpu.array("place", place, "int64"), *lists)
 
 
-def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], width: int) -> Lists:
-    """Compute the window of each cursor. Returns (offsets, segments).
-
-    `size` is the number of segments of the corpus. `order`, `mask` (the tombstones) and `live` are arrays of
-    the stream. `cursors` is (places, selected segments, priors).
-    """
-    gpu = Gpu(order)
+def window(stream: Stream, cursors: Cursors, width: int) -> Lists:
+    """Compute the window of each cursor. Returns (offsets, segments)."""
+    gpu = Gpu(stream[1])
     with gpu.current():
-        places = _places(gpu, size, order, mask, live, cursors)
-        width = min(width, len(order) + places.cursors[2][1][1])
-        offsets = gpu.empty(places.count + 1, "int64")
-        segments = gpu.empty(places.count * max(width, 0), "int64")
-        workspace = call_gpu(
-            _native.cuda.window_workspace, stream=places.stream, cursors=places.cursors, width=width
+        stream, cursors = _stream(gpu, stream, cursors)
+        width = min(width, len(stream[1]) + len(cursors[2][1]))
+        count = len(cursors[0])
+        offsets, segments = gpu.empty(count + 1, "int64"), gpu.empty(count * max(width, 0), "int64")
+        places, at = gpu.places(stream), gpu.places(cursors)
+        space = call_gpu(native.cuda.window_workspace, stream=places, cursors=at, width=width)
+        gpu.run(
+            native.cuda.window, space, stream=places, cursors=at, width=width, offsets=offsets, segments=segments
         )
-        with gpu.queue(workspace) as queue:
-            call_gpu(
-                _native.cuda.window,
-                stream=places.stream,
-                cursors=places.cursors,
-                width=width,
-                offsets=gpu.memory(offsets),
-                segments=gpu.memory(segments),
-                queue=queue,
-            )
         return offsets, segments[: int(offsets[-1])]
 
 
-def refresh(
-    size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], chosen: Lists, past: int
-) -> tuple[Any, Lists]:
+def refresh(stream: Stream, cursors: Cursors, chosen: Lists, past: int) -> tuple[Any, Lists]:
     """Compute the cursors after a step. Returns (place, selected): the new places of the cursors, and the
     segments that each question has selected so far, as (offsets, segments).
 
-    `chosen` and `past` are as in `ops.Stream.refresh`, and all other arguments as in `window`.
+    `chosen` and `past` are as in `ops.Stream.refresh`.
     """
-    gpu = Gpu(order)
+    gpu = Gpu(stream[1])
     with gpu.current():
-        places = _places(gpu, size, order, mask, live, cursors)
-        picked = [gpu.array("chosen", part, "int64") for part in chosen]
-        choices = gpu.memory(picked[0]), gpu.memory(picked[1])
-        place, offsets = gpu.empty(places.count, "int64"), gpu.empty(places.count + 1, "int64")
-        segments = gpu.empty(places.selected + len(picked[1]), "int64")
-        workspace = call_gpu(_native.cuda.refresh_workspace, cursors=places.cursors, chosen=choices)
-        with gpu.queue(workspace) as queue:
-            call_gpu(
-                _native.cuda.refresh,
-                stream=places.stream,
-                cursors=places.cursors,
-                chosen=choices,
-                past=past,
-                place=gpu.memory(place),
-                offsets=gpu.memory(offsets),
-                segments=gpu.memory(segments),
-                queue=queue,
-            )
+        stream, cursors = _stream(gpu, stream, cursors)
+        chosen = _lists(gpu, "chosen", chosen)
+        count = len(cursors[0])
+        place, offsets = gpu.empty(count, "int64"), gpu.empty(count + 1, "int64")
+        segments = gpu.empty(len(cursors[1][1]) + len(chosen[1]), "int64")
+        at, choices = gpu.places(cursors), gpu.places(chosen)
+        gpu.run(
+            native.cuda.refresh,
+            call_gpu(native.cuda.refresh_workspace, cursors=at, chosen=choices),
+            stream=stream,
+            cursors=at,
+            chosen=choices,
+            past=past,
+            place=place,
+            offsets=offsets,
+            segments=segments,
+        )
         return place, (offsets, segments[: int(offsets[-1])])
 
 
@@ -343,26 +282,24 @@ def maxsim(
         if int(tokens.shape[1]) != dimensions or int(pairs.shape[1]) != 2:
             raise ArrayError("tokens, pairs: expected [tokens, dimensions] and [N, 2]")
         vectors = gpu.array("tokens", tokens.reshape(-1), "float32" if scales is None else "int8")
-        scaled = None if scales is None else gpu.array("scales", scales, "float32")
+        scales = None if scales is None else gpu.array("scales", scales, "float32")
         begins = gpu.array("query_offsets", query_offsets, "int64")
         ends = gpu.array("token_offsets", token_offsets, "int64")
         compared = gpu.array("pairs", pairs.reshape(-1), "int64")
         scores = gpu.empty(len(compared) // 2, "float32")
         count = len(asked) // max(dimensions, 1)
-        workspace = call_gpu(_native.cuda.maxsim_workspace, query_tokens=count, dimensions=dimensions)
-        with gpu.queue(workspace) as queue:
-            call_gpu(
-                _native.cuda.maxsim,
-                queries=gpu.memory(asked),
-                query_offsets=gpu.memory(begins),
-                tokens=gpu.memory(vectors),
-                scales=None if scaled is None else gpu.memory(scaled),
-                token_offsets=gpu.memory(ends),
-                pairs=gpu.memory(compared),
-                dimensions=dimensions,
-                scores=gpu.memory(scores),
-                queue=queue,
-            )
+        gpu.run(
+            native.cuda.maxsim,
+            call_gpu(native.cuda.maxsim_workspace, query_tokens=count, dimensions=dimensions),
+            queries=asked,
+            query_offsets=begins,
+            tokens=vectors,
+            scales=scales,
+            token_offsets=ends,
+            pairs=compared,
+            dimensions=dimensions,
+            scores=scores,
+        )
         return scores
 
 
@@ -377,15 +314,15 @@ def upload(library: str, *arrays: Any) -> list[Any]:
     return [module.asarray(each) for each in arrays]
 
 
-def _pools(
-    gpu: Gpu, X: Any, pool_offsets: Any, doc_ids: Any, mask_terms: Any = None
-) -> tuple[Forward, Any, Any, tuple[Any, Any] | None]:
+def _pools(gpu: Gpu, X: Any, pool_offsets: Any, doc_ids: Any) -> tuple[Forward, Lists, Bounds]:
     offsets = gpu.array("pool_offsets", pool_offsets, "int64")
     if not len(offsets):
         raise ArrayError("pool_offsets: must have one number more than there are lists, and start at 0")
-    mask = None
-    if mask_terms is not None:
-        if not isinstance(mask_terms, tuple) or len(mask_terms) != 2:
-            raise ArrayError("mask_terms: expected a pair (offsets, values)")
-        mask = gpu.array("mask_terms", mask_terms[0], "int64"), gpu.array("mask_terms", mask_terms[1], "int32")
-    return forward(gpu, X), offsets, gpu.array("doc_ids", doc_ids, "int32"), mask
+    x, documents = forward(gpu, X), gpu.array("doc_ids", doc_ids, "int32")
+    return x, (offsets, documents), bounds(gpu, x, offsets, documents)
+
+
+def _lists(gpu: Gpu, name: str, lists: Any, dtype: str = "int64") -> Lists:
+    if not isinstance(lists, tuple) or len(lists) != 2:
+        raise ArrayError(f"{name}: expected a pair (offsets, values)")
+    return gpu.array(name, lists[0], "int64"), gpu.array(name, lists[1], dtype)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.ops.arrays import Float32, array, call
 from pyfast.ops.backend import Backend, on_gpu
 
@@ -45,12 +46,10 @@ def graph_rank(
         [1.0, 0.75, 0.0]
     """
     if on_gpu(backend, semantic):
-        from pyfast.ops import gpu
-
         on_device: Float32 = gpu.graph_rank(semantic, structural, pool_offsets, alpha)
         return on_device
     return call(
-        _native.graph_rank,
+        native.graph_rank,
         semantic=array("semantic", semantic, np.float32),
         structural=array("structural", structural, np.float32),
         pool_offsets=array("pool_offsets", pool_offsets, np.int64),

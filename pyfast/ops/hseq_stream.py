@@ -12,9 +12,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Int32, Int64, Ragged, array, call, integers, thread_count
+from pyfast.ops.arrays import Int32, Int64, Ragged, array, call, integers, ragged, thread_count
 from pyfast.ops.backend import Backend, on_gpu, require_gpu
 
 UInt8 = npt.NDArray[np.uint8]
@@ -44,20 +45,16 @@ class Cursors:
         first, last, step = which.indices(len(self))
         if step != 1:
             raise ArrayError(f"cursors: expected a slice of steps of 1, got {which}")
-        return Cursors(
-            self.place[which],
-            _slice(self.selected, first, max(first, last)),
-            _slice(self.priors, first, max(first, last)),
-        )
+        lists = (_slice(lists, first, max(first, last)) for lists in (self.selected, self.priors))
+        return Cursors(self.place[which], *lists)
 
     @staticmethod
     def join(cursors: Sequence[Cursors]) -> Cursors:
         """Join several `Cursors` objects into one batch. Each object has the cursors of one or more
         questions."""
+        places = np.concatenate([np.empty(0, np.int64), *[each.place for each in cursors]])
         return Cursors(
-            np.concatenate([np.empty(0, np.int64), *[each.place for each in cursors]]),
-            _join([each.selected for each in cursors]),
-            _join([each.priors for each in cursors]),
+            places, _join([each.selected for each in cursors]), _join([each.priors for each in cursors])
         )
 
 
@@ -131,18 +128,10 @@ class Stream:
             ArrayError: The cursors or `width` are malformed.
         """
         if on_gpu(backend, self.order):
-            from pyfast.ops import gpu
-
-            there: Lists = gpu.window(len(self), *self._there(), _parts(cursors), width)
+            there: Lists = gpu.window(self._there(), _parts(cursors), width)
             return there
-        return call(
-            _native.hseq_window,
-            size=len(self),
-            stream=self._arrays(),
-            cursors=_plain(cursors),
-            width=width,
-            threads=thread_count(threads),
-        )
+        stream, places, count = self._arrays(), _plain(cursors), thread_count(threads)
+        return call(native.hseq_window, size=len(self), stream=stream, cursors=places, width=width, threads=count)
 
     def refresh(
         self,
@@ -170,12 +159,10 @@ class Stream:
             ArrayError: The cursors or `chosen` are malformed.
         """
         if on_gpu(backend, self.order):
-            from pyfast.ops import gpu
-
-            there, lists = gpu.refresh(len(self), *self._there(), _parts(cursors), chosen, past)
+            there, lists = gpu.refresh(self._there(), _parts(cursors), chosen, past)
             return Cursors(there, lists, cursors.priors)
         place, selected = call(
-            _native.hseq_refresh,
+            native.hseq_refresh,
             size=len(self),
             stream=self._arrays(),
             cursors=_plain(cursors),
@@ -229,7 +216,7 @@ class Stream:
             lists = (np.arange(len(each) + 1, dtype=np.int64), each)
         nobody = np.empty(0, np.int64)
         return call(
-            _native.hseq_neighbors,
+            native.hseq_neighbors,
             columns=(self.level, self.parent, self.subtree_end),
             mask=self._arrays()[2],
             segments=lists,
@@ -249,12 +236,8 @@ class Stream:
         Raises:
             ArrayError: There is no such segment, or the stream is on a GPU.
         """
-        tombstones, live = call(
-            _native.hseq_delete_segments,
-            columns=(self.level, self.parent, self.subtree_end),
-            stream=self._arrays(),
-            segments=array("segments", segments, np.int64),
-        )
+        columns, gone = (self.level, self.parent, self.subtree_end), array("segments", segments, np.int64)
+        tombstones, live = call(native.hseq_delete_segments, columns=columns, stream=self._arrays(), segments=gone)
         return replace(self, tombstones=tombstones, live=live)
 
     def on_gpu(self, library: Literal["cupy", "torch"] = "torch") -> Stream:
@@ -270,8 +253,6 @@ class Stream:
             DeviceError: No GPU can be used, or the library is not installed.
         """
         require_gpu()
-        from pyfast.ops import gpu
-
         order, tombstones, live = gpu.upload(library, self.order, self.tombstones, self.live.view(np.int64))
         return replace(self, order=order, tombstones=tombstones, live=live)
 
@@ -280,8 +261,8 @@ class Stream:
             raise ArrayError("stream: is on the GPU, which has window and refresh only")
         return self.order, self.starts, self.tombstones, self.live
 
-    def _there(self) -> tuple[Any, Any, Any]:
-        return self.order, self.tombstones, self.live
+    def _there(self) -> tuple[int, Any, Any, Any]:
+        return len(self), self.order, self.tombstones, self.live
 
 
 def hseq_stream(
@@ -340,7 +321,7 @@ def hseq_stream(
         )
     if order is None:
         best_first = array("priority", list(priority), np.uint8)
-        places, starts = call(_native.hseq_order, level=levels, priority=best_first)
+        places, starts = call(native.hseq_order, level=levels, priority=best_first)
     else:
         places, starts = (array("order", part, np.int64) for part in order)
     stream = Stream(levels, parents, ends, places, starts)
@@ -349,7 +330,7 @@ def hseq_stream(
     mask = array("tombstones", tombstones, np.uint8)
     if len(mask) != len(levels):
         raise ArrayError(f"tombstones: expected one for each of {len(levels)} segments, got {len(mask)}")
-    mask, live = call(_native.hseq_mark_deleted, order=places, starts=starts, mask=mask)
+    mask, live = call(native.hseq_mark_deleted, order=places, starts=starts, mask=mask)
     return replace(stream, tombstones=mask, live=live)
 
 
@@ -358,13 +339,13 @@ def subtree_ends(parent: npt.ArrayLike) -> Int64:
 
     Raises `ArrayError` if the segments are not in depth-first order.
     """
-    return call(_native.hseq_subtree_ends, parent=integers("parent", parent))
+    return call(native.hseq_subtree_ends, parent=integers("parent", parent))
 
 
 def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> None:
     """Raise `ArrayError` if `subtree_end` is not what `subtree_ends` returns. Needs no additional memory."""
     call(
-        _native.hseq_check_subtree_ends,
+        native.hseq_check_subtree_ends,
         parent=integers("parent", parent),
         subtree_end=integers("subtree_end", subtree_end),
     )
@@ -382,9 +363,7 @@ def _plain(cursors: Cursors) -> tuple[Int64, Lists, Lists]:
 
 
 def _lists(name: str, value: Ragged) -> Lists:
-    if not isinstance(value, tuple) or len(value) != 2:
-        raise ArrayError(f"{name}: expected a pair (offsets, segments)")
-    return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], np.int64)
+    return ragged(name, value, np.int64, "segments")
 
 
 def _nothing(lists: int) -> Lists:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, array, as_numpy, call, thread_count
+from pyfast.ops.arrays import Float32, array, call, readable, thread_count
 from pyfast.ops.backend import Backend, on_gpu
 
 
@@ -56,8 +57,6 @@ def maxsim(
         [0.75, 2.0]
     """
     if on_gpu(backend, queries, tokens):
-        from pyfast.ops import gpu
-
         on_device: Float32 = gpu.maxsim(queries, query_offsets, tokens, token_offsets, pairs, scales)
         return on_device
     asked, dimensions = _matrix("queries", queries, np.float32)
@@ -68,7 +67,7 @@ def maxsim(
     if two != 2:
         raise ArrayError(f"pairs: expected [N, 2], a query and a document, got [N, {two}]")
     return call(
-        _native.maxsim,
+        native.maxsim,
         queries=asked,
         query_offsets=array("query_offsets", query_offsets, np.int64),
         tokens=vectors,
@@ -84,10 +83,7 @@ def maxsim(
 def _matrix(name: str, value: Any, dtype: type[np.generic]) -> tuple[npt.NDArray[Any], int]:
     """Return (the numbers of a matrix, row by row; its number of columns). A memory-mapped matrix of `dtype`
     is not copied."""
-    try:
-        given = as_numpy(value)
-    except Exception as error:  # The other library may raise any exception.
-        raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+    given = readable(name, value)
     if given.ndim != 2:
         raise ArrayError(f"{name}: expected two dimensions, got shape {given.shape}")
     return array(name, np.ascontiguousarray(given).reshape(-1), dtype), int(given.shape[1])

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
-from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Ragged, array, call, pools
+import pyfast._native as native
+from pyfast.ops.arrays import Ragged, call, pools, ragged
 
 
 def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, characters: int) -> list[str]:
@@ -35,12 +34,10 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
         [1] Saturn
         [2] Titan
     """
-    if not isinstance(lines, tuple) or len(lines) != 2:
-        raise ArrayError("lines: expected a pair (offsets, text)")
-    line_offsets, text = array("lines[0]", lines[0], np.int64), array("lines[1]", lines[1], np.uint8)
+    line_offsets, text = ragged("lines", lines, np.uint8, "text")
     offsets, documents = pools(pool_offsets, doc_ids)
     return call(
-        _native.narrate,
+        native.narrate,
         line_offsets=line_offsets,
         text=text,
         pool_offsets=offsets,

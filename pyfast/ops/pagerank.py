@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, array, call, thread_count
+from pyfast.ops.arrays import Float32, array, call, thread_count, warn_of
 from pyfast.ops.backend import Backend, on_gpu
-from pyfast.ops.convergence import warn_of
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 
 
@@ -68,11 +68,8 @@ def pagerank(
         [0.257 0.486 0.257]
     """
     if on_gpu(backend, getattr(g, "weights", None)):
-        from pyfast.ops import gpu
-
-        arrays_there = g.pool_offsets, g.indptr, g.indices, g.weights
         on_device: Float32
-        on_device, converged = gpu.pagerank(arrays_there, damping, personalization, tolerance, max_iterations)
+        on_device, converged = gpu.pagerank(g, damping, personalization, tolerance, max_iterations)
         warn_of("pagerank", converged, max_iterations)
         return on_device
     arrays = graph_arrays(g)
@@ -83,7 +80,7 @@ def pagerank(
         if len(shares) != len(arrays[1]) - 1:
             raise ArrayError(f"personalization: expected {len(arrays[1]) - 1} numbers, got {len(shares)}")
     rank, _, converged = call(
-        _native.pagerank,
+        native.pagerank,
         g=arrays,
         personalization=shares,
         damping=damping,

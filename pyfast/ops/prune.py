@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
 from pyfast.ops.arrays import Int32, Int64, array, call
 
 
@@ -50,7 +50,7 @@ def prune(
         [0, 2, 3]
     """
     return call(
-        _native.prune,
+        native.prune,
         score=array("score", score, np.float32),
         is_table=array("is_table", is_table, np.uint8),
         pool_offsets=array("pool_offsets", pool_offsets, np.int64),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
+import pyfast._native as native
+import pyfast.ops.gpu as gpu
 from pyfast.ops.arrays import Csr, Float32, call, forward, pools, thread_count
 from pyfast.ops.backend import Backend, on_gpu
 from pyfast.ops.evidence_graph import EdgeWeight, Idf, evidence_graph_reference, weight_argument
@@ -62,13 +63,11 @@ def weighted_degree(
         [2.0, 4.0, 2.0]
     """
     if on_gpu(backend, doc_ids):
-        from pyfast.ops import gpu
-
         on_device: Float32 = gpu.weighted_degree(X, pool_offsets, doc_ids, weight, idf)
         return on_device
     offsets, documents = pools(pool_offsets, doc_ids)
     return call(
-        _native.weighted_degree,
+        native.weighted_degree,
         X=forward(X),
         pool_offsets=offsets,
         doc_ids=documents,

@@ -9,12 +9,12 @@ from pathlib import Path
 from textwrap import indent, shorten
 from typing import Any
 
-from pyfast.api.evaluating import GoldLike
+from pyfast.api.evaluation import GoldLike
 from pyfast.api.run import Run
 from pyfast.evaluation import Metric
 from pyfast.reports.details import question_of
 from pyfast.reports.paths import steps_of
-from pyfast.reports.scores import scores_of, wrongness
+from pyfast.reports.reading import Scoring, scores_of, wrongness
 from pyfast.reports.writing import folders_of
 
 _LISTED = 10  # passages of a list
@@ -54,7 +54,7 @@ def show(
         >>> print(pyfast.show(run, run.records[0].id, "QUESTIONS.jsonl"))
     """
     (folder,) = folders_of(run)
-    details = question_of(folder, id, gold)
+    details = question_of(folder, id, Scoring(gold))
     parts = (_head(details), _gold(details), _path(details, whole), _time(details), _calls(details, prompts))
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part)
 
@@ -81,7 +81,7 @@ def wrong_questions(
         >>> wrong = wrong_questions("RUN", "QUESTIONS.jsonl")
     """
     (folder,) = folders_of(run)
-    scores = scores_of(folder, gold, metrics)
+    scores = scores_of(folder, Scoring(gold, metrics))
     wrong = {id: wrongness(figures) for id, figures in scores.figures.items()}
     return sorted((id for id, value in wrong.items() if value > 0), key=lambda id: -wrong[id])
 

@@ -18,11 +18,9 @@ from isal import igzip
 
 from pyfast.engine import Question
 from pyfast.evaluation.prices import Price
-from pyfast.reports.details import details_of
-from pyfast.reports.documents import Part, content_of
-from pyfast.reports.passages import PassageFinder, index_of
-from pyfast.reports.reading import Asked, RunReader
-from pyfast.reports.scores import Scores, wrongness
+from pyfast.reports.details import Source, details_of
+from pyfast.reports.passages import Part, PassageFinder, content_of, index_of
+from pyfast.reports.reading import Asked, RunReader, Scores, wrongness
 from pyfast.reports.summary import Series
 
 CHUNK = 256
@@ -74,9 +72,10 @@ class BlockWriter:
         Returns the `Series` of its questions: their times, tokens, costs and other numbers. Raises
         `InputError` if the run is damaged.
         """
-        figures, golds, names = block.scores.figures, block.scores.gold(), block.scores.names
-        self._finder.look_for(uri for gold in golds.values() for uri in gold.supporting or ())
+        golds = block.scores.gold()
+        self._finder.look_for(golds.values())
         documents = _Documents(self.out, self._finder, block.number)
+        source = Source(self.reader, self._finder, block.scores.figures, golds, documents.place)
         entries = self.reader.entries(Asked(block.asked), block.first, block.questions)
         series, rows = Series(), list[dict[str, Any]]()
         for chunk in range(block.number * (LISTED // CHUNK), (block.number + 1) * (LISTED // CHUNK)):
@@ -84,17 +83,16 @@ class BlockWriter:
                 break
             start = 0
             with (self.out / f"questions-{chunk:05}.bin").open("wb") as file:
-                every = details_of(some, self.reader, figures, golds, self._finder, documents.place)
-                for entry, details in zip(some, every, strict=True):
-                    size = file.write(_packed(orjson.dumps(details)))
-                    row = _row(details, names) | {"chunk": chunk, "start": start, "size": size}
+                for entry, details in zip(some, details_of(some, source), strict=True):
+                    size = file.write(_packed(details))
+                    row = _row(details, block.scores.names) | {"chunk": chunk, "start": start, "size": size}
                     money = _money(details["ledger"], block.price)
                     series.add(row, entry.ledger, wrongness(details["figures"]), money)
                     rows.append(row)
                     start += size
         documents.save()
         columns = {name: [row[name] for row in rows] for name in rows[0]}
-        (self.out / block.file).write_bytes(_packed(orjson.dumps(columns)))
+        (self.out / block.file).write_bytes(_packed(columns))
         return series
 
 
@@ -112,7 +110,7 @@ class _Documents:
         first byte in the file; its size in bytes)."""
         if part not in self._places:
             assert self._finder.index is not None
-            content = _packed(orjson.dumps(content_of(self._finder.index.corpus, part)))
+            content = _packed(content_of(self._finder.index.corpus, part))
             self._places[part] = (self._name, self._size, len(content))
             self._waiting.append(content)
             self._size += len(content)
@@ -131,9 +129,9 @@ class _Documents:
             self._waiting, self._size, self._files = [], 0, self._files + 1
 
 
-def _packed(content: bytes) -> bytes:
-    """Compress `content` in the format of gzip."""
-    return igzip.compress(content, _LEVEL, mtime=0)
+def _packed(content: Any) -> bytes:
+    """Write `content` as JSON, and compress it in the format of gzip."""
+    return igzip.compress(orjson.dumps(content), _LEVEL, mtime=0)
 
 
 def _money(ledger: Mapping[str, Any], price: tuple[Price, Mapping[str, Price]] | None) -> dict[str, float]:
@@ -145,27 +143,22 @@ def _money(ledger: Mapping[str, Any], price: tuple[Price, Mapping[str, Price]] |
     default, of_role = price
     stages = [stage for stage in ledger["stages"] if stage["role"]]
     cached = ledger.get("cached_tokens", 0) / max(sum(stage["tokens_in"] for stage in stages), 1)
-    return {
-        stage["name"]: of_role.get(stage["role"], default).of(
-            stage["tokens_in"], cached * stage["tokens_in"], stage["tokens_out"]
-        )
-        for stage in stages
-    }
+    money = {}
+    for stage in stages:
+        price_of_stage, read = of_role.get(stage["role"], default), stage["tokens_in"]
+        money[stage["name"]] = price_of_stage.of(read, cached * read, stage["tokens_out"])
+    return money
 
 
 def _row(details: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     """Return the row of a question for the list of questions. Its figures are in the order of `names`."""
-    gold, paths, ledger = details["gold"], details["gold_paths"], details["ledger"]
-    usage = details["usage"]
+    gold, paths, usage = details["gold"], details["gold_paths"], details["usage"]
     return {
         "id": details["id"],
-        "question": _short(details["question"]),
-        "answer": _short(details["answer"]),
-        "state": details["state"],
-        "reason": _short(details["reason"]),
+        **{name: _short(details[name]) for name in ("question", "answer", "state", "reason")},
         "type": "" if gold is None else gold["groups"].get("type", ""),
         "figures": [details["figures"].get(name) for name in names] if details["figures"] else [],
-        "seconds": ledger.get("seconds"),
+        "seconds": details["ledger"].get("seconds"),
         "tokens": usage.prompt_tokens + usage.completion_tokens,
         "calls": usage.llm_calls,
         "gold": [sum(path.reached for path in paths), len(paths)],

@@ -3,80 +3,77 @@
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pyfast.api.evaluating import GoldLike
 from pyfast.engine import Record
 from pyfast.errors import InputError
-from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold
-from pyfast.reports.documents import Part, content_of
 from pyfast.reports.graphs import Graph, Pool, graphs_of, pools_of
-from pyfast.reports.passages import Passage, PassageFinder, index_of
+from pyfast.reports.passages import Part, Passage, PassageFinder, content_of, index_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
-from pyfast.reports.reading import Entry, RunReader, read_asked
-from pyfast.reports.scores import scores_of
+from pyfast.reports.reading import BY_DEFAULT, Entry, RunReader, Scoring, read_asked, scores_of
 from pyfast.systems.mtqa.settings import Settings
 
-PlaceOf = Callable[[Part], Any]
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the details of questions come from."""
+
+    reader: RunReader
+    finder: PassageFinder
+    """It must already have looked for the gold documents (`look_for`)"""
+    figures: Mapping[str, Mapping[str, float | None]]
+    """The figures of each question, by its id"""
+    golds: Mapping[str, Gold]
+    """The gold of each question, by its id"""
+    place_of: Callable[[Part], Any]
+    """A function that gets a part of a document and returns where a page finds this part"""
 
 
-def details_of(
-    entries: Sequence[Entry],
-    reader: RunReader,
-    figures: Mapping[str, Mapping[str, float | None]],
-    golds: Mapping[str, Gold],
-    finder: PassageFinder,
-    parts: PlaceOf,
-) -> Iterator[dict[str, Any]]:
+def details_of(entries: Sequence[Entry], source: Source) -> Iterator[dict[str, Any]]:
     """Yield everything about each question: record, gold answers, the path through its steps, passages, LLM
     calls and stages.
-
-    `figures` and `golds` have the figures and the gold of each question, by its id. `finder` must already have
-    looked for the gold documents (`look_for`). `parts` is a function that gets a part of a document and returns
-    where a page finds this part.
     """
-    evidence = [[(one.segment, one.score) for one in entry.record.evidence] for entry in entries]
-    traces = [entry.record.trace for entry in entries]
-    steps = [steps_of(reader.system, *one) for one in zip(traces, evidence, strict=True)]
+    reader, finder = source.reader, source.finder
+    steps = [
+        steps_of(reader.system, one.record.trace, [(piece.segment, piece.score) for piece in one.record.evidence])
+        for one in entries
+    ]
     segments = finder.segments(set(chain.from_iterable(map(_named, steps))))
     graphs: list[list[Graph]] = [[] for _ in entries]
     searched = reader.configuration.get("index", {}).get("corpus")
     # An index with other documents than the run's has other neighbours.
     if reader.system == "n2n" and finder.index is not None and finder.index.manifest["corpus"] == searched:
-        texts = ["" if entry.question is None else entry.question.text for entry in entries]
-        pools = [pools_of(*one) for one in zip(steps, texts, strict=True)]
-        graphs = _graphs(entries, pools, reader.settings, finder)
+        graphs = _graphs(entries, steps, reader.settings, finder)
         segments |= finder.segments(chain.from_iterable(one["nodes"] for some in graphs for one in some))
         steps = [_with_joined(*one) for one in zip(steps, graphs, strict=True)]
     for one in zip(entries, steps, graphs, strict=True):
-        yield _details(*one, segments, reader, figures, golds, finder, parts)
+        yield _details(*one, segments, source)
 
 
 def _graphs(
-    entries: Sequence[Entry], pools: Sequence[Sequence[Pool]], settings: Mapping[str, Any], finder: PassageFinder
+    entries: Sequence[Entry], steps: Sequence[Sequence[Step]], settings: Mapping[str, Any], finder: PassageFinder
 ) -> list[list[Graph]]:
     """Compute the graphs of each question from the documents that the question could see. A question that is not
     known gets no graph, because its documents are not known either."""
-    together: dict[tuple[str, ...], list[int]] = {}
+    together: dict[tuple[str, ...], list[Pool]] = defaultdict(list)
     for number, entry in enumerate(entries):
-        if entry.question is not None and pools[number]:
-            together.setdefault(entry.question.documents, []).append(number)
+        if entry.question is not None and (pools := pools_of(steps[number], number, entry.question.text)):
+            together[entry.question.documents] += pools
     graphs: list[list[Graph]] = [[] for _ in entries]
-    for documents, numbers in together.items():
+    for documents, pools in together.items():
         own = finder.within(documents)
         if own.index is not None:
-            some = [pools[number] for number in numbers]
-            named = {id for pool in chain.from_iterable(some) for id in (*pool.retrieved, *pool.kept)}
-            made = graphs_of(some, own.index, own.segments(named), settings, own.shared_terms)
-            for number, of_question in zip(numbers, made, strict=True):
-                graphs[number] = of_question
+            named = {id for pool in pools for id in (*pool.retrieved, *pool.kept)}
+            for pool, graph in graphs_of(pools, own.index, own.segments(named), settings, own.shared_terms):
+                graphs[pool.question].append(graph)
     return graphs
 
 
@@ -100,19 +97,10 @@ def _named(steps: Sequence[Step]) -> list[str]:
 
 
 def _details(
-    entry: Entry,
-    steps: Sequence[Step],
-    graphs: Sequence[Graph],
-    segments: Mapping[str, int],
-    reader: RunReader,
-    figures: Mapping[str, Mapping[str, float | None]],
-    golds: Mapping[str, Gold],
-    finder: PassageFinder,
-    parts: PlaceOf,
+    entry: Entry, steps: Sequence[Step], graphs: Sequence[Graph], segments: Mapping[str, int], source: Source
 ) -> dict[str, Any]:
-    record, system = entry.record, reader.system
-    question = entry.question
-    gold = golds.get(record.id)
+    record, question, finder = entry.record, entry.question, source.finder
+    system, gold = source.reader.system, source.golds.get(record.id)
     kept = [id for step in steps for each in step.lists[-1:] for id in each.segments]
     named = dict.fromkeys([*_named(steps), *chain.from_iterable(graph["nodes"] for graph in graphs)])
     passages = finder.find(named, kept, segments, record)
@@ -129,27 +117,31 @@ def _details(
     return {
         "id": record.id,
         "system": system,
-        "question": None if question is None else question.text,
-        "conversation": None if question is None else question.conversation,
+        "question": question and question.text,
+        "conversation": question and question.conversation,
         "state": record.state,
         "answer": record.answer,
         "reason": record.reason,
         "usage": record.usage,
         "ledger": _ledger(entry.ledger),
-        "gold": _gold(gold),
-        "figures": figures.get(record.id, {}),
+        "gold": gold and {"answers": gold.answers, "supporting": supporting, "groups": gold.groups()},
+        "figures": source.figures.get(record.id, {}),
         "evidence": [one.segment for one in record.evidence],
         "scores": [one.score for one in record.evidence],
         "trace": record.trace,
         "calls": entry.calls,
         "passages": passages,
-        "documents": {part.key: parts(part) for part in dict.fromkeys(around)},
+        "documents": {part.key: source.place_of(part) for part in dict.fromkeys(around)},
         "gold_passages": gold_passages,
         "gold_documents": {uri: found.shown for uri, found in documents.items()},
-        "path": [_step(step) for step in steps if step.lists],
+        "path": [
+            {"name": step.name, "query": step.query, "lists": list(map(_listed, step.lists))}
+            for step in steps
+            if step.lists
+        ],
         "graphs": graphs,
         "turns": [{"id": turn.id, "question": turn.text} for turn in entry.turns],
-        **({"weights": _weights(reader.settings)} if system == "mtqa" else {}),
+        **({"weights": _weights(source.reader.settings)} if system == "mtqa" else {}),
         "gold_paths": gold_paths(steps, supporting, followed),
     }
 
@@ -194,9 +186,7 @@ def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:
     return None
 
 
-def question_of(
-    run: Path, id: str, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
-) -> dict[str, Any]:
+def question_of(run: Path, id: str, scoring: Scoring = BY_DEFAULT) -> dict[str, Any]:
     """Collect everything about one question in a run's folder, as `details_of` does. Raises `InputError` if
     no question with this id has ended.
     """
@@ -208,45 +198,32 @@ def question_of(
         assert finder.index is not None
         return content_of(finder.index.corpus, part)
 
-    scores = scores_of(run, gold, metrics).of([id])
+    scores = scores_of(run, scoring).of([id])
     golds = scores.gold()
-    finder.look_for(uri for one in golds.values() for uri in one.supporting or ())
-    return next(details_of([entry], reader, scores.figures, golds, finder, content))
+    finder.look_for(golds.values())
+    return next(details_of([entry], Source(reader, finder, scores.figures, golds, content)))
 
 
-def _gold(gold: Gold | None) -> dict[str, Any] | None:
-    if gold is None:
-        return None
-    return {"answers": gold.answers, "supporting": gold.supporting or (), "groups": gold.groups()}
-
-
-def _step(step: Step) -> dict[str, Any]:
-    lists = [{"name": each.name, "segments": each.segments} for each in step.lists]
-    return {"name": step.name, "query": step.query, "lists": lists}
+def _listed(each: Listed) -> dict[str, Any]:
+    return {"name": each.name, "segments": each.segments}
 
 
 def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ledger of a question, with a name for each field of each stage."""
     if not ledger:
         return {"stages": []}
-    known = (
-        "started",
-        "seconds",
-        "cached_tokens",
-        "reasoning_tokens",
-        "fall_backs",
-        "left_out",
-        "repaired",
-        "nothing_found",
-        "spans",
-    )
-    return {
-        **{name: ledger[name] for name in known if name in ledger},
-        "stages": [stage_of(name, stage) for name, stage in ledger["stages"].items()],
-    }
+    stages = [_stage(name, stage) for name, stage in ledger["stages"].items()]
+    return {**{name: ledger[name] for name in _KEPT if name in ledger}, "stages": stages}
 
 
-def stage_of(name: str, stage: list[Any]) -> dict[str, Any]:
+_KEPT = (
+    *("started", "seconds", "cached_tokens", "reasoning_tokens", "fall_backs", "left_out", "repaired"),
+    *("nothing_found", "spans"),
+)
+"""The other entries of a ledger that a page shows"""
+
+
+def _stage(name: str, stage: list[Any]) -> dict[str, Any]:
     """Return one stage of a ledger's row, with a name for each field."""
     calls, queued, running, batches, *of_prompt = stage
     role, tokens_in, tokens_out = of_prompt if len(of_prompt) == 3 else ("", 0, 0)

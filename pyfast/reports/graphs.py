@@ -1,4 +1,5 @@
-"""Compute the evidence graphs of a question of `n2n` again, from the run's index."""
+"""Compute the evidence graphs of a question of `n2n` again, from the run's index, with
+the terms that explain their edges."""
 
 from __future__ import annotations
 
@@ -8,14 +9,52 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from pyfast import ops
 from pyfast.ops.arrays import Int32, Int64, stack
+from pyfast.ops.evidence_graph import evidence_graph
 from pyfast.reports.paths import Step
-from pyfast.reports.shared_terms import SharedTerms
 from pyfast.retrieval import Index
 from pyfast.retrieval.rerank import expand
-from pyfast.retrieval.strongest_edges import segment_ids
+from pyfast.retrieval.strongest_edges import TERMS, segment_ids, strongest_shared_terms
+
+HELD = 1 << 19
+"""If more pairs of passages than this number are in memory, all of them are forgotten"""
+
+
+class SharedTerms:
+    """Finds the strongest shared terms of pairs of passages of one index, for each pair only once."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pairs = np.array([np.iinfo(np.int64).max])  # sorted: the lower row of the two, then the higher one
+        self._terms = np.full((1, TERMS), -1, np.int32)  # the terms of each pair, and -1 behind them
+
+    def find(self, X: csr_array, first: Int32, second: Int32) -> tuple[Int64, Int32]:
+        """Return the same as `strongest_shared_terms`. `X` must be the same in each call."""
+        pairs = np.minimum(first, second).astype(np.int64) << 32 | np.maximum(first, second)
+        places = np.searchsorted(self._pairs, pairs)
+        unknown = np.unique(pairs[self._pairs[places] != pairs])
+        if len(unknown):
+            self._add(X, unknown)
+            places = np.searchsorted(self._pairs, pairs)
+        terms = self._terms[places]
+        edge, place = np.nonzero(terms >= 0)
+        if len(self._pairs) > HELD:
+            self._forget()
+        return edge, terms[edge, place]
+
+    def _add(self, X: csr_array, pairs: Int64) -> None:
+        """Find the terms of new pairs, which are sorted."""
+        pair, found = strongest_shared_terms(X, (pairs >> 32).astype(np.int32), pairs.astype(np.int32))
+        terms = np.full((len(pairs), TERMS), -1, np.int32)
+        terms[pair, np.arange(len(pair)) - np.searchsorted(pair, pair)] = found
+        places = np.searchsorted(self._pairs, pairs)
+        self._pairs = np.insert(self._pairs, places, pairs)
+        self._terms = np.insert(self._terms, places, terms, axis=0)
+
 
 STRONGEST = 2
 """Each node keeps this many of its strongest edges. An edge is in the graph if at least one of its two nodes
@@ -28,34 +67,37 @@ Graph = dict[str, Any]
 class Pool:
     """The passages (nodes) of one evidence graph before pruning, in the order of retrieval."""
 
+    question: int
+    """The number of the question among those whose graphs are computed together"""
     step: str
     query: str
     retrieved: tuple[str, ...]
     kept: tuple[str, ...]
 
 
-def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
-    """Find the pools that n2n ranked: one for each hop with a pruned pool, and one for the final graph."""
+def pools_of(steps: Sequence[Step], question: int, text: str) -> list[Pool]:
+    """Find the pools that n2n ranked: one for each hop with a pruned pool, and one for the final graph. `question`
+    is the number of the question, and `text` its text."""
     evidence = steps[-1].lists[-1].segments
     pools = []
     for step in steps:
         names = {each.name: each.segments for each in step.lists}
         if "candidates" in names:
-            pools.append(Pool(step.name, question, names["candidates"], evidence))
+            pools.append(Pool(question, step.name, text, names["candidates"], evidence))
         elif "kept" in names:
-            pools.append(Pool(step.name, step.query, names["retrieved"], names["kept"]))
+            pools.append(Pool(question, step.name, step.query, names["retrieved"], names["kept"]))
     return pools
 
 
 def graphs_of(
-    asked: Sequence[Sequence[Pool]],
+    pools: Sequence[Pool],
     index: Index,
     segments: Mapping[str, int],
     settings: Mapping[str, Any],
     shared_terms: SharedTerms,
-) -> list[list[Graph]]:
-    """Compute the graph of each pool of some questions: its passages, and the strongest edges with their shared
-    terms.
+) -> list[tuple[Pool, Graph]]:
+    """Compute the graph of each pool: its passages, and the strongest edges with their shared terms. Pools without
+    a known passage are left out.
 
     For its ranking, the run used a graph of the same passages with more edges. With the ranking
     `bridge_rank`, terms of the question do not count as shared. With `graph_rank`, all terms count. Nodes are
@@ -64,16 +106,10 @@ def graphs_of(
 
     `index` must have only the documents that the questions could see.
     """
-    graphs: list[list[Graph]] = [[] for _ in asked]
     rows = _rows(index, segments)
-    owners, pools = [], []
-    for number, of_question in enumerate(asked):
-        for pool in of_question:
-            if any(id in rows for id in pool.retrieved):
-                owners.append(number)
-                pools.append(pool)
+    pools = [pool for pool in pools if any(id in rows for id in pool.retrieved)]
     if not pools or settings.get("graph") is False:
-        return graphs
+        return []
     masked = None
     if settings.get("ranking", "bridge_rank") == "bridge_rank":
         masked = stack([index.question_terms(pool.query) for pool in pools], np.int32)
@@ -84,9 +120,10 @@ def graphs_of(
         rows |= joined
         nodes.append([id for id in dict.fromkeys([*pool.retrieved, *joined, *pool.kept]) if id in rows])
     edges = _edges(index, [[rows[id] for id in ids] for ids in nodes], masked, shared_terms)
-    for owner, pool, ids, of_pool in zip(owners, pools, nodes, edges, strict=True):
-        graphs[owner].append({"step": pool.step, "nodes": ids, **of_pool})
-    return graphs
+    return [
+        (pool, {"step": pool.step, "nodes": ids, **of_pool})
+        for pool, ids, of_pool in zip(pools, nodes, edges, strict=True)
+    ]
 
 
 def _rows(index: Index, segments: Mapping[str, int]) -> dict[str, int]:
@@ -127,7 +164,7 @@ def _edges(
     offsets, passages = stack(pools, np.int32)
     weight: Literal["sum", "dot"] = "sum" if masked is None else "dot"
     x = index.rows(passages)
-    graph = ops.evidence_graph(x, offsets, passages, weight=weight, top_k=STRONGEST, mask_terms=masked)
+    graph = evidence_graph(x, offsets, passages, weight=weight, top_k=STRONGEST, mask_terms=masked)
     first = np.repeat(np.arange(len(passages)), np.diff(graph.indptr))
     pool = np.searchsorted(offsets, first, side="right") - 1
     second = graph.indices + offsets[pool]

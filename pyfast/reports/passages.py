@@ -1,5 +1,5 @@
 """Find the passages of the ids in a trace. They come from the run's index and from the evidence of the
-record."""
+record. A page loads a part of a passage's document when the user asks for it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,93 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyfast.corpus import Corpus, Level
 from pyfast.engine import Record
 from pyfast.engine.configuration import recorded_path, recorded_value
 from pyfast.errors import InputError, PyfastError
-from pyfast.reports.documents import Part, part_of
+from pyfast.evaluation.gold import Gold
+from pyfast.reports.graphs import SharedTerms
 from pyfast.reports.paths import SEGMENT
-from pyfast.reports.shared_terms import SharedTerms
 from pyfast.retrieval import Index
 from pyfast.retrieval.manifest import commit_numbers
 from pyfast.retrieval.strongest_edges import segment_ids
+
+TEXT = 20_000
+"""The number of characters in a part of a text"""
+AROUND = 2_000
+"""The number of characters that are shown before and after a part of a text"""
+ROWS = 50
+TRIPLES = 128
+"""The number of triples in a part of a knowledge graph. A page shows the part and up to `_MOST` more triples,
+because a segment can continue beyond the end of its part
+"""
+_MOST = 64
+
+
+class Part(NamedTuple):
+    """A part of a document: the text, rows or triples around a passage."""
+
+    source: int
+    number: int
+
+    @property
+    def key(self) -> str:
+        """The name of this part of a document in the data of a page."""
+        return f"{self.source}-{self.number}"
+
+
+def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
+    """Find the part of a document that contains a segment. Returns the part, and the range (first, after the
+    last) of the segment's characters, rows or triples.
+    """
+    source = int(corpus.source[segment])
+    start, end = int(corpus.start[segment]), int(corpus.end[segment])
+    size = TEXT
+    if corpus.is_graph(segment):
+        size, root = TRIPLES, int(corpus.roots[source])
+        start = int(np.count_nonzero(corpus.level[root:segment] == Level.TRIPLET))
+        end = start + len(corpus.triples(segment))
+    elif corpus.is_table(segment):
+        size, start = ROWS, max(start, 0)
+        end = start + (corpus.level[segment] != Level.TABLE)
+    return Part(source, start // size), [start, int(end)]
+
+
+def content_of(corpus: Corpus, part: Part) -> dict[str, Any]:
+    """Return the content of a part of a document, in JSON types.
+
+    `from` is the number of the first character, row or triple in the result, from 0. `of` is the number of
+    characters, rows or triples of the whole document.
+    """
+    source, number = part
+    root = int(corpus.roots[source])
+    shown = {"uri": corpus.uri(source), "title": corpus.title(source)}
+    if corpus.is_graph(root):
+        first, at = number * TRIPLES, _below(corpus, root, Level.TRIPLET)
+        facts = [corpus.triples(i)[0] for i in at[first : first + TRIPLES + _MOST].tolist()]
+        return {**shown, "from": first, "of": len(at), "triples": [(x.head, x.relation, x.tail) for x in facts]}
+    if corpus.is_table(root):
+        first, at = number * ROWS, _below(corpus, root, Level.TABLE_ROW)
+        rows = [corpus.content(i).split("\t") for i in at[first : first + ROWS].tolist()]
+        return {**shown, "from": first, "of": len(at), "header": corpus.header(source), "rows": rows}
+    text = corpus.content(root)
+    first = max(number * TEXT - AROUND, 0)
+    return {**shown, "from": first, "of": len(text), "text": text[first : (number + 1) * TEXT + AROUND]}
+
+
+def _below(corpus: Corpus, root: int, level: Level) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the segments of one level in a document, in the order of the document. `root` is the document's
+    own segment.
+    """
+    inside: np.ndarray[Any, np.dtype[np.int64]] = corpus.level[root : int(corpus.subtree_end[root])] == level
+    return root + np.flatnonzero(inside)
+
 
 EXCERPT = 160
 """The maximum number of characters shown of a passage that no step kept"""
@@ -75,7 +147,8 @@ class PassageFinder:
     """Finds segments by their ids. It keeps the sorted ids of all segments of the index."""
 
     def __init__(self, index: Index | None) -> None:
-        self._index = index
+        self.index = index
+        """The index, if there is one"""
         if index is not None:
             ids = index.corpus.ids[:]
             self._order = np.argsort(ids)
@@ -90,18 +163,13 @@ class PassageFinder:
         self._passage = lru_cache(HELD)(self._read)
         self._title = lru_cache(HELD)(self._title_of)
 
-    @property
-    def index(self) -> Index | None:
-        """The index, if there is one."""
-        return self._index
-
     def within(self, uris: Sequence[str]) -> PassageFinder:
         """Return a finder that knows only the documents with these uris. Without uris, it is this finder. If the
         index lacks one of the documents, the finder has no index."""
-        if self._index is None or not uris:
+        if self.index is None or not uris:
             return self
         try:
-            return PassageFinder(self._index.within(uris))
+            return PassageFinder(self.index.within(uris))
         except InputError as error:  # The run's commit of the index is gone.
             _LOG.warning("%s; the evidence graphs of its questions are not shown", error)
             return PassageFinder(None)
@@ -127,19 +195,21 @@ class PassageFinder:
                 shown[one.segment] |= {"title": title} if title else {}
         return shown
 
-    def look_for(self, uris: Iterable[str]) -> None:
-        """Find all these documents in one pass over the index. After this call, `document` can return them."""
-        wanted = [uri for uri in dict.fromkeys(uris) if uri not in self._documents]
-        if self._index is None or not wanted:
+    def look_for(self, golds: Iterable[Gold]) -> None:
+        """Find the documents of all these gold answers in one pass over the index. After this call, `document` can
+        return them."""
+        uris = dict.fromkeys(uri for gold in golds for uri in gold.supporting or ())
+        wanted = [uri for uri in uris if uri not in self._documents]
+        if self.index is None or not wanted:
             return
-        corpus, passages = self._index.corpus, np.asarray(self._index.passages)
+        corpus, passages = self.index.corpus, np.asarray(self.index.passages)
         known = corpus.document_table.column("uri")
         places = pc.fill_null(pc.index_in(known, value_set=pa.array(wanted, known.type)), -1).to_numpy()
         sources = np.flatnonzero(places >= 0)[::-1]  # If documents have the same uri, the first one counts.
         roots = corpus.roots[sources]
         first, end = np.searchsorted(passages, np.stack([roots, corpus.subtree_end[roots]]))
         only = end - first == 1
-        ids = iter(segment_ids(self._index, passages[first[only]]))
+        ids = iter(segment_ids(self.index, passages[first[only]]))
         for source, root, single in zip(sources.tolist(), roots.tolist(), only.tolist(), strict=True):
             part = Part(source, 0)
             shown = {"title": corpus.title(source), "part": part.key} | ({"passage": next(ids)} if single else {})
@@ -152,7 +222,7 @@ class PassageFinder:
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the positions of segments in the corpus, by their ids. Unknown ids are left out."""
         numbers = {id: int(id, 16) for id in ids if SEGMENT.fullmatch(id)}
-        if self._index is None or not numbers or not len(self._sorted):
+        if self.index is None or not numbers or not len(self._sorted):
             return {}
         values = np.array(list(numbers.values()), np.uint64)
         at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
@@ -161,52 +231,45 @@ class PassageFinder:
         return {id: place for id, place, known in zip(numbers, places, there.tolist(), strict=True) if known}
 
     def _part(self, segment: int) -> tuple[Part, dict[str, Any]]:
-        assert self._index is not None
-        part, span = part_of(self._index.corpus, segment)
+        assert self.index is not None
+        part, span = part_of(self.index.corpus, segment)
         return part, {"span": span, "part": part.key}
 
     def _title_of(self, segment: int) -> str:
         """Return the title of the document of a segment. Empty if the title is the uri of the document."""
-        assert self._index is not None
-        source = int(self._index.corpus.source[segment])
-        title = self._index.corpus.title(source)
-        return "" if title == self._index.corpus.uri(source) else title
+        assert self.index is not None
+        source = int(self.index.corpus.source[segment])
+        title = self.index.corpus.title(source)
+        return "" if title == self.index.corpus.uri(source) else title
 
     def _read(self, segment: int) -> tuple[Passage, Passage]:
         """Return the passage with its complete text, and the passage with the beginning of its text."""
-        assert self._index is not None
-        corpus = self._index.corpus
+        assert self.index is not None
+        corpus = self.index.corpus
         source = int(corpus.source[segment])
         text = corpus.content(segment)
         header = corpus.header(source) if "\t" in text and corpus.is_table(segment) else ()
-        uri, title = corpus.uri(source), corpus.title(source)
-        complete = _passage(uri, title, text, True, header)
+        complete = _passage(corpus.uri(source), corpus.title(source), text, header)
         if header or len(text) <= EXCERPT:
             return complete, complete
-        return complete, _passage(uri, title, text[:EXCERPT], False, header)
+        return complete, {**complete, "text": text[:EXCERPT], "cut": True}
 
 
 def _of_evidence(record: Record) -> dict[str, Passage]:
     """Return the passages of the evidence of a record, by segment id."""
-    return {
-        one.segment: _passage(
-            one.uri,
-            str(one.metadata.get("title", "")),
-            one.snippet,
-            True,
-            tuple(map(str, one.metadata.get("header") or ())) if "\t" in one.snippet else (),
-        )
-        for one in record.evidence
-        if one.segment
-    }
+    passages = {}
+    for one in record.evidence:
+        if one.segment:
+            header = (one.metadata.get("header") or ()) if "\t" in one.snippet else ()
+            title = str(one.metadata.get("title", ""))
+            passages[one.segment] = _passage(one.uri, title, one.snippet, tuple(map(str, header)))
+    return passages
 
 
-def _passage(uri: str, title: str, text: str, whole: bool, header: Sequence[str]) -> Passage:
+def _passage(uri: str, title: str, text: str, header: Sequence[str]) -> Passage:
     passage: Passage = {"uri": uri, "text": text}
     if title and title != uri:
         passage["title"] = title
-    if not whole:
-        passage["cut"] = True
     if header:
         passage["header"] = header
     return passage

@@ -28,8 +28,7 @@ class Listed:
     @property
     def scores(self) -> tuple[float | None, ...]:
         """The score of each segment, None if it has no score. Empty if no segment has a score"""
-        objects = [one if isinstance(one, dict) else {} for one in self.items]
-        found = [one.get("score") for one in objects]
+        found = [one.get("score") if isinstance(one, dict) else None for one in self.items]
         scores = tuple(float(score) if isinstance(score, int | float) else None for score in found)
         return scores if any(score is not None for score in scores) else ()
 
@@ -79,12 +78,11 @@ def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | No
     of this step is `trace`, or `turn` in a conversation.
     """
     first = "turn" if system == "graph_convqa" else "trace"
-    if system in _STEPS:
-        make, used = _STEPS[system]
-        whole = _step(first, {name: value for name, value in trace.items() if name not in used}, {})
-    else:
-        make = _nested
+    make, used = _STEPS.get(system, (_nested, None))
+    if used is None:
         whole = _step(first, {name: value for name, value in trace.items() if not _are_steps(value)})
+    else:
+        whole = _step(first, {name: value for name, value in trace.items() if name not in used}, {})
     items = [{"segment": segment, "score": score} for segment, score in evidence if segment]
     return [
         *([whole] if whole.notes or whole.lists else []),
@@ -164,26 +162,18 @@ def _are_segments(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(SEGMENT.fullmatch, _ids(value)))
 
 
-def _listed(fields: Trace, names: Mapping[str, str], kept: str = "") -> tuple[Listed, ...]:
-    """Return the lists in a part of a trace. `names` has the keys of these lists in the trace, each with the
-    name of the list in the report. `kept` is the key of the list with the segments that the step kept.
-    """
-    return tuple(
-        Listed(name, _ids(fields[key]), key == kept, fields[key] if isinstance(fields[key], list) else ())
-        for key, name in names.items()
-        if key in fields
-    )
-
-
 def _step(name: str, fields: Trace, names: Mapping[str, str] | None = None, kept: str = "") -> Step:
-    """Make a step from a part of a trace. `names` and `kept` are as in `_listed`. If `names` is None, every
-    list of segments becomes a list of the step.
+    """Make a step from a part of a trace. `names` has the keys of its lists in the trace, each with the name of
+    the list in the report. None: every list of segments becomes a list of the step. `kept` is the key of the list
+    with the segments that the step kept.
     """
     if names is None:
         names = {key: key for key, value in fields.items() if _are_segments(value)}
     query = next((key for key in ("query", "question") if isinstance(fields.get(key), str)), "")
     notes = {key: value for key, value in fields.items() if key != query and key not in names}
-    return Step(name, fields.get(query, ""), _listed(fields, names, kept), notes)
+    items = [(key, names[key], fields[key]) for key in names if key in fields]
+    lists = (Listed(shown, _ids(of), key == kept, of if isinstance(of, list) else ()) for key, shown, of in items)
+    return Step(name, fields.get(query, ""), tuple(lists), notes)
 
 
 def _are_steps(value: Any) -> bool:

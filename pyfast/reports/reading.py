@@ -1,29 +1,26 @@
 """Read the questions in a run's folder one by one, each with its record, its usage (ledger) and its LLM
-calls."""
+calls. Score the answers of a run."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pyfast.api.evaluation import GoldLike, evaluate, gold_of
 from pyfast.api.run import Run
 from pyfast.engine import Question, Record, read_questions
-from pyfast.engine.configuration import (
-    CONFIGURATION,
-    Configuration,
-    read_configuration,
-    recorded_path,
-    recorded_value,
-)
+from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.ended_questions import ended_questions
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import InputError
+from pyfast.evaluation import Metric
+from pyfast.evaluation.gold import Gold, read_gold
 
 _AT_ONCE = 64  # records that are read together
 _LOG = logging.getLogger("pyfast")
@@ -51,7 +48,9 @@ class Asked:
     def __init__(self, questions: Iterable[Question]) -> None:
         """`questions` must have all turns of each conversation."""
         self._of = {question.id: question for question in questions}
-        self._turns = _by_conversation(self._of.values())
+        self._turns: dict[str | None, list[Question]] = defaultdict(list)
+        for question in self._of.values():
+            self._turns[question.conversation].append(question)
 
     def of(self, id: str) -> Question | None:
         """Return the question with this id. None if it is not known."""
@@ -76,9 +75,11 @@ class RunReader:
         """Open a run. Raises `InputError` if the folder has no run."""
         self.run = Run(path)
         self.path = path
-        self.configuration: Configuration = read_configuration(path / CONFIGURATION)
-        self.system = str(self.configuration.get("system", {}).get("name", ""))
-        self.settings = _settings(self.configuration)
+        self.configuration = read_configuration(path / CONFIGURATION)
+        table = self.configuration.get("system", {})
+        self.system = str(table.get("name", ""))
+        self.settings = {name[4:]: value for name, value in table.items() if name.startswith("set_")}
+        """The settings of the run's system, by name"""
 
     def entries(self, asked: Asked, first: int, count: int) -> Iterator[Entry]:
         """Yield at most `count` questions whose answers are already written. `first` is the position of the first
@@ -104,20 +105,6 @@ class RunReader:
         raise InputError(f"{self.path}: no question {id!r} has ended")
 
 
-def _settings(configuration: Configuration) -> dict[str, Any]:
-    """Return the settings of the run's system, by name."""
-    table = configuration.get("system", {})
-    return {name.removeprefix("set_"): value for name, value in table.items() if name.startswith("set_")}
-
-
-def _by_conversation(questions: Iterable[Question]) -> dict[str, list[Question]]:
-    turns: dict[str, list[Question]] = defaultdict(list)
-    for question in questions:
-        if question.conversation is not None:
-            turns[question.conversation].append(question)
-    return turns
-
-
 def read_asked(run: Path) -> Asked:
     """Read the questions of a run from the file that its run.toml names, as the run saw them. If the file no
     longer exists, the function logs a warning and returns no question.
@@ -131,3 +118,71 @@ def read_asked(run: Path) -> Asked:
     if recorded_value(run, "questions", "documents") == "all":
         questions = (replace(question, documents=()) for question in questions)
     return Asked(questions)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The figures of all questions together and of each question. Empty if there are no gold answers."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """The rows of the report: figures with intervals, for each group of questions"""
+    not_run: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
+    """The names of the figures"""
+    figures: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    """The figures of each question with a gold answer, by its id"""
+    gold_lines: Mapping[str, str] = field(default_factory=dict)
+    """The gold of each question, by its id, as a line of JSON. `Gold` objects would take four times the memory"""
+
+    def gold(self) -> dict[str, Gold]:
+        """Read the gold of each question."""
+        return {id: Gold.model_validate_json(line) for id, line in self.gold_lines.items()}
+
+    def of(self, ids: Sequence[str]) -> Scores:
+        """The figures and the gold of some questions."""
+        known = [id for id in ids if id in self.figures]
+        figures, lines = {id: self.figures[id] for id in known}, {id: self.gold_lines[id] for id in known}
+        return Scores(names=self.names, figures=figures, gold_lines=lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How the answers of runs are scored: the arguments of `pyfast.evaluate`."""
+
+    gold: GoldLike | None = None
+    metrics: Sequence[str | Metric] | None = None
+
+
+BY_DEFAULT = Scoring()
+
+
+def scores_of(run: Path, scoring: Scoring) -> Scores:
+    """Score a run. If there is no `gold`, the gold answers come from gold.jsonl in the folder of the run's
+    questions. If there is no such file, they come from the questions themselves.
+
+    If there are no gold answers, the function logs a warning. Raises `InputError` if the given `gold` has none
+    of the run's questions.
+    """
+    try:
+        lines = gold_of(run, scoring.gold)
+        report = evaluate(run, lines, metrics=scoring.metrics)
+    except InputError as error:
+        if scoring.gold is not None:
+            raise
+        _LOG.warning("%s: no scores: %s", run, error)
+        return Scores()
+    figures = {one.id: one.figures for one in report.questions}
+    known = {}
+    for one in read_gold(lines):
+        if one.id in figures:
+            (one.model_extra or {}).clear()  # No page shows it, and it can be most of the gold.
+            known[one.id] = one.model_dump_json(exclude_defaults=True)
+    return Scores(report.as_json()["rows"], report.not_run, list(report.rows[0].figures), figures, known)
+
+
+def wrongness(figures: Mapping[str, float | None]) -> float:
+    """Return how wrong an answer is, from 0 to 1. It is 1 minus the first figure of the question that is not
+    None. Without such a figure, it is 0.
+    """
+    value = next((one for one in figures.values() if one is not None), None)
+    return 0.0 if value is None else 1.0 - min(max(value, 0.0), 1.0)

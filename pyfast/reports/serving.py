@@ -14,7 +14,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pyfast.api.evaluating import GoldLike
+from pyfast.api.evaluation import GoldLike
 from pyfast.api.run import Run
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import PyfastError
@@ -22,8 +22,8 @@ from pyfast.evaluation import Metric
 from pyfast.evaluation.prices import Prices, listed
 from pyfast.ops.arrays import available_cores
 from pyfast.reports.bundle import RunData
-from pyfast.reports.page import write_page
-from pyfast.reports.writing import MANIFEST, differences, folders_of, title_of, write_manifest
+from pyfast.reports.reading import Scoring
+from pyfast.reports.writing import MANIFEST, folders_of, title_of, write_manifest, write_page
 
 _PAUSE = 1.0  # seconds between two looks at a run, at least
 _SHARE = 5  # so many times as long as a look takes nobody looks again
@@ -70,7 +70,7 @@ def view(
     folders = folders_of(runs)
     stop = stop or threading.Event()
     with TemporaryDirectory(prefix="pyfast-view-") as made:
-        pages = _Pages(folders, Path(made), gold, metrics, listed(prices))
+        pages = _Pages(folders, Path(made), Scoring(gold, metrics), listed(prices))
         write_page(Path(made), title_of(folders))
         server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, pages=pages))
         server.daemon_threads = True
@@ -90,16 +90,9 @@ class _Pages:
     calls `refresh`.
     """
 
-    def __init__(
-        self,
-        folders: Sequence[Path],
-        out: Path,
-        gold: GoldLike | None,
-        metrics: Sequence[str | Metric] | None,
-        prices: Prices | None,
-    ) -> None:
+    def __init__(self, folders: Sequence[Path], out: Path, scoring: Scoring, prices: Prices | None) -> None:
         self.out = out
-        self._folders, self._gold, self._metrics, self._prices = folders, gold, metrics, prices
+        self._folders, self._scoring, self._prices = folders, scoring, prices
         self._data = [self._open(number) for number in range(len(folders))]
         self._parts: list[dict[str, Any]] = [{} for _ in folders]
         self._seen: list[tuple[int, ...]] = [() for _ in folders]
@@ -111,7 +104,7 @@ class _Pages:
         place = self.out / "data" / f"run-{number}"
         if place.exists():
             rmtree(place)
-        return RunData(self._folders[number], place, self._gold, self._metrics, self._prices)
+        return RunData(self._folders[number], place, self._scoring, self._prices)
 
     def refresh(self) -> None:
         """Add the questions that have ended since the last update. A call soon after an update does nothing.
@@ -122,15 +115,14 @@ class _Pages:
             began = time.monotonic()
             if began < self._next:
                 return
-            changed = [number for number in range(len(self._folders)) if self._has_changed(number)]
+            changed = list(filter(self._has_changed, range(len(self._folders))))
             for number in changed:
                 if self._data[number].done > len(self._data[number].reader.run.records):  # failures run again
                     self._data[number] = self._open(number)
                 self._parts[number] = self._data[number].update(available_cores())
             if changed:
-                apart = differences(self._folders, self._gold, self._metrics, self._parts)
                 live = any(part["running"] for part in self._parts)
-                write_manifest(self.out, self._parts, apart, live=live)
+                write_manifest(self.out, self._folders, self._parts, self._scoring, live)
             took = time.monotonic() - began
             self._next = time.monotonic() + max(_PAUSE, _SHARE * took)
 

@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 
 from pyfast.engine import Status
-from pyfast.reports.scores import Scores
+from pyfast.reports.reading import Scores
 
 BINS = 60  # of the run's time, in the charts
 EXTREMES = 10  # questions of each kind
 HIDDEN = ("prompts", "code", "format")  # digests tell a reader nothing
+_USAGE = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+_OF_STAGE = {name: name for name in ("name", "role", "calls", "queued_ms", "running_ms", "batch")}
+_OF_STAGE |= {"tokens_in": "prompt_tokens", "tokens_out": "completion_tokens"}
+"""What a page shows of a stage: the name on the page, and the name in `StageStatus`"""
 
 
 @dataclass
@@ -116,10 +120,8 @@ class Series:
         if not len(seconds):
             return []
         counts, edges = np.histogram(seconds, bins=40)
-        return [
-            {"from": float(low), "to": float(high), "questions": int(count)}
-            for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
-        ]
+        bars = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
+        return [{"from": low, "to": high, "questions": count} for low, high, count in bars]
 
 
 def summary_of(
@@ -133,34 +135,17 @@ def summary_of(
         "questions": status.questions,
         "running": status.running,
         "seconds_left": status.seconds_left,
-        "waiting": None
-        if status.waiting is None
-        else {"llm": status.waiting.llm, "reason": status.waiting.reason},
+        "waiting": status.waiting and {"llm": status.waiting.llm, "reason": status.waiting.reason},
         "states": status.states,
         "reasons": [(state, why, count) for (state, why), count in Counter(series.reasons).most_common(20)],
-        "usage": {
-            "llm_calls": status.llm_calls,
-            "prompt_tokens": status.prompt_tokens,
-            "cached_tokens": status.cached_tokens,
-            "completion_tokens": status.completion_tokens,
-            "reasoning_tokens": status.reasoning_tokens,
-        },
+        "usage": {name: getattr(status, name) for name in _USAGE},
         "currency": currency,
         "percentiles": {f"p{percent}": value for percent, value in status.seconds.items()},
         "fall_backs": status.fall_backs,
         "left_out": status.left_out,
         "stages": [
-            {
-                "name": stage.name,
-                "role": stage.role,
-                "calls": stage.calls,
-                "queued_ms": stage.queued_ms,
-                "running_ms": stage.running_ms,
-                "batch": stage.batch,
-                "tokens_in": stage.prompt_tokens,
-                "tokens_out": stage.completion_tokens,
-                **({} if currency is None else {"money": series.money.get(stage.name, 0)}),
-            }
+            {shown: getattr(stage, name) for shown, name in _OF_STAGE.items()}
+            | ({} if currency is None else {"money": series.money.get(stage.name, 0)})
             for stage in status.stages
         ],
         "gold": {"questions": len(series.gold), "lost": series.gold.count(False)},

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from pyfast import __version__
-from pyfast.api.comparing import compare
-from pyfast.api.evaluating import GoldLike
+from pyfast.api.evaluation import GoldLike, compare
 from pyfast.api.run import Run
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
@@ -19,7 +21,8 @@ from pyfast.files import built_aside, write_atomically
 from pyfast.ops.arrays import available_cores
 from pyfast.reports.bundle import VERSION, RunData
 from pyfast.reports.details import question_of
-from pyfast.reports.page import is_single_page, single_page, write_page
+from pyfast.reports.reading import Scoring
+from pyfast.version import __version__
 
 MANIFEST = "manifest.json"
 
@@ -72,33 +75,25 @@ def report(
     folders = folders_of(runs)
     out = Path(out)
     if single is not None:
-        return _write_single(folders, out, single, gold, metrics)
+        return _write_single(folders, out, single, Scoring(gold, metrics))
     if out.exists() and not (out.is_dir() and ((out / MANIFEST).is_file() or not any(out.iterdir()))):
         raise InputError(f"{out}: exists and is not a report; choose another folder")
-    known = listed(prices)
+    scoring, known = Scoring(gold, metrics), listed(prices)
     with built_aside(out.resolve()) as aside:
-        data = [
-            RunData(folder, aside / "data" / f"run-{number}", gold, metrics, known)
-            for number, folder in enumerate(folders)
-        ]
+        places = [aside / "data" / f"run-{number}" for number in range(len(folders))]
+        data = [RunData(*one, scoring, known) for one in zip(folders, places, strict=True)]
         parts = [one.update(processes or available_cores()) for one in data]
-        write_manifest(aside, parts, differences(folders, gold, metrics, parts))
+        write_manifest(aside, folders, parts, scoring)
         write_page(aside, title_of(folders))
     return out
 
 
-def _write_single(
-    folders: Sequence[Path],
-    out: Path,
-    id: str,
-    gold: GoldLike | None,
-    metrics: Sequence[str | Metric] | None,
-) -> Path:
+def _write_single(folders: Sequence[Path], out: Path, id: str, scoring: Scoring) -> Path:
     if len(folders) > 1:
         raise InputError("a single question is of one run")
     if out.exists() and not (out.is_file() and is_single_page(out)):
         raise InputError(f"{out}: exists and is not the page of a question; choose another file")
-    details = question_of(folders[0], id, gold, metrics)
+    details = question_of(folders[0], id, scoring)
     write_atomically(out, single_page(f"{id} – {title_of(folders)}", details))
     return out
 
@@ -122,11 +117,8 @@ def title_of(folders: Sequence[Path]) -> str:
     return f"{', '.join(folder.resolve().name for folder in folders)} – pyfast"
 
 
-def differences(
-    folders: Sequence[Path],
-    gold: GoldLike | None,
-    metrics: Sequence[str | Metric] | None,
-    parts: Sequence[dict[str, Any]],
+def _differences(
+    folders: Sequence[Path], parts: Sequence[dict[str, Any]], scoring: Scoring
 ) -> list[dict[str, Any]]:
     """Return the differences between runs, as `pyfast.compare` finds them. `parts` has the entry of each run
     in the manifest. The result is empty if there are no scores, or if there is only one run.
@@ -134,15 +126,111 @@ def differences(
     if len(folders) < 2 or not all(part["scores"] for part in parts):
         return []
     names = {str(folder): part["name"] for folder, part in zip(folders, parts, strict=True)}
-    found = compare(folders, gold, metrics=metrics).as_json()["differences"]
+    found = compare(folders, scoring.gold, metrics=scoring.metrics).as_json()["differences"]
     return [{**one, "a": names[one["a"]], "b": names[one["b"]]} for one in found]
 
 
 def write_manifest(
-    out: Path, runs: Sequence[dict[str, Any]], differences: Sequence[dict[str, Any]], live: bool = False
+    out: Path, folders: Sequence[Path], parts: Sequence[dict[str, Any]], scoring: Scoring, live: bool = False
 ) -> None:
-    """Write the manifest of a report: the data of the first screen, and where all other data is. `live` says
-    whether a run is still in progress.
+    """Write the manifest of a report: the data of the first screen, and where all other data is. `parts` has the
+    entry of each run, which `RunData.update` returns. `live` says whether a run is still in progress.
     """
-    manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": runs, "differences": differences}
+    apart = _differences(folders, parts, scoring)
+    manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": parts, "differences": apart}
     write_atomically(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))
+
+
+STATIC = files("pyfast.reports") / "static"
+SCRIPTS = (
+    *("dom", "data", "charts", "overview", "questions", "path", "graph", "pictures", "question"),
+    *("compare", "main"),
+)
+"""The files that make up app.js, in their order"""
+VENDOR = ("cytoscape.min.js", "d3.min.js", "plot.umd.min.js")
+LICENCES = ("cytoscape.LICENSE", "d3.LICENSE", "plot.LICENSE")
+# Digests of the styles that Plot and Cytoscape add to the page, in the versions of `vendor`; a browser names those
+# that it refuses.
+STYLES = (
+    "'sha256-+TfQir1nvDucAdvE6XUQBt4ayUjpAWkbw2kCdSfekHM='",
+    "'sha256-vnLCBQhI2E03zAY/Mp8RxBhuZSloT7+cclqIlG2t6/M='",
+    "'sha256-pgvDUBa4IjFA2yuSJ2cqcyxmNYJMborsd0ORcRv9vw8='",
+)
+_GENERATOR = '<meta name="generator" content="pyfast">'
+FROM_DISK = (
+    "A browser loads no data from the disk. Open this report with: pyfast view RUN, or from any web server."
+)
+
+
+def write_page(out: Path, title: str) -> None:
+    """Write index.html, app.js, style.css and the libraries into a folder."""
+    (out / "vendor").mkdir(parents=True, exist_ok=True)
+    for name in (*VENDOR, *LICENCES):
+        (out / "vendor" / name).write_bytes((STATIC / "vendor" / name).read_bytes())
+    (out / "app.js").write_text(_script(), encoding="utf-8")
+    (out / "style.css").write_text(_static("style.css"), encoding="utf-8")
+    policy = _policy("'self'", "'self'", "'self'")
+    head = '<link rel="stylesheet" href="style.css">\n<script src="app.js" defer></script>'
+    (out / "index.html").write_text(_html(title, policy, head, FROM_DISK), encoding="utf-8")
+
+
+def single_page(title: str, details: dict[str, Any]) -> str:
+    """Return the HTML of a page with one question. If you save it as a file, a browser can open this file from
+    the disk. `details` come from `details_of`.
+    """
+    parts = (_static(f"vendor/{VENDOR[0]}"), _script())
+    scripts = [part.replace("</script", "<\\/script").replace("<!--", "<\\!--") for part in parts]
+    allowed = " ".join(_digest(part) for part in scripts)
+    sheet = _static("style.css")
+    policy = _policy(allowed, _digest(sheet), "'none'")
+    data = orjson.dumps(details).decode().replace("<", "\\u003c")
+    head = f'<style>{sheet}</style>\n<script type="application/json" id="question">{data}</script>\n'
+    tail = "\n".join(f"<script>{part}</script>" for part in scripts)
+    return _html(title, policy, head, "This page needs JavaScript.", tail)
+
+
+def is_single_page(path: Path) -> bool:
+    """Return whether a file is a page that `single_page` wrote."""
+    with path.open("rb") as file:
+        return _GENERATOR.encode() in file.read(1 << 12)
+
+
+def _script() -> str:
+    """Return the text of app.js, joined from its parts."""
+    parts = [_static(f"app/{name}.js") for name in SCRIPTS]
+    return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
+
+
+def _static(name: str) -> str:
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: str, styles: str, data: str) -> str:
+    given = (f"script-src {scripts}", " ".join((f"style-src {styles}", *STYLES)), f"connect-src {data}")
+    return "; ".join(("default-src 'none'", *given, "img-src data:", "base-uri 'none'", "form-action 'none'"))
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _html(title: str, policy: str, head: str, message: str, tail: str = "") -> str:
+    return f"""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+{_GENERATOR}
+<title>{escape(title)}</title>
+<link rel="icon" href="data:,">
+{head}
+</head>
+<body>
+<main id="app" tabindex="-1"><p>{escape(message)}</p></main>
+{tail}
+</body>
+</html>
+"""

@@ -1,11 +1,17 @@
 """Build, open, change and search the index of a corpus."""
 
 from pyfast.retrieval.building import BuildProgress, build_index
-from pyfast.retrieval.evidence import ScoredSegments, cite, evidence_of, narrate
-from pyfast.retrieval.evidence_items import find_evidence_items
-from pyfast.retrieval.evidence_package import EvidencePackage, canonicalize
+from pyfast.retrieval.evidence import (
+    EvidencePackage,
+    ScoredSegments,
+    canonicalize,
+    cite,
+    evidence_of,
+    find_evidence_items,
+    narrate,
+)
 from pyfast.retrieval.index import Index
-from pyfast.retrieval.lexical_selection import LexicalSelection, select_lexically
+from pyfast.retrieval.plug_ins import Reranker, Retriever
 from pyfast.retrieval.pools import Pool, fuse
 from pyfast.retrieval.rerank import (
     Centrality,
@@ -17,10 +23,17 @@ from pyfast.retrieval.rerank import (
     search,
     search_and_fuse,
 )
-from pyfast.retrieval.reranker import Reranker
-from pyfast.retrieval.retriever import Retriever
 from pyfast.retrieval.strongest_edges import PassageList, RankedPool, pool_ids, segment_ids, traced, write_lists
-from pyfast.retrieval.windows import Candidate, Move, View, candidates, move_on, open_window
+from pyfast.retrieval.windows import (
+    Candidate,
+    LexicalSelection,
+    Move,
+    View,
+    candidates,
+    move_on,
+    open_window,
+    select_lexically,
+)
 
 __all__ = [
     "BuildProgress",

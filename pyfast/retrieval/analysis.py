@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from threading import local
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pyfast.errors import InputError
 from pyfast.extras import explained
+from pyfast.options import Accents, StopWords, Tokenizer
 from pyfast.text_forms import compared, marks, words
 
-Tokenizer = Literal["words", "characters"]
-StopWords = Literal["english", "none"]
-Accents = Literal["fold", "keep"]
+TOKENS = "letters, digits and marks, NFKC, no accents"
+"""What the terms of the default analysis are, for the manifest of an index"""
 # Scripts without blanks between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. Each character is a term.
 _UNSEPARATED = "\u0e01-\u0e30\u0e32\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0ebd-\u0ec6\u0edc-\u0edf"
 _UNSEPARATED += (
@@ -48,13 +48,9 @@ class Analysis:
 
     def __post_init__(self) -> None:
         """Raise `InputError` for an unknown tokenizer, stemmer or list of stop words."""
-        for name, known in (
-            ("tokenizer", get_args(Tokenizer)),
-            ("stop_words", get_args(StopWords)),
-            ("accents", get_args(Accents)),
-        ):
-            if getattr(self, name) not in known:
-                raise InputError(f"{name}: expected {' or '.join(known)}, got {getattr(self, name)!r}")
+        for name, known in {"tokenizer": Tokenizer, "stop_words": StopWords, "accents": Accents}.items():
+            if getattr(self, name) not in get_args(known):
+                raise InputError(f"{name}: expected {' or '.join(get_args(known))}, got {getattr(self, name)!r}")
         if self.stemmer and self.stemmer not in (known := _snowball().algorithms()):
             raise InputError(f"stemmer: expected one of {', '.join(known)}, got {self.stemmer!r}")
 
@@ -96,6 +92,21 @@ class Analysis:
             stemmers[self.stemmer] = _snowball().Stemmer(self.stemmer)
         stems: list[str] = stemmers[self.stemmer].stemWords(words)
         return stems
+
+
+WORDS = Analysis()
+"""The default analysis"""
+
+
+def tokenize(text: str) -> list[str]:
+    """Divide a text into words, in the form in which words are compared: `text_forms.words` of
+    `text_forms.compared`."""
+    return words(compared(text))
+
+
+def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:
+    """Find the term ids of a text's words, in order, with repetitions. Words without an id are left out."""
+    return [i for i in map(vocabulary.get, tokenize(text)) if i is not None]
 
 
 @cache

@@ -5,77 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy.sparse import csr_array
 
-from pyfast import ops, stop_words
-from pyfast.blocks import MappedFolder, check_lists
-from pyfast.errors import IndexFormatError, InputError
-from pyfast.ops.arrays import Int32, stack
-from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.forward_index import WORDS, fit_together, stop_columns, without_columns
+import pyfast.ops as ops
+from pyfast.errors import InputError
+from pyfast.ops.arrays import stack
+from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool, split
 
-if TYPE_CHECKING:
-    from pyfast.retrieval.index import Index
-
-FOLDER = "bm25"
-"""The name of the folder with the term counts, in the folder of a part"""
 BM25_PARAMETERS: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}
 """The default parameters of BM25"""
-_TYPES: dict[str, tuple[type[np.generic], ...]] = {
-    "indptr": (np.int64,),
-    "documents": (np.int32,),
-    "counts": (np.int32, np.uint8),
-    "lengths": (np.int32,),
-}
-_ARRAYS = ("indptr", "documents", "counts", "lengths")
-
-
-def term_counts(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> ops.TermCounts:
-    """Convert the counts from `count_terms` to the form that `ops.bm25` reads. Stop words are left out."""
-    return ops.TermCounts.of(without_columns(counts, stop_columns(terms, analysis.stop(stop_words.LUCENE))))
-
-
-def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
-    """Write the term counts into a new folder. Each array gets its own file."""
-    folder.mkdir()
-    for name in _ARRAYS:
-        np.save(folder / f"{name}.npy", getattr(counts, name))
-
-
-def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.TermCounts:
-    """Memory-map the term counts of a part.
-
-    The function reads and checks only the lengths of passages. Check the columns of the other arrays with
-    `check_columns` before you read them.
-    """
-    indptr, documents, counts, lengths = (
-        files.file(f"{FOLDER}/{name}.npy").array(*_TYPES[name]) for name in _ARRAYS
-    )
-    fit_together(files, FOLDER, indptr, terms, documents, counts)
-    if len(lengths) != passages:
-        raise IndexFormatError(f"{files.folder}: {FOLDER} is of other passages; build the index again")
-    file = files.file(f"{FOLDER}/lengths.npy")
-    file.check_all()
-    if len(lengths) and lengths.min() < 0:
-        raise IndexFormatError(f"{file.path}: damaged: a length is negative; build the index again")
-    return ops.TermCounts(indptr, documents, counts, lengths)
-
-
-def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]) -> None:
-    """Compare the term counts of some terms with their checksums. `columns` are the numbers of the terms in
-    the part.
-
-    The arrays `others` have an entry for each term count. The function also compares the entries of these
-    terms with their checksums. Raises `IndexFormatError` if an entry is damaged.
-    """
-    indptr, documents, counts = (files.file(f"{FOLDER}/{name}.npy").checked(*_TYPES[name]) for name in _ARRAYS[:3])
-    check_lists(indptr, columns, documents, counts, *others)
 
 
 class BM25Retriever:
@@ -114,11 +55,8 @@ def open_bm25(index: Index, parameters: str = "") -> BM25Retriever:
         values = {name: float(value) for name, value in given.items()}
     except ValueError:
         values = {"": 0.0}
-    if (
-        not values.keys() <= {"k1", "b"}
-        or not 0 <= values.get("k1", 0) < math.inf
-        or not 0 <= values.get("b", 0) <= 1
-    ):
+    k1, b = values.get("k1", 0.0), values.get("b", 0.0)
+    if not values.keys() <= {"k1", "b"} or not 0 <= k1 < math.inf or not 0 <= b <= 1:
         raise InputError(
             f"bm25:{parameters}: expected k1 of at least 0 and b from 0 to 1, such as bm25:k1=0.9,b=0.4"
         )

@@ -14,7 +14,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
@@ -32,18 +33,16 @@ from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.files import allow_open_files, built_aside, link_folder, only_writer, sync_to_disk, write_atomically
 from pyfast.ops.arrays import thread_count
-from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.analysis import TOKENS, WORDS, Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
-from pyfast.retrieval.forward_index import FORWARD, WORDS
+from pyfast.retrieval.forward_index import FORWARD
 from pyfast.retrieval.index import KNOWLEDGE, Index
-from pyfast.retrieval.making import count_passages
-from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, write_manifest
+from pyfast.retrieval.making import PartMaker, count_passages
+from pyfast.retrieval.manifest import PARTS, is_index, keep_first_commit, write_manifest
 from pyfast.retrieval.merging import merge_parts
-from pyfast.retrieval.part_maker import PartMaker
 from pyfast.retrieval.parts import Part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import Spread, describe_vectors, unfinished, with_vectors
-from pyfast.retrieval.tokenization import TOKENS
+from pyfast.retrieval.passage_vectors import Spread, describe_vectors, unfinished, vectors_of
 from pyfast.retrieval.uris import shared_document
 
 MEMORY = 2000
@@ -129,6 +128,14 @@ def build_index(
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     _check_free(out, overwrite)
     described = describe_vectors(vectors)
+    parameters = {
+        "tokens": TOKENS,
+        "forward": FORWARD,
+        "bm25": BM25_PARAMETERS,
+        "passages": asdict(size or PassageSize()),
+        **({"vectors": described} if described else {}),
+        **({} if analysis.is_default else {"analysis": asdict(analysis)}),
+    }
     with contextlib.ExitStack() as held:
         if is_index(out):
             held.enter_context(
@@ -136,19 +143,10 @@ def build_index(
             )
         aside = held.enter_context(built_aside(out, unfinished=_STATE))
         _check_free(out, overwrite)  # another process may just have built it
-        write_index(
-            sources,
-            aside,
-            size or PassageSize(),
-            described,
-            analysis,
-            tokens=unfinished(out),
-            memory=memory,
-            unread=unread,
-            on_progress=on_progress,
-            spread=spread,
-            roots=roots,
-        )
+        build = _Build(aside, sources, parameters, [] if unread is None else unread, on_progress)
+        build.add_parts(memory, unfinished(out), spread)
+        build.merge()
+        build.commit(roots or {})
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     shutil.rmtree(unfinished(out), ignore_errors=True)
@@ -160,56 +158,6 @@ def _check_free(out: Path, overwrite: bool) -> None:
         raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
     if is_index(out) and not overwrite:
         raise InputError(f"{out}: has an index already; give --overwrite to replace it")
-
-
-def write_index(
-    sources: Iterable[Document | DocumentSource],
-    folder: Path,
-    size: PassageSize,
-    vectors: Mapping[str, Mapping[str, str]] | None = None,
-    analysis: Analysis = WORDS,
-    tokens: Path | None = None,
-    memory: int = MEMORY,
-    unread: list[Unread] | None = None,
-    on_progress: OnProgress | None = None,
-    spread: Spread = map,
-    roots: Mapping[Root, str] | None = None,
-) -> None:
-    """Write an index into a folder. The folder is empty, or it has the finished parts of a build that was
-    stopped.
-
-    `vectors` describes the vectors of passages, as in the manifest. If `tokens` is a folder, the function stores
-    each finished batch of vectors of tokens there. `memory`, `unread`, `on_progress`, `spread` and `roots` are
-    as in `build_index`.
-
-    Raises `InputError` if no document has a passage.
-    """
-    parameters = _parameters(size, vectors or {}, analysis)
-    build = _Build(folder, sources, parameters, [] if unread is None else unread, on_progress)
-    build.add_parts(size, analysis, memory, tokens, spread)
-    build.merge(analysis)
-    finished = build.finished
-    number = max(int(one["name"]) for one in finished)
-    parts = [{"name": one["name"], "documents": one["documents"], "deleted": None} for one in finished]
-    facts = {name: finished[0][name] for name in ("documents", "passages", "corpus")}
-    facts["roots"] = stored_roots(roots or {}, folder)
-    (folder / _STATE).unlink(missing_ok=True)
-    write_manifest(
-        folder, {"commit": 1, "next_part": number + 1, "parts": parts, **facts, "parameters": parameters}
-    )
-    keep_commit(folder, 1)
-
-
-def _parameters(size: PassageSize, vectors: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
-    """Return the parameters for the manifest of an index."""
-    return {
-        "tokens": TOKENS,
-        "forward": FORWARD,
-        "bm25": BM25_PARAMETERS,
-        "passages": asdict(size),
-        **({"vectors": vectors} if vectors else {}),
-        **({} if analysis.is_default else {"analysis": asdict(analysis)}),
-    }
 
 
 class _Build:
@@ -254,18 +202,14 @@ class _Build:
             self._unread += [Unread(Path(path), *rest) for path, *rest in kept[-1]["unread"]]
         return kept
 
-    def add_parts(
-        self,
-        size: PassageSize,
-        analysis: Analysis,
-        memory: int,
-        tokens: Path | None,
-        spread: Spread,
-    ) -> None:
+    def add_parts(self, memory: int, tokens: Path, spread: Spread) -> None:
         """Make parts from the documents that were not read yet. `memory` is how many MB all processes may use.
+        Each finished batch of vectors of tokens is stored in the folder `tokens`. `spread` is as in `build_index`.
 
         While this process encodes the documents of a part, another process completes the part before. But
         vectors take most of the time of a part, so parts with vectors are made here, one after the other.
+
+        Raises `InputError` if no document has a passage.
         """
         self._reading.memory = memory
         in_two = thread_count(None) > 1 and memory >= _FOR_TWO and "vectors" not in self._parameters
@@ -273,7 +217,7 @@ class _Build:
         number = max((int(one["name"]) for one in self.finished), default=0)
         begun: dict[str, Any] | None = None  # the name and position of the part that the other process completes
         with PartMaker(self._parameters) as other:
-            for corpus, position, is_last in self._encoded(size, int(room * 1_000_000)):
+            for corpus, position, is_last in self._encoded(int(room * 1_000_000)):
                 number += 1
                 position["name"] = str(number)
                 folder = self._folder / PARTS / str(number)
@@ -286,29 +230,30 @@ class _Build:
                     other.start(folder)
                     begun = position
                     continue
-                part = count_passages(corpus, size, analysis)
+                part = count_passages(corpus, self._parameters)
                 del corpus
                 if alone:
                     _check_usable(len(part.terms), part.counts.total_length)
                 self._check_uris(part)
-                part = with_vectors(part, self._parameters, tokens, spread)
-                save_part(folder, part, alone)
+                vectors = vectors_of(part.rendered, self._parameters, tokens, spread)
+                save_part(folder, replace(part, vectors=vectors), alone)
                 self._add(part, position, durable=not alone)
             if begun:
                 self._take(other, begun)
         _check_usable(*(sum(one[what] for one in self.finished) for what in ("terms", "length")))
 
-    def _encoded(self, size: PassageSize, room: int) -> Iterator[tuple[Corpus, dict[str, Any], bool]]:
+    def _encoded(self, room: int) -> Iterator[tuple[Corpus, dict[str, Any], bool]]:
         """Encode the documents that were not read yet, part by part.
 
         `room` is about how many bytes of memory a part may take while it is made. Yields the corpus of a part,
         how far the sources were read, and whether it is the last part.
         """
+        length = PassageSize.of(self._parameters).length
         ahead = list(islice(self._reading, 1))
         while ahead:
             taken = (ahead.pop() for _ in range(1))  # The document is freed when its part has its segments.
             # In a list, because a variable of this generator would keep the corpus in memory after the `yield`.
-            corpora = [encode(self._progress.watched(_up_to(room, chain(taken, self._reading))), size.length)]
+            corpora = [encode(self._progress.watched(_up_to(room, chain(taken, self._reading))), length)]
             position = self._reading.position | {
                 "unread": [(str(it.path), it.reason, it.missing) for it in self._unread]
             }
@@ -323,8 +268,15 @@ class _Build:
         self._add(part, position, durable=True)
 
     def _add(self, part: Part, position: dict[str, Any], durable: bool) -> None:
-        """Add a part that has been written."""
-        self._finish([*self.finished, _facts(part) | position], durable)
+        """Add a part that has been written. `position` has its name, and how far the sources were read."""
+        facts = {
+            "documents": part.corpus.documents,
+            "passages": len(part.passages),
+            "corpus": part.corpus.fingerprint(),
+            "terms": len(part.terms),
+            "length": part.counts.total_length,
+        }
+        self._finish([*self.finished, facts | position], durable)
         self._progress.finished(self.finished)
         self._progress.tell()
 
@@ -334,31 +286,42 @@ class _Build:
             if twice := shared_document(part.corpus, map_folder(self._folder / PARTS / one["name"])):
                 raise InputError(f"two documents have the uri {twice!r}: give each its own")
 
-    def merge(self, analysis: Analysis) -> None:
+    def merge(self) -> None:
         """Merge all finished parts into one. A single part stays as it is."""
         if len(self.finished) == 1:
             return
         self._progress.tell(merging=True)
-        folder = self._folder / PARTS
-        name = str(1 + max(int(one["name"]) for one in self.finished))
-        allow_open_files(_FILES * len(self.finished))
-        parts = [open_part(map_folder(folder / one["name"]), analysis) for one in self.finished]
+        before, folder = self.finished, self._folder / PARTS
+        name = str(1 + max(int(one["name"]) for one in before))
+        allow_open_files(_FILES * len(before))
+        analysis = Analysis.of(self._parameters)
+        parts = [open_part(map_folder(folder / one["name"]), analysis) for one in before]
         live = [np.ones(part.corpus.documents, bool) for part in parts]
         try:
             merge_parts(folder / name, parts, live, alone=True)
         except IndexFormatError:  # of a damaged disk: the next build must not use these parts
             (self._folder / _STATE).unlink()
             raise
-        facts: dict[str, Any] = {**self.finished[-1], "name": name, "corpus": 0}
-        for what in ("documents", "passages", "terms", "length"):
-            facts[what] = sum(one[what] for one in self.finished)
-        for one in self.finished:
-            facts["corpus"] = add_sums(facts["corpus"], int(one["corpus"], 16))
-        facts["corpus"] = f"{facts['corpus']:032x}"
-        before = self.finished
-        self._finish([facts], durable=True)
+        sums = {what: sum(one[what] for one in before) for what in ("documents", "passages", "terms", "length")}
+        corpus = reduce(add_sums, (int(one["corpus"], 16) for one in before))
+        self._finish([{**before[-1], **sums, "name": name, "corpus": f"{corpus:032x}"}], durable=True)
         for one in before:
             shutil.rmtree(folder / one["name"])
+
+    def commit(self, roots: Mapping[Root, str]) -> None:
+        """Write the manifest of the index, whose only part is finished. `roots` is as in `build_index`."""
+        (part,) = self.finished
+        (self._folder / _STATE).unlink(missing_ok=True)
+        manifest = {
+            "commit": 1,
+            "next_part": int(part["name"]) + 1,
+            "parts": [{"name": part["name"], "documents": part["documents"], "deleted": None}],
+            **{name: part[name] for name in ("documents", "passages", "corpus")},
+            "roots": stored_roots(roots, self._folder),
+            "parameters": self._parameters,
+        }
+        write_manifest(self._folder, manifest)
+        keep_first_commit(self._folder)
 
     def _finish(self, parts: list[dict[str, Any]], durable: bool) -> None:
         """Record the finished parts. If `durable` is True, also write the record to the disk. The next build
@@ -377,18 +340,6 @@ def _check_usable(terms: int, length: int) -> None:
         raise InputError("no usable document: the given sources have no passages")
     if not length:
         raise InputError("no usable document: the given sources contain only stop words")
-
-
-def _facts(part: Part) -> dict[str, Any]:
-    """Return the entry that building.json gets for a finished part. The caller adds its name, and how far the
-    sources were read."""
-    return {
-        "documents": part.corpus.documents,
-        "passages": len(part.passages),
-        "corpus": part.corpus.fingerprint(),
-        "terms": len(part.terms),
-        "length": part.counts.total_length,
-    }
 
 
 def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:

@@ -8,6 +8,7 @@ Earlier commits stay until they are erased.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import math
 import shutil
@@ -24,8 +25,6 @@ from pyfast.corpus.roots import Root, Roots, known_roots, stored_roots
 from pyfast.errors import InputError
 from pyfast.files import only_writer
 from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.forward_index import Mask
-from pyfast.retrieval.index import live_documents
 from pyfast.retrieval.making import make_part
 from pyfast.retrieval.manifest import (
     COMMITS,
@@ -33,14 +32,15 @@ from pyfast.retrieval.manifest import (
     PARTS,
     check_file,
     commit_numbers,
+    live_documents,
     map_part,
     read_manifest,
     write_commit,
 )
 from pyfast.retrieval.merging import merge_parts
+from pyfast.retrieval.part_files import Mask
 from pyfast.retrieval.parts import Part, open_part, save_part
-from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import unfinished, with_vectors
+from pyfast.retrieval.passage_vectors import unfinished, vectors_of
 from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
@@ -142,7 +142,7 @@ def add_documents(
         IndexFormatError: The folder is not an index, or is damaged.
     """
     parameters = read_manifest(folder, check=False)["parameters"]
-    part = make_part(documents, PassageSize.of(parameters), Analysis.of(parameters))
+    part = make_part(documents, parameters)
     with _writing(folder) as writer:
         uris = [part.corpus.uri(document) for document in range(part.corpus.documents)]
         existing = writer.find(uris)
@@ -154,11 +154,12 @@ def add_documents(
         same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
         if same:
             changed = [k for k, uri in enumerate(uris) if uri not in same]
-            part = make_part(map(part.corpus.document, changed), PassageSize.of(parameters), part.analysis)
+            part = make_part(map(part.corpus.document, changed), parameters)
         gone = {uri: place for uri, place in writer.of_files(files).items() if uri not in digests} if files else {}
         writer.delete([place for uri, place in existing.items() if uri not in same] + [*gone.values()])
         if part.corpus.documents:
-            writer.add(with_vectors(part, parameters, unfinished(folder.resolve())))
+            vectors = vectors_of(part.rendered, parameters, unfinished(folder.resolve()))
+            writer.add(dataclasses.replace(part, vectors=vectors))
             writer.merge_full_tiers()
         replaced = len(existing) - len(same)
         writer.add_roots(roots or {})
@@ -315,24 +316,20 @@ class _Writer:
             entry.live[chosen] = False
             entry.changed = True
             corpus = self._corpus(entry)
-            self._count(-1, len(chosen), corpus.passages_in(chosen))
-            self._sum(corpus.digest_sum(chosen), -1)
+            self._count(-1, len(chosen), corpus.passages_in(chosen), corpus.digest_sum(chosen))
 
     def add(self, part: Part) -> None:
         """Add a new part at the end."""
         self._parts.append(_Entry(part.corpus.documents, np.ones(part.corpus.documents, bool), part=part))
-        self._count(1, part.corpus.documents, len(part.passages))
-        self._sum(part.corpus.digest_sum(), 1)
+        self._count(1, part.corpus.documents, len(part.passages), part.corpus.digest_sum())
 
     def add_roots(self, roots: Mapping[Root, str]) -> None:
         """Remember what documents were read from."""
         self._facts["roots"] = stored_roots(roots, self._folder, self._facts["roots"])
 
-    def _count(self, sign: int, documents: int, passages: int) -> None:
+    def _count(self, sign: int, documents: int, passages: int, digests: int) -> None:
         self._facts["documents"] += sign * documents
         self._facts["passages"] += sign * passages
-
-    def _sum(self, digests: int, sign: int) -> None:
         self._facts["corpus"] = f"{add_sums(int(self._facts['corpus'], 16), digests, sign):032x}"
 
     def merge(self, first: int = 0) -> None:

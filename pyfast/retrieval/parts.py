@@ -4,52 +4,29 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
-from pyfast import ops
-from pyfast.blocks import MappedFolder, map_folder, write_checksums
+from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.corpus import Corpus
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import ArrayError, IndexFormatError
+from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64
-from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
-from pyfast.retrieval.bm25 import check_columns, open_term_counts, save_term_counts
-from pyfast.retrieval.forward_index import (
-    WORDS,
-    Mask,
-    check_rows,
-    open_cells,
-    open_weights,
-    save_cells,
-    save_weights,
-    transposed_weights,
-)
-from pyfast.retrieval.passage_vectors import (
-    PassageVectors,
-    dense_codes,
-    open_vectors,
-    save_vectors,
-)
-from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
-from pyfast.retrieval.rendered_passages import (
-    RenderedPassages,
-    open_rendered,
-    save_rendered,
-)
+from pyfast.retrieval.analysis import WORDS, Analysis
+from pyfast.retrieval.forward_index import ForwardIndex, save_weights
+from pyfast.retrieval.part_files import PASSAGES, WEIGHTS, Mask, below
+from pyfast.retrieval.passage_size import RenderedPassages, open_rendered, save_rendered
+from pyfast.retrieval.passage_vectors import CODES, PassageVectors, open_vectors, save_vectors
+from pyfast.retrieval.term_counts import check_columns, open_cells, open_term_counts, save_cells, save_term_counts
 from pyfast.retrieval.terms import Terms
 from pyfast.retrieval.uris import save_uris
 
-CELLS, WEIGHTS, PASSAGES = "cells", "forward", "passages.npy"
-"""The names of folders and files in a part"""
 _BLOCK = 1 << 21
 """How many values are checked in one step"""
 
@@ -64,13 +41,12 @@ class Part:
     """[passages] the segment of each passage, as its position in the corpus"""
     terms: Terms
     """The term of each column, sorted"""
-    counts: ops.TermCounts
-    cells: ops.Cells
+    counts: TermCounts
+    cells: Cells
     rendered: RenderedPassages
     """The text of each passage, as the LLM reads it"""
-    weights: tuple[csr_array, csr_array] | None = None
-    """The forward index X and its transpose. None: this part is not the whole index, or they are not computed
-    yet"""
+    weights: ForwardIndex | None = None
+    """The forward index. None: this part is not the whole index, or it is not computed yet"""
     vectors: Mapping[str, PassageVectors] = field(default_factory=dict)
     """The vectors of the passages, for each kind of vectors that the index has: `dense`, `sparse` or `late`
     """
@@ -107,38 +83,6 @@ class Part:
         if self.files is not None:
             check_columns(self.files, columns)
 
-    def check_rows(self, rows: npt.NDArray[Any], transposed: bool = False) -> None:
-        """Check some rows of the forward index X, or of its transpose. Raises `IndexFormatError` if they are
-        damaged."""
-        if self.files is None:
-            return
-        if transposed:
-            check_columns(self.files, rows, transposed_weights(self.files, WEIGHTS))
-        else:
-            check_rows(self.files, WEIGHTS, rows)
-
-    def check_weights(self) -> None:
-        """Compare the forward index X and its transpose with their checksums. Raises `IndexFormatError` if one
-        differs."""
-        if self.files is not None:
-            self.files.check_all(
-                [name for name in self.files.names if name.startswith((f"{WEIGHTS}/", f"{BM25_FOLDER}/"))]
-            )
-
-    def frequency(self, term: int) -> int:
-        """Return the number of passages with a term. For a stop word, return 0, because the weights of stop
-        words are 0."""
-        assert self.weights is not None
-        transposed = self.weights[1]
-        if self.files is not None:
-            self.files.file(f"{BM25_FOLDER}/indptr.npy").check_array(transposed.indptr[term : term + 2])
-        first, last = map(int, transposed.indptr[term : term + 2])
-        if not 0 <= first < last <= len(transposed.data):
-            return 0
-        if self.files is not None:
-            self.files.file(f"{WEIGHTS}/transposed_weights.npy").check_array(transposed.data[first : first + 1])
-        return last - first if transposed.data[first] else 0
-
     def check_all(self) -> None:
         """Check the whole part: checksums, ranges, order, and whether the files belong together.
 
@@ -157,17 +101,6 @@ class Part:
             raise self._damaged(fault)
 
 
-def with_weights(part: Part) -> Part:
-    """Return the part with its forward index X and the transpose of X. Both are computed into temporary
-    files.
-    """
-    with TemporaryDirectory(prefix="pyfast-") as name:
-        folder = Path(name)
-        save_weights(folder / WEIGHTS, part.counts, part.terms, part.analysis)
-        write_checksums(folder)
-        return replace(part, weights=open_weights(map_folder(folder), WEIGHTS, part.counts), files=None)
-
-
 def save_part(folder: Path, part: Part, alone: bool) -> None:
     """Write a part into a new folder. If it is the only part of an index (`alone`), also compute and write
     its forward index.
@@ -184,7 +117,7 @@ def complete_part(folder: Path, part: Part, alone: bool) -> None:
     save_passages(folder, part)
     save_vectors(folder, part.vectors)
     if alone:
-        save_weights(folder / WEIGHTS, part.counts, part.terms, part.analysis)
+        save_weights(folder, part.counts, part.terms, part.analysis)
     write_checksums(folder)
 
 
@@ -192,9 +125,9 @@ def save_passages(folder: Path, part: Part) -> None:
     """Write the terms of a part, and for each passage the counts of its terms, its cell values and its text."""
     folder.mkdir(parents=True, exist_ok=True)
     part.terms.save(folder)
-    save_term_counts(folder / BM25_FOLDER, part.counts)
-    save_cells(folder / CELLS, part.cells)
-    save_rendered(folder / RENDERED_FOLDER, part.rendered)
+    save_term_counts(folder, part.counts)
+    save_cells(folder, part.cells)
+    save_rendered(folder, part.rendered)
 
 
 def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
@@ -204,19 +137,18 @@ def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
     """
     terms = Terms.map(files)
     passages = files.file(PASSAGES).checked(np.int64)
-    alone = any(name.startswith(f"{WEIGHTS}/") for name in files.names)
     counts = open_term_counts(files, len(passages), len(terms))
     return Part(
         Corpus.mapped(files),
         passages,
         terms,
         counts,
-        open_cells(files, CELLS, len(passages)),
+        open_cells(files, len(passages)),
         open_rendered(files, len(passages)),
-        open_weights(files, WEIGHTS, counts) if alone else None,
+        ForwardIndex.map(files, counts) if below(files, WEIGHTS) else None,
         open_vectors(files, len(passages)),
         analysis,
-        dense_codes(files),
+        files.folder / CODES if CODES in files else None,
         files,
     )
 
@@ -236,7 +168,8 @@ def fault_of(part: Part) -> str:
         "cells, values": (cells.value_offsets, np.empty(0, np.int32), 0),
         "lines": (lines, np.empty(0, np.int32), 0),
     }
-    for name, matrix in zip(("X", "X transposed"), part.weights or (), strict=False):
+    weights = {"X": part.weights.x, "X transposed": part.weights.transposed} if part.weights else {}
+    for name, matrix in weights.items():
         ragged[name] = (matrix.indptr, matrix.indices, matrix.shape[1])
         if not all(np.isfinite(some).all() for some in _blocks(matrix.data)):
             return f"{name}: a weight is no number"

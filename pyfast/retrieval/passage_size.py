@@ -1,16 +1,27 @@
-"""The maximum length of passages of texts, and the overlap of neighbouring passages."""
+"""The passages of texts: their maximum length, the overlap of neighbouring passages, and the text of each passage
+as the LLM reads it. These texts are written once, when the index is built.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
+
+from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.corpus import Corpus, Level
 from pyfast.corpus.text_splitting import LENGTH
 from pyfast.errors import InputError
+from pyfast.ops.arrays import Int64
+from pyfast.retrieval.part_files import TEXTS, fit_together
 
+RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
+"""(offsets [passages + 1], the texts of passages in UTF-8)"""
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _SHORTEST = 100
 _PARAGRAPH, _SENTENCE = int(Level.PARAGRAPH), int(Level.SENTENCE)  # looking up a member of an enum takes 1 µs
@@ -84,3 +95,25 @@ def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
         above, is_heading = corpus.headline(i)
         return above if is_heading else f"{above} {repeated(corpus, i, overlap)}{corpus.content(i)}"
     return corpus.render(i)
+
+
+def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
+    """Write the texts of passages and their offsets into the folder of a part."""
+    offsets, text = rendered
+    (folder / TEXTS).mkdir()
+    text.tofile(folder / TEXTS / "text.bin")
+    np.save(folder / TEXTS / "offsets.npy", offsets)
+
+
+def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
+    """Memory-map the texts of passages. The files are checked when they are read."""
+    offsets = files.file(f"{TEXTS}/offsets.npy").checked(np.int64)
+    file = files.file(f"{TEXTS}/text.bin")
+    fit_together(files, TEXTS, offsets, passages, file.data)
+    return cast(RenderedPassages, (offsets, checked(file.data, file)))
+
+
+def lines_of(rendered: RenderedPassages, passages: npt.NDArray[Any]) -> RenderedPassages:
+    """Return the texts of all passages in the form that ops read. Only the texts of `passages` are checked."""
+    check_lists(rendered[0], passages, rendered[1])
+    return cast(RenderedPassages, (raw(rendered[0]), raw(rendered[1])))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -16,15 +15,13 @@ from scipy.sparse import csr_array, vstack
 from pyfast.blocks import MappedFolder, checked
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops.arrays import Float32
+from pyfast.retrieval.colbert import LateEncoder, find_late_model
 from pyfast.retrieval.embeddings import DEFAULT, Embedder, find_embedder, find_model
-from pyfast.retrieval.forward_index import Mask, fit_together, narrow
-from pyfast.retrieval.late import LateEncoder, find_late_model
+from pyfast.retrieval.part_files import Mask, below, fit_together, narrow, save_arrays
+from pyfast.retrieval.passage_size import RenderedPassages
 from pyfast.retrieval.sparse_embeddings import SparseEmbedder
 from pyfast.retrieval.token_store import TokenStore, coded_texts, encode_tokens, encode_tokens_into
 from pyfast.retrieval.vectors import make_codes, save_codes
-
-if TYPE_CHECKING:
-    from pyfast.retrieval.parts import Part
 
 PassageVectors: TypeAlias = "Float32 | csr_array | TokenStore"
 """The vectors of passages: an array or a sparse matrix (CSR) [passages, dimensions], or a store with a vector
@@ -42,7 +39,7 @@ If there are more, faiss compares the query with short codes of the vectors
 """
 CODES = "dense/codes.faiss"
 """The name of the file with faiss's codes (compressed dense vectors), in the folder of a part"""
-_SPARSE = ("indptr", "indices", "weights")
+_SPARSE = {"indptr": np.int64, "indices": np.int32, "weights": np.float32}
 _AT_ONCE = 4096  # passages
 
 
@@ -152,11 +149,10 @@ def encode_texts(kind: str, parameters: Mapping[str, Any], texts: list[str]) -> 
     return coded_texts(vectors) if kind == "late" else vectors
 
 
-def with_vectors(
-    part: Part, parameters: Mapping[str, Any], aside: Path | None = None, spread: Spread = map
-) -> Part:
-    """Return the part with vectors of its passages, for each kind of vectors in the `parameters` of the
-    index.
+def vectors_of(
+    rendered: RenderedPassages, parameters: Mapping[str, Any], aside: Path | None = None, spread: Spread = map
+) -> dict[str, PassageVectors]:
+    """Compute the vectors of passages, for each kind of vectors in the `parameters` of the index.
 
     If `aside` is a folder, the vectors of tokens are written into it, a batch at a time. If the process is
     killed, the next process reads these vectors and computes only the missing ones. `spread` is a function
@@ -166,22 +162,21 @@ def with_vectors(
     described = {"vectors": parameters.get("vectors", {})}
     for kind in described["vectors"]:
         encoder = encoder_of(described, kind)
-        offsets, text = map(np.asarray, part.rendered)
+        offsets, text = map(np.asarray, rendered)
         encode = partial(spread, partial(encode_texts, kind, described))
-        if kind == "late":
-            given = encode, offsets, text, encoder.dimensions
-            if aside is None:
-                vectors[kind] = encode_tokens(*given)
-            else:
-                digest = blake2b(encoder.fingerprint.encode() + offsets.tobytes(), digest_size=16)
-                digest.update(np.ascontiguousarray(text).data)
-                vectors[kind] = encode_tokens_into(aside / digest.hexdigest(), *given)
-            continue
-        lines = [text[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
-        blocks = list(encode(lines[start : start + _AT_ONCE] for start in range(0, len(lines), _AT_ONCE)))
-        columns = blocks[0].shape[1] if blocks else encoder.dimensions
-        vectors[kind] = _stacked(blocks, columns, kind == "sparse")
-    return replace(part, vectors=vectors) if vectors else part
+        if kind != "late":
+            lines = [text[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
+            blocks = list(encode(lines[start : start + _AT_ONCE] for start in range(0, len(lines), _AT_ONCE)))
+            columns = blocks[0].shape[1] if blocks else encoder.dimensions
+            vectors[kind] = _stacked(blocks, columns, kind == "sparse")
+        elif aside is None:
+            vectors[kind] = encode_tokens(encode, offsets, text, encoder.dimensions)
+        else:
+            digest = blake2b(encoder.fingerprint.encode() + offsets.tobytes(), digest_size=16)
+            digest.update(np.ascontiguousarray(text).data)
+            folder = aside / digest.hexdigest()
+            vectors[kind] = encode_tokens_into(folder, encode, offsets, text, encoder.dimensions)
+    return vectors
 
 
 def join_vectors(parts: Sequence[Mapping[str, PassageVectors]], live: Sequence[Mask]) -> dict[str, PassageVectors]:
@@ -215,20 +210,12 @@ def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
         if isinstance(matrix, TokenStore):
             matrix.save(folder / kind)
         elif isinstance(matrix, csr_array):
-            for name, array in zip(_SPARSE, (matrix.indptr, matrix.indices, matrix.data), strict=True):
-                np.save(folder / kind / f"{name}.npy", array)
-            np.save(folder / kind / "columns.npy", np.int64(matrix.shape[1]))
+            arrays = zip(_SPARSE, (matrix.indptr, matrix.indices, matrix.data), strict=True)
+            save_arrays(folder / kind, **dict(arrays), columns=np.array(matrix.shape[1], np.int64))
         else:
             np.save(folder / kind / "vectors.npy", matrix)
             if len(matrix) > EXACT:
                 save_codes(folder / CODES, make_codes(matrix))
-
-
-def dense_codes(files: MappedFolder) -> Path | None:
-    """Return the file of a part with faiss's codes (compressed dense vectors), if there is one. Check the file
-    before you read it.
-    """
-    return files.folder / CODES if CODES in files else None
 
 
 def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors]:
@@ -246,11 +233,8 @@ def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors
         elif f"{kind}/codes.npy" in files:
             vectors[kind] = TokenStore.map(files, kind, passages)
         elif f"{kind}/columns.npy" in files:
-            files.check_all([name for name in files.names if name.startswith(f"{kind}/")])
-            indptr, indices, data = (
-                files.file(f"{kind}/{name}.npy").array(dtype)
-                for name, dtype in zip(_SPARSE, (np.int64, np.int32, np.float32), strict=True)
-            )
+            files.check_all(below(files, kind))
+            indptr, indices, data = (files.file(f"{kind}/{it}.npy").array(dtype) for it, dtype in _SPARSE.items())
             fit_together(files, kind, indptr, passages, indices, data)
             columns = int(files.file(f"{kind}/columns.npy").array(np.int64, dimensions=0))
             vectors[kind] = narrow(csr_array((data, indices, indptr), shape=(passages, columns)))

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Literal
 
 import numpy as np
 
-from pyfast import ops
+import pyfast.ops as ops
+from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, Int64, stack
-from pyfast.retrieval.forward_index import cells_of
-from pyfast.retrieval.fusion import reciprocal_ranks
 from pyfast.retrieval.index import Index, of_index
-from pyfast.retrieval.neighbours import neighbours
-from pyfast.retrieval.pools import Pool, fuse, split, stack_pools
-from pyfast.retrieval.reranker import scores_of
-from pyfast.retrieval.retriever import Retriever
+from pyfast.retrieval.plug_ins import Reranker, Retriever
+from pyfast.retrieval.pools import Pool, fuse, reciprocal_ranks, split, stack_pools
+from pyfast.retrieval.score_cache import pair_key
 from pyfast.retrieval.strongest_edges import RankedPool, traces
+from pyfast.retrieval.term_counts import cells_of
 
 Rank = Literal["graph_rank", "bridge_rank"]
 Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
@@ -88,11 +87,8 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     structural: Float32 | None
     offsets, passages, semantic = stack_pools([pool for pool, _ in items])
     if how.rank == "bridge_rank":
-        terms = stack([index.question_terms(query) for _, query in items], np.int32)
-        if how.expand:
-            by = _retriever_of(index, how.expand)
-            offsets, passages, semantic = expand(index, offsets, passages, semantic, terms, by)
-        scores = ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
+        given, queries = (offsets, passages, semantic), [query for _, query in items]
+        (offsets, passages, semantic), scores = _bridge_ranked(index, given, queries, how.expand)
         structural = None
     else:
         # With alpha 1, structure does not count, so it is left out, of the trace too.
@@ -108,6 +104,22 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     shown = traces(index, offsets, passages, by_name, how.edges)
     pools = split(offsets, passages, scores)
     return [RankedPool(pool.passages, pool.scores, trace) for pool, trace in zip(pools, shown, strict=True)]
+
+
+def _bridge_ranked(
+    index: Index, pools: tuple[Int64, Int32, Float32], queries: Sequence[str], expanded: bool | str
+) -> tuple[tuple[Int64, Int32, Float32], Float32]:
+    """Score the nodes of each pool by `bridge_rank`. `pools` are as in `stack_pools`. `expanded` says which
+    passages to add to a pool first, as `RerankConfig.expand`.
+
+    Returns (the pools, the score of each node).
+    """
+    terms = stack([index.question_terms(query) for query in queries], np.int32)
+    if expanded:
+        by = index.retriever_named(expanded) if isinstance(expanded, str) else None
+        pools = expand(index, *pools, terms, by)
+    offsets, passages, semantic = pools
+    return pools, ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
 
 
 def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:
@@ -153,7 +165,7 @@ def expand(
             max_entries=max_entries(len(index.passages)),
         )
     else:
-        found_offsets, nearest, _ = stack_pools(neighbours(index, by, seeds, NEAREST))
+        found_offsets, nearest, _ = stack_pools(_neighbours(index, by, seeds))
     pools = np.arange(len(offsets) - 1)
     pool = np.concatenate([np.repeat(pools, sizes), np.repeat(pools, np.diff(found_offsets[seed_offsets]))])
     joined = np.concatenate([passages, nearest])
@@ -167,6 +179,26 @@ def expand(
     return np.searchsorted(pool[order], np.arange(len(offsets))), joined[order], scored[order]
 
 
+def _neighbours(index: Index, retriever: Retriever, passages: Int32) -> list[Pool]:
+    """Find the `NEAREST` passages that are nearest to each passage, without the passage itself.
+
+    A retriever with a method `near(passages, k)` compares the vectors of passages. Any other retriever searches
+    for the passage's text.
+
+    """
+    distinct, place = np.unique(passages, return_inverse=True)
+    near = getattr(retriever, "near", None)
+    if near is not None:
+        found = near(distinct, NEAREST + 1)
+    else:
+        found = retriever.search([index.text(passage) for passage in distinct.tolist()], NEAREST + 1)
+    others = []
+    for passage, pool in zip(distinct.tolist(), found, strict=True):
+        kept = pool.passages != passage
+        others.append(Pool(pool.passages[kept], pool.scores[kept]).head(NEAREST))
+    return [others[at] for at in place.tolist()]
+
+
 def max_entries(passages: int) -> int:
     """Return how many entries of the forward index `expand` reads for a seed, in an index of so many passages.
 
@@ -176,10 +208,6 @@ def max_entries(passages: int) -> int:
     (`benchmarks/recall.py --together 200000 --entries 250,500,1000,2000`).
     """
     return min(max(passages // 100, 250), 2000)
-
-
-def _retriever_of(index: Index, expand: bool | str) -> Retriever | None:
-    return index.retriever_named(expand) if isinstance(expand, str) else None
 
 
 @of_index
@@ -235,7 +263,7 @@ def reranked_scores(
     heads = [order[:READ] for order in orders]
     lists = [[order] for order in orders]
     for reranker in index.rerankers:
-        read = scores_of(reranker, index, queries, [passages[head] for head in heads], index.rerank_scores)
+        read = _scores_of(reranker, index, queries, [passages[head] for head in heads])
         for some, head, of_head in zip(lists, heads, read, strict=True):
             some.append(head[np.argsort(-of_head, kind="stable")])
     fused = np.zeros(len(passages), np.float32)
@@ -243,6 +271,33 @@ def reranked_scores(
         pool = reciprocal_ranks([places.astype(np.int32) for places in some])
         fused[_by_kind(order, pool.passages, index.is_table[passages])] = pool.scores
     return fused
+
+
+def _scores_of(
+    reranker: Reranker, index: Index, queries: Sequence[str], passages: Sequence[Int32]
+) -> list[Float32]:
+    """Compute the reranker's scores of each query's passages. Scores that the index's cache has are not computed
+    again."""
+    model, cache = reranker.fingerprint, index.rerank_scores
+    keys = [
+        [pair_key(model, query, index.text(passage)) for passage in some.tolist()]
+        for query, some in zip(queries, passages, strict=True)
+    ]
+    scores = cache.known(list(chain.from_iterable(keys)))
+    missing = [[key not in scores for key in some] for some in keys]
+    asked = [number for number, some in enumerate(missing) if any(some)]
+    if asked:
+        wanted = [passages[number][missing[number]] for number in asked]
+        computed = reranker.score([queries[number] for number in asked], wanted)
+        fresh: dict[bytes, float] = {}
+        for number, of_query in zip(asked, computed, strict=True):
+            new = [key for key, is_missing in zip(keys[number], missing[number], strict=True) if is_missing]
+            if len(of_query) != len(new) or not np.isfinite(of_query).all():
+                raise InputError(f"{model}: expected {len(new)} finite scores, one for each passage")
+            fresh |= zip(new, map(float, of_query), strict=True)
+        cache.add(fresh)
+        scores |= fresh
+    return [np.array([scores[key] for key in some], np.float32) for some in keys]
 
 
 def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Int64:
@@ -314,11 +369,7 @@ def order_pools(
     if rank == "list":  # The order of the list counts, not its scores.
         scores = -np.arange(len(passages), dtype=np.float32)
     elif rank == "bridge_rank":
-        terms = stack([index.question_terms(query) for query in queries], np.int32)
-        if expanded:
-            by = _retriever_of(index, expanded)
-            offsets, passages, scores = expand(index, offsets, passages, scores, terms, by)
-        scores = ops.bridge_rank(index.rows(passages), offsets, passages, scores, terms)
+        (offsets, passages, _), scores = _bridge_ranked(index, (offsets, passages, scores), queries, expanded)
     else:
         scores = ops.graph_rank(scores, _structural(index, offsets, passages, "degree"), offsets)
     if index.rerankers:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from pyfast.errors import InputError
 from pyfast.extras import explained
-from pyfast.ops.arrays import Float32
-from pyfast.retrieval.embeddings import find_model, model_digest
-from pyfast.retrieval.forward_index import narrow
+from pyfast.ops.arrays import Float32, ends
+from pyfast.retrieval.embeddings import find_model, loading, model_digest
+from pyfast.retrieval.part_files import narrow
 
 
 class SparseEmbedder:
@@ -39,11 +38,8 @@ class SparseEmbedder:
             from sentence_transformers import SparseEncoder
             from transformers.utils.logging import disable_progress_bar
         disable_progress_bar()  # type: ignore[no-untyped-call]
-        try:
+        with loading(self.folder, "a sparse encoder", RuntimeError):
             return SparseEncoder(str(self.folder), local_files_only=True).eval()
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            why = str(error).strip().split("\n")[0]
-            raise InputError(f"{self.folder}: cannot be loaded as a sparse encoder: {why}") from None
 
     @cached_property
     def dimensions(self) -> int:
@@ -65,14 +61,12 @@ class SparseEmbedder:
 
     def encode(self, texts: Sequence[str]) -> csr_array:
         """Compute the vectors of texts: a sparse matrix float32[texts, terms] with sorted rows."""
-        columns = self.dimensions
-        rows, weights = [], []
+        columns, weights = self.dimensions, [np.empty(0, np.float32)]
+        rows = [np.empty(0, np.int64)]
         with self._turn:
             for text in texts:
                 vector = self._vector(text)
                 rows.append(np.flatnonzero(vector > 0))
                 weights.append(vector[rows[-1]])
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-        indices = np.concatenate([np.empty(0, np.int64), *rows])
-        data = np.concatenate([np.empty(0, np.float32), *weights])
-        return narrow(csr_array((data, indices, indptr), shape=(len(texts), columns)))
+        arrays = np.concatenate(weights), np.concatenate(rows), ends(rows[1:])
+        return narrow(csr_array(arrays, shape=(len(texts), columns)))

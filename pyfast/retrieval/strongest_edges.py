@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 from scipy.sparse import csr_array
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.ops.arrays import Float32, Int32, Int64, places_of
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool, stack_pools

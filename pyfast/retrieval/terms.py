@@ -16,9 +16,8 @@ import pyarrow as pa
 from pyfast.blocks import MappedFolder
 from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Int32, Int64, utf8
+from pyfast.retrieval.part_files import TERMS, below, save_arrays
 
-FOLDER = "terms"
-"""The name of the folder with the terms, in the folder of a part"""
 _PREFIX = 8  # bytes of a term's prefix
 _AT_ONCE = 1 << 16  # terms in a block
 _KEPT = 1 << 16  # the number of words whose term ids stay in memory, because questions repeat words
@@ -69,26 +68,24 @@ class Terms(Sequence[str]):
     def map(cls, files: MappedFolder) -> Terms:
         """Memory-map the terms in the folder of a part."""
         offsets, prefixes = (
-            files.file(f"{FOLDER}/{name}.npy").array(dtype)
+            files.file(f"{TERMS}/{name}.npy").array(dtype)
             for name, dtype in (("offsets", np.int64), ("prefixes", np.uint64))
         )
         if len(offsets) != len(prefixes) + 1:
             raise IndexFormatError(f"{files.folder}: its terms do not go together; build the index again")
-        return cls(offsets, files.file(f"{FOLDER}/text.bin").data, prefixes, files)
+        return cls(offsets, files.file(f"{TERMS}/text.bin").data, prefixes, files)
 
     def save(self, folder: Path) -> None:
         """Write the terms into a new folder in the folder of a part."""
-        (folder / FOLDER).mkdir()
         offsets, text, prefixes = self._arrays
-        np.save(folder / FOLDER / "offsets.npy", offsets)
-        np.save(folder / FOLDER / "prefixes.npy", prefixes)
-        text.tofile(folder / FOLDER / "text.bin")
+        save_arrays(folder / TERMS, offsets=offsets, prefixes=prefixes)
+        text.tofile(folder / TERMS / "text.bin")
 
     @cached_property
     def _arrays(self) -> tuple[Int64, npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
         """The offsets, the text and the prefixes. If they are memory-mapped, they are checked first."""
         if self._files is not None:
-            self._files.check_all([name for name in self._files.names if name.startswith(f"{FOLDER}/")])
+            self._files.check_all(below(self._files, TERMS))
             offsets, text, _ = self._given
             if offsets[0] or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
                 raise IndexFormatError(f"{self._files.folder}: its terms are damaged; build the index again")

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
-from pyfast.retrieval.forward_index import fit_together
+from pyfast.retrieval.part_files import fit_together, new_array
 
 _AT_ONCE = 256
 """How many passages are encoded or copied in one step"""
@@ -129,23 +129,18 @@ class TokenStore:
             lengths[chosen] = np.diff(tokens.offsets)[places]
         offsets = np.append(0, np.cumsum(lengths))
         np.save(folder / "offsets.npy", offsets)
-        dimensions = self.pieces[0].codes.shape[1] if self.pieces else 1
-        shapes = {"codes": (int(offsets[-1]), dimensions), "scales": (int(offsets[-1]),)}
-        with (folder / "codes.npy").open("wb") as codes, (folder / "scales.npy").open("wb") as scales:
-            for file, name, kind in ((codes, "codes", "|i1"), (scales, "scales", "<f4")):
-                header = {"descr": kind, "fortran_order": False, "shape": shapes[name]}
-                np.lib.format.write_array_header_1_0(file, header)
-            for start in range(0, len(self), _AT_ONCE):
-                some = np.arange(start, min(start + _AT_ONCE, len(self)))
-                for number in np.split(some, np.flatnonzero(np.diff(self._owners(some))) + 1):
-                    for tokens, _, places in self._by_piece(number):
-                        batch = tokens.of(places)
-                        codes.write(batch.codes.tobytes())
-                        scales.write(batch.scales.astype("<f4").tobytes())
-
-    def _owners(self, passages: Int64) -> Int64:
-        owners: Int64 = np.searchsorted(self._starts, self.places[passages], side="right")
-        return owners
+        size, dimensions = int(offsets[-1]), self.pieces[0].codes.shape[1] if self.pieces else 1
+        owners = np.searchsorted(self._starts, self.places, side="right")
+        batches = np.arange(_AT_ONCE, len(self), _AT_ONCE)  # and a batch has passages of one piece
+        with (
+            new_array(folder / "codes.npy", np.int8, size, dimensions) as codes,
+            new_array(folder / "scales.npy", np.float32, size) as scales,
+        ):
+            for some in np.split(np.arange(len(self)), np.union1d(batches, np.flatnonzero(np.diff(owners)) + 1)):
+                for tokens, _, places in self._by_piece(some):
+                    batch = tokens.of(places)
+                    codes(batch.codes)
+                    scales(batch.scales)
 
     @classmethod
     def map(cls, files: MappedFolder, folder: str, passages: int) -> TokenStore:
@@ -214,15 +209,12 @@ def encode_tokens_into(
                 os.fsync(file.fileno())
     lengths = np.fromfile(paths[2], np.int32)
     total = int(lengths.sum())
-    kinds: list[tuple[type[np.generic], tuple[int, ...]]] = [
-        (np.int8, (total, dimensions)),
-        (np.float32, (total,)),
-    ]
-    arrays = [
+    kinds: tuple[tuple[Any, tuple[int, ...]], ...] = (np.int8, (total, dimensions)), (np.float32, (total,))
+    vectors, scale_of = (
         np.memmap(path, kind, "r", shape=shape) if total else np.empty(shape, kind)
         for path, (kind, shape) in zip(paths, kinds, strict=False)
-    ]
-    return TokenStore.of(Tokens(arrays[0], arrays[1], np.append(0, np.cumsum(lengths, dtype=np.int64))))
+    )
+    return TokenStore.of(Tokens(vectors, scale_of, np.append(0, np.cumsum(lengths, dtype=np.int64))))
 
 
 def _batches(offsets: Int64, text: npt.NDArray[np.uint8], done: int) -> Iterator[list[str]]:

@@ -10,27 +10,23 @@ import pyarrow as pa
 
 from pyfast.blocks import MappedFolder, raw
 from pyfast.corpus import Corpus
-from pyfast.corpus.segment_ids import hash_uris
+from pyfast.corpus.sequence import hash_uris
 from pyfast.errors import IndexFormatError
-
-FOLDER = "uris"
-"""The name of the folder with the hashes of uris, in the folder of a part"""
+from pyfast.retrieval.part_files import URIS, save_arrays
 
 
 def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
     """Write the sorted hashes of a part's uris, and the document of each hash, into the part's folder."""
     hashes = np.asarray(documents.column("hash"))
     order = np.argsort(hashes, kind="stable")
-    (folder / FOLDER).mkdir()
-    np.save(folder / FOLDER / "hashes.npy", hashes[order])
-    np.save(folder / FOLDER / "documents.npy", order.astype(np.int32))
+    save_arrays(folder / URIS, hashes=hashes[order], documents=order.astype(np.int32))
 
 
 def shared_document(corpus: Corpus, files: MappedFolder) -> str:
     """Find a uri that a document of the corpus and a document of a part both have. Returns "" if there is
     none. `files` are the files of the part.
     """
-    hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)
+    hashes = files.file(f"{URIS}/hashes.npy").array(np.uint64)
     wanted = np.asarray(corpus.document_table.column("hash"))
     if len(hashes) and len(wanted):
         places = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
@@ -47,10 +43,10 @@ def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[st
     """
     if files is None:
         return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}
-    hashes = files.file(f"{FOLDER}/hashes.npy").checked(np.uint64)
-    documents = files.file(f"{FOLDER}/documents.npy").checked(np.int32)
+    hashes = files.file(f"{URIS}/hashes.npy").checked(np.uint64)
+    documents = files.file(f"{URIS}/documents.npy").checked(np.int32)
     if not len(hashes) == len(documents) == corpus.documents:
-        raise IndexFormatError(f"{files.folder}: {FOLDER} is of other documents; build the index again")
+        raise IndexFormatError(f"{files.folder}: {URIS} is of other documents; build the index again")
     if not len(hashes):
         return {}
     wanted = hash_uris(uris)
@@ -58,13 +54,13 @@ def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[st
     # The search reads some values unchecked. It was right if checked neighbours enclose what it looked for.
     before, after = hashes[np.maximum(places - 1, 0)], hashes[np.minimum(places, len(hashes) - 1)]
     if (((before >= wanted) & (places > 0)) | ((after < wanted) & (places < len(hashes)))).any():
-        files.check_all([f"{FOLDER}/hashes.npy"])
-        raise IndexFormatError(f"{files.folder}: {FOLDER} is damaged; build the index again")
+        files.check_all([f"{URIS}/hashes.npy"])
+        raise IndexFormatError(f"{files.folder}: {URIS} is damaged; build the index again")
     found = {}
     for uri, place, is_there in zip(uris, places.tolist(), (after == wanted).tolist(), strict=True):
         if is_there:
             document = int(documents[place])
             if not 0 <= document < corpus.documents or corpus.uri(document) != uri:
-                raise IndexFormatError(f"{files.folder}: {FOLDER} is damaged; build the index again")
+                raise IndexFormatError(f"{files.folder}: {URIS} is damaged; build the index again")
             found[uri] = document
     return found

@@ -8,24 +8,22 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_array
 
+import pyfast.retrieval.passage_vectors as passage_vectors
+import pyfast.retrieval.vectors as vectors
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, stack
-from pyfast.retrieval import passage_vectors, vectors
-from pyfast.retrieval.forward_index import take_rows
-from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
-from pyfast.retrieval.late import LateEncoder
+from pyfast.retrieval.colbert import LateEncoder
+from pyfast.retrieval.index import Index
+from pyfast.retrieval.part_files import take_rows
 from pyfast.retrieval.passage_vectors import Encoder, encoder_of
-from pyfast.retrieval.pools import Pool, stack_pools
-from pyfast.retrieval.retriever import Retriever
+from pyfast.retrieval.plug_ins import Retriever
+from pyfast.retrieval.pools import Pool, reciprocal_ranks, stack_pools, weighted_scores
+from pyfast.retrieval.rerank import expand
 from pyfast.retrieval.token_store import TokenStore
-
-if TYPE_CHECKING:
-    from pyfast.retrieval.index import Index
 
 FUSED = 100
 """Hybrid and late retrievers take at least this many passages from each retriever on which they build"""
@@ -166,8 +164,6 @@ class LateRetriever:
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """Find the `k` best passages for each query, best first. Passages with equal scores are in the order
         of the index."""
-        from pyfast.retrieval.rerank import expand  # which imports the index
-
         pools = self._first.search(queries, max(k, FUSED))
         terms = stack([self._index.question_terms(query) for query in queries], np.int32)
         offsets, passages, _ = expand(self._index, *stack_pools(pools), terms)
@@ -202,12 +198,9 @@ class HybridRetriever:
             )
         self._retrievers: list[Retriever] = [index.retriever_named(name) for name, _, _ in parts]
         names = [retriever.fingerprint for retriever in self._retrievers]
-        weighted = (
-            [f"{name}*{weight}" for name, weight in zip(names, self._weights, strict=True)]
-            if self._weights
-            else names
-        )
-        self.fingerprint = f"hybrid({'+'.join(weighted)})"
+        if self._weights:
+            names = [f"{name}*{weight}" for name, weight in zip(names, self._weights, strict=True)]
+        self.fingerprint = f"hybrid({'+'.join(names)})"
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """Find the `k` best passages of the joined lists for each query, best first."""

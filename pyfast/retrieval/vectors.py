@@ -199,7 +199,7 @@ def save(
     `known` are the vectors whose files are in the folder `before`. Files that would not change become hard
     links to the files there.
     """
-    files = [f"{name}.vectors.npy", f"{name}.codes.faiss"]
+    files = f"{name}.vectors.npy", f"{name}.codes.faiss"
     if before is not None and known is not None and vectors.matrix is known.matrix:
         for file in files:
             link_file(before / file, folder / file)

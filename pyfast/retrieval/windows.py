@@ -1,5 +1,5 @@
-"""Divide the segments of a corpus into the windows that HSEQ shows for a question (section 3.4). A few native
-calls serve a batch of questions.
+"""Divide the segments of a corpus into the windows that HSEQ shows for a question (section 3.4). Pick evidence of
+a window by the words of the question, in place of an LLM. A few native calls serve a batch of questions.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from typing import Literal
 
 import numpy as np
 
-from pyfast import ops
+import pyfast.ops as ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
 from pyfast.retrieval.index import Index, of_index
-from pyfast.retrieval.lexical_selection import Words
 from pyfast.retrieval.rerank import search
 from pyfast.retrieval.strongest_edges import segment_ids
 
@@ -178,15 +177,14 @@ def _neighbours(
     near: list[list[int]] = [[] for _ in moves]
     for kind in dict.fromkeys(move.expand for move in moves if move.expand is not None):
         which = [at for at, move in enumerate(moves) if move.expand == kind]
-        if kind == "relation":
-            for at in which:
-                near[at] = _related(index, moves[at], set(cursors[at : at + 1].selected[1].tolist()), limit)
-            continue
-        if kind in ("row", "column"):
+        if kind in ("relation", "row", "column"):
             for at in which:
                 gone = set(cursors[at : at + 1].selected[1].tolist())
-                beside = chain.from_iterable(_across(index, stream, kind, i) for i in moves[at].of)
-                near[at] = list(islice(dict.fromkeys(i for i in beside if i not in gone), limit))
+                if kind == "relation":
+                    near[at] = _related(index, moves[at], gone, limit)
+                else:
+                    beside = chain.from_iterable(_across(index, stream, kind, i) for i in moves[at].of)
+                    near[at] = list(islice(dict.fromkeys(i for i in beside if i not in gone), limit))
             continue
         lists = _lists([np.array(moves[at].of, np.int64) for at in which])
         neighbours = stream.neighbors(lists, kind, Cursors.join([cursors[at : at + 1] for at in which]), limit)
@@ -256,7 +254,7 @@ def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
     related = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
     if len(related) <= limit:
         return related
-    words = Words(index, move.view.question)
+    words = _Words(index, move.view.question)
     shared = [-words.weight(words.within(index.corpus.render(i))) for i in related]
     return [related[at] for at in np.argsort(shared, kind="stable")[:limit].tolist()]
 
@@ -267,3 +265,80 @@ def _lists(parts: Sequence[Int64]) -> Lists:
 
 def _split(offsets: Int64, segments: Int64) -> list[list[int]]:
     return [segments[begin:end].tolist() for begin, end in pairwise(offsets.tolist())]
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalSelection:
+    """The texts picked from a window, best first, and how much of the question is covered by the texts picked
+    so far.
+    """
+
+    picked: tuple[int, ...]
+    """The positions of the picked texts in the window, from 0"""
+    share: float
+    """The weight of the question's words in all texts picked so far, divided by the weight of all the
+    question's words: from 0 to 1. The texts picked before this window count too
+    """
+
+
+class _Words:
+    """The words of a question, each with its idf as weight. Stop words, and words that are not in the index,
+    are left out.
+    """
+
+    def __init__(self, index: Index, question: str) -> None:
+        self._analysis = index.analysis
+        asked = list(dict.fromkeys(index.analysis.tokens(question)))
+        terms = index.terms.find(asked).tolist()
+        known = {word: index.idf(term) for word, term in zip(asked, terms, strict=True) if term >= 0}
+        self.idf = {word: idf for word, idf in known.items() if idf}
+
+    def within(self, text: str) -> set[str]:
+        """Return the words of the question that occur in the text."""
+        return self.idf.keys() & set(self._analysis.tokens(text))
+
+    def weight(self, words: set[str]) -> float:
+        """Return the sum of the weights of these words."""
+        return sum(self.idf[word] for word in sorted(words))
+
+
+@of_index
+def select_lexically(
+    index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int
+) -> list[LexicalSelection]:
+    """Pick at most `k` more texts for each question, one after the other. The next text is always the one
+    with the highest value.
+
+    The value of a text is the weight of the question's words in it. A word that is in no picked text counts twice.
+    Of several texts with the same value, the first is picked. A text without a word of the question is never
+    picked.
+
+    Args:
+        index: The index, whose idf weighs the words.
+        items: For each question: its text, the texts picked before, the texts of the window.
+        k: The maximum number of texts to pick.
+
+    Returns:
+        For each question, the picked texts in the order in which they were picked.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from pyfast.retrieval import Index, select_lexically
+        >>> texts = ["Titan is a moon of Saturn.", "Mars has two moons."]
+        >>> select_lexically(Index(Path("IDX")), [("Which moon circles Saturn?", [], texts)], 1)[0].picked
+        (0,)
+    """
+    return [_pick(index, question, before, window, k) for question, before, window in items]
+
+
+def _pick(index: Index, question: str, before: Sequence[str], window: Sequence[str], k: int) -> LexicalSelection:
+    words = _Words(index, question)
+    known = {word for text in before for word in words.within(text)}
+    texts = {at: shared for at, text in enumerate(window) if (shared := words.within(text))}
+    picked: list[int] = []
+    while texts and len(picked) < k:
+        best = max(texts, key=lambda at: words.weight(texts[at]) + words.weight(texts[at] - known))
+        picked.append(best)
+        known |= texts.pop(best)
+    whole = words.weight(set(words.idf))
+    return LexicalSelection(tuple(picked), words.weight(known) / whole if whole else 0.0)

@@ -14,9 +14,9 @@ from fastapi.responses import Response
 from orjson import dumps
 from starlette.exceptions import HTTPException
 
-from pyfast import __version__
 from pyfast.api.models import GivenLLM
 from pyfast.errors import PyfastError
+from pyfast.options import SERVER_DEFAULTS, ServerOptions
 from pyfast.server import chat, search
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
@@ -25,7 +25,7 @@ from pyfast.server.jobs import router as jobs_pages
 from pyfast.server.limits import Limits
 from pyfast.server.schemas import Error, FieldError, Model, ModelList, Status
 from pyfast.server.service import CONTENT_TYPE, GivenIndex, Service, Systems
-from pyfast.systems.conversations import FollowUps
+from pyfast.version import __version__
 
 _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
@@ -51,32 +51,23 @@ def create_app(
     systems: Systems | None = None,
     concurrency: int = 64,
     budget: Mapping[str, Any] | None = None,
-    outage: float = 0.0,
-    prompts: str | Path | None = None,
-    follow_ups: FollowUps = "rewrite",
     limits: Limits | Mapping[str, Any] | None = None,
-    jobs: str | Path | None = None,
-    grace: float = 30.0,
+    options: ServerOptions = SERVER_DEFAULTS,
     keys: Sequence[str] = (),
     hosts: Collection[str] | None = None,
 ) -> FastAPI:
     """Make the application that `serve` runs, to run it in your own ASGI server.
 
     Args:
-        index: As in `serve`. All arguments up to `jobs` are as in `serve`.
+        index: As in `serve`. All arguments up to `limits` are as in `serve`.
         llm: The models.
         llm_options: Options of the models.
         systems: Names of systems, or a mapping from names to settings.
         concurrency: How many questions on each index are in progress at the same time.
         budget: Limits of each question.
-        outage: How many minutes to wait if a model answers no call.
-        prompts: Prompts that replace the systems' own.
-        follow_ups: What to do with later questions of a conversation, if the system can answer only single
-            questions.
         limits: Limits of requests.
-        jobs: A folder for files and batches.
-        grace: When the server ends, the questions in progress of a batch may still take this many seconds.
-            (Your ASGI server has its own limit for requests.)
+        options: As in `serve`. When the server ends, the questions in progress of a batch may still take
+            `options.grace` seconds. (Your ASGI server has its own limit for requests.)
         keys: API keys that requests may use. Empty: a request needs no key.
         hosts: The host names that requests may use for this server. None: any.
 
@@ -94,10 +85,8 @@ def create_app(
         'pyfast'
     """
     limits = Limits.of(limits)
-    options = {"budget": budget, "outage": outage, "prompts": prompts, "follow_ups": follow_ups}
-    service = Service(index, llm, llm_options, systems, limits, concurrency, **options)
-
-    batches = None if jobs is None else Batches(Path(jobs), service, grace)
+    service = Service(index, llm, llm_options, systems, limits, concurrency, budget, options)
+    batches = None if options.jobs is None else Batches(Path(options.jobs), service, options.grace)
 
     @contextlib.asynccontextmanager
     async def running(_: object = None) -> AsyncIterator[None]:

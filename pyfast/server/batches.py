@@ -31,6 +31,7 @@ from pyfast.api.run import Run
 from pyfast.engine import Event, Record
 from pyfast.errors import InputError, PyfastError, first_fault
 from pyfast.files import write_atomically, written_aside
+from pyfast.options import RunOptions
 from pyfast.server.completions import completion, failure
 from pyfast.server.errors import ApiError
 from pyfast.server.service import Service
@@ -224,7 +225,7 @@ class Batches:
                 folder / "run",
                 system=system,
                 settings=service.systems[system],
-                outage=_PATIENCE_MINUTES,
+                options=RunOptions(outage=_PATIENCE_MINUTES),
                 on_event=lambda event: self._heard(id, event),
                 stop=stop,
             )

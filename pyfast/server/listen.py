@@ -10,7 +10,6 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -18,10 +17,10 @@ import uvicorn
 
 from pyfast.api.models import GivenLLM
 from pyfast.errors import InputError
+from pyfast.options import SERVER_DEFAULTS, ServerOptions
 from pyfast.server.app import create_app
 from pyfast.server.limits import Limits, is_local
 from pyfast.server.service import GivenIndex, Systems
-from pyfast.systems.conversations import FollowUps
 
 KEYS_VARIABLE = "PYFAST_API_KEYS"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -38,12 +37,8 @@ def serve(
     port: int = 8000,
     concurrency: int = 64,
     budget: Mapping[str, Any] | None = None,
-    outage: float = 0.0,
-    prompts: str | Path | None = None,
-    follow_ups: FollowUps = "rewrite",
     limits: Limits | Mapping[str, Any] | None = None,
-    jobs: str | Path | None = None,
-    grace: float = 30.0,
+    options: ServerOptions = SERVER_DEFAULTS,
     stop: threading.Event | None = None,
 ) -> None:
     """Answer questions over HTTP until the process gets the signal SIGINT or SIGTERM, or `stop` is set.
@@ -62,15 +57,9 @@ def serve(
         port: The port. 0: the server takes a free port and logs it.
         concurrency: How many questions on each index are in progress at the same time.
         budget: Limits of each question, by name, as in `pyfast.Engine`.
-        outage: How many minutes to wait if a model answers no call. 0: requests get status 503 immediately.
-        prompts: A TOML file with prompts that replace the systems' own prompts.
-        follow_ups: What to do with later questions of a conversation, if the system can answer only single
-            questions. The values are as in `pyfast.answer`.
         limits: Limits of requests: `pyfast.server.Limits`, or a mapping from names of limits to values. All
             other limits have their defaults.
-        jobs: A folder for uploaded files and batches. Unfinished batches continue when the server starts again.
-            None: the server accepts no batches.
-        grace: How many seconds requests in progress may still take when the server ends.
+        options: How the server answers, for example what it does in outages and with conversations.
         stop: After you set this event, the server ends, as it does for SIGINT and SIGTERM.
 
     Raises:
@@ -97,12 +86,8 @@ def serve(
         systems=systems,
         concurrency=concurrency,
         budget=budget,
-        outage=outage,
-        prompts=prompts,
-        follow_ups=follow_ups,
         limits=limits,
-        jobs=jobs,
-        grace=grace,
+        options=options,
         keys=keys,
         hosts=None if keys else _LOCAL | {host},
     )
@@ -116,7 +101,7 @@ def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=max(1, round(grace)),
+        timeout_graceful_shutdown=max(1, round(options.grace)),
     )
 
     async def run() -> None:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from pyfast import __version__
-from pyfast.api.indexing import open_index
+from pyfast.api.engine import Engine
+from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
-from pyfast.api.service import Engine
 from pyfast.engine import Evidence
 from pyfast.errors import InputError, PyfastError
 from pyfast.retrieval import Index
 from pyfast.server.limits import is_local
 from pyfast.systems import System
+from pyfast.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

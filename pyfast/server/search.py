@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from orjson import dumps
 
-from pyfast.api.reranking import rerank_texts
+from pyfast.api.search import rerank_texts
 from pyfast.server.chat import unless_gone
 from pyfast.server.completions import quoted
 from pyfast.server.errors import ApiError

@@ -14,11 +14,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from pyfast.api.indexing import open_index
+from pyfast.api.engine import Engine
+from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
-from pyfast.api.service import Engine
 from pyfast.engine import Ledger, OnStep, Record
 from pyfast.errors import InputError
+from pyfast.options import ServerOptions
 from pyfast.retrieval import Index
 from pyfast.server.completions import Titles, failure
 from pyfast.server.errors import ApiError
@@ -100,7 +101,8 @@ class Service:
         served: Systems | None,
         limits: Limits,
         concurrency: int,
-        **options: Any,
+        budget: Mapping[str, Any] | None,
+        options: ServerOptions,
     ) -> None:
         self.limits = limits
         self.queue = Queue(concurrency, limits.queue)
@@ -113,7 +115,16 @@ class Service:
         models = opened(llm, llm_options).by_role  # opened once: all engines share them
         by_name: Mapping[str, Index | None] = self.indexes or {"": None}
         self._engines = {
-            name: Engine(one, models, concurrency=concurrency, **options) for name, one in by_name.items()
+            name: Engine(
+                one,
+                models,
+                concurrency=concurrency,
+                budget=budget,
+                outage=options.outage,
+                prompts=options.prompts,
+                follow_ups=options.follow_ups,
+            )
+            for name, one in by_name.items()
         }
 
     @contextlib.asynccontextmanager

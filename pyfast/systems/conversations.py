@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import orjson
 from pydantic import BaseModel, Field
@@ -18,15 +18,10 @@ from pydantic import BaseModel, Field
 from pyfast.conversation import linearise, names_in
 from pyfast.engine import Answer, Ask, Context, Past, Prompt, Question
 from pyfast.errors import AnswerError
+from pyfast.options import FollowUps
 from pyfast.retrieval import ScoredSegments
 from pyfast.token_budget import fit_last
 
-FollowUps = Literal["off", "rewrite", "resolve"]
-"""How a later turn becomes a question.
-
-`off`: the turn stays unchanged. `rewrite`: the LLM rewrites the turn. `resolve`: the LLM finds terms of
-earlier turns that the turn leaves out, and pyfast adds these terms to the turn
-"""
 _MOST_TERMS = 10
 
 

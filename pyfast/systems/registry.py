@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyfast import plugins
+import pyfast.plugins as plugins
 from pyfast.errors import InputError
 from pyfast.systems.system import System
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grouped import grouped
 from runs import Watched, records, traces
 
 import pyfast
@@ -83,7 +84,7 @@ def test_the_command_line_writes_the_same_bytes(
 
 
 def test_a_run_goes_on(small: pyfast.Index, tmp_path: Path) -> None:
-    """Also one whose questions came from a list: they are in its folder, and what it was begun with counts."""
+    """Also one whose questions came from a list: they are in its folder, and what it was started with counts."""
     llm = Watched()
     first = pyfast.answer(ASKED, index=small, llm=llm, system="rag", run=tmp_path / "run")
     assert first.session is not None and first.session.states == {"answered": 2}
@@ -139,7 +140,7 @@ def test_questions_that_are_none(questions: Any, said: str) -> None:
 )
 def test_what_does_not_fit(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        pyfast.answer(["Who?"], **{"llm": "instant", "system": "direct", **given})
+        pyfast.answer(["Who?"], **grouped(**{"llm": "instant", "system": "direct", **given}))
 
 
 class Minimal:
@@ -273,7 +274,7 @@ def test_events_and_stopping(small: pyfast.Index, tmp_path: Path) -> None:
 
     questions = [f"question {number}" for number in range(500)]
     given: dict[str, Any] = {"index": small, "llm": Watched(), "system": "rag", "run": tmp_path / "run"}
-    run = pyfast.answer(questions, **given, concurrency=2, on_event=hear, stop=stop)
+    run = pyfast.answer(questions, watch=pyfast.Watch(on_event=hear, stop=stop), **given, concurrency=2)
     assert 5 <= run.status.ended < 500 and run.status.running is False
     assert [event.kind for event in events[:2]] == ["starting", "started"]
     assert [event.done for event in events[2:]] == list(range(1, len(events) - 1))
@@ -287,7 +288,7 @@ def test_a_callback_that_blocks_is_told_so(small: pyfast.Index) -> None:
         pyfast.answer(["x"], llm="instant", system="direct")
 
     with pytest.raises(InputError, match="callback"):
-        pyfast.answer(["x"], llm="instant", system="direct", on_event=hear)
+        pyfast.answer(["x"], llm="instant", system="direct", watch=pyfast.Watch(on_event=hear))
 
 
 class Orderly(Minimal):
@@ -324,7 +325,9 @@ def test_a_signal_that_another_thread_gets(keyboard: None) -> None:
     killer = threading.Timer(0.5, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
     killer.start()
     with pytest.raises(KeyboardInterrupt):
-        pyfast.answer(["Who?"], llm=Minimal(), system="direct", on_event=lambda event: killer.join(20))
+        pyfast.answer(
+            ["Who?"], llm=Minimal(), system="direct", watch=pyfast.Watch(on_event=lambda event: killer.join(20))
+        )
         raise AssertionError("it was heard when all was done")
 
 
@@ -336,7 +339,7 @@ def test_a_callback_that_fails_loses_nothing(small: pyfast.Index, tmp_path: Path
     questions = [f"question {number}" for number in range(20)]
     given: dict[str, Any] = {"index": small, "llm": Watched(), "system": "rag", "run": tmp_path / "run"}
     with pytest.raises(ZeroDivisionError):
-        pyfast.answer(questions, **given, on_event=hear)
+        pyfast.answer(questions, watch=pyfast.Watch(on_event=hear), **given)
     assert pyfast.answer(questions, **given).status.states == {"answered": 20}
     assert sum(given["llm"].asked.values()) == 20
 
@@ -404,7 +407,7 @@ def test_a_run_that_is_open_sees_what_others_write(small: pyfast.Index, tmp_path
     given: dict[str, Any] = {"index": small, "llm": "instant", "system": "rag", "run": tmp_path / "run"}
     stop = threading.Event()
     stop.set()
-    pyfast.answer(ASKED, **given, concurrency=1, stop=stop)
+    pyfast.answer(ASKED, watch=pyfast.Watch(stop=stop), **given, concurrency=1)
     run = pyfast.Run(tmp_path / "run")
     before = len(run.records)
     pyfast.answer(ASKED, **given)
@@ -420,7 +423,14 @@ def test_it_logs_and_prints_nothing(
     with caplog.at_level(logging.INFO, logger="pyfast"):
         index = pyfast.build_index(tmp_path / "corpus", tmp_path / "index")
         pyfast.answer(["Who?"], index=index, llm="instant", system="rag", run=tmp_path / "run")
-        pyfast.answer(["Who?"], index=index, llm="instant", system="rag", run=tmp_path / "run", restart=True)
+        pyfast.answer(
+            ["Who?"],
+            index=index,
+            llm="instant",
+            system="rag",
+            run=tmp_path / "run",
+            options=pyfast.RunOptions(restart=True),
+        )
     assert capfd.readouterr() == ("", "")
     assert any("left out" in message and "b.exe" in message for message in caplog.messages)
     assert any("the old run is now" in message for message in caplog.messages)

@@ -20,7 +20,7 @@ QUESTIONS = [f"Which moon has the number {number}?" for number in range(60)]
 
 
 class Gate:
-    """Answers when it is opened; counts what is in work and what was cancelled."""
+    """Answers when it is opened; counts what is in progress and what was cancelled."""
 
     fingerprint = "gate-1"
     slots = 1000
@@ -154,7 +154,7 @@ async def test_leaving_early_cancels_what_is_in_work(small: pyfast.Index) -> Non
 
 
 async def test_leaving_the_engine(small: pyfast.Index) -> None:
-    """Those in work are finished; after an error they are cancelled; nobody waits for ever."""
+    """Those in progress are finished; after an error they are cancelled; nobody waits for ever."""
     llm = Gate()
     async with pyfast.Engine(small, llm) as engine:
         tasks = [asyncio.ensure_future(engine.answer(question, system="n2n")) for question in QUESTIONS[:9]]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grouped import grouped
 
 import pyfast
 from pyfast.engine.configuration import code_digest
@@ -42,14 +43,14 @@ QUESTIONS = [{"id": f"q{i}", "question": f"Question {i}?"} for i in range(40)]
 def test_temperature_and_seed_are_sent_and_recorded(tmp_path: Path) -> None:
     llm = Listening()
     given = {"llm": llm, "system": "direct", "run": tmp_path / "run"}
-    pyfast.answer(QUESTIONS[:2], temperature=0.7, seed=3, **given)  # type: ignore[arg-type]
+    pyfast.answer(QUESTIONS[:2], sampling=pyfast.Sampling(temperature=0.7, seed=3), **given)  # type: ignore[arg-type]
     assert {request.temperature for request in llm.asked} == {0.7}
     (seed,) = {request.seed for request in llm.asked}
     assert recorded(tmp_path / "run")["sampling"] == {"temperature": 0.7, "seed": 3}
     with pytest.raises(InputError, match=r"sampling\.seed was 3, is 4"):
-        pyfast.answer(QUESTIONS[:2], temperature=0.7, seed=4, **given)  # type: ignore[arg-type]
+        pyfast.answer(QUESTIONS[:2], sampling=pyfast.Sampling(temperature=0.7, seed=4), **given)  # type: ignore[arg-type]
     other = Listening()
-    pyfast.answer(QUESTIONS[:1], llm=other, system="direct", temperature=0.7, seed=4)
+    pyfast.answer(QUESTIONS[:1], llm=other, system="direct", sampling=pyfast.Sampling(temperature=0.7, seed=4))
     assert other.asked[0].seed not in (seed, 0)
     greedy = Listening()
     pyfast.answer(QUESTIONS[:1], llm=greedy, system="direct", run=tmp_path / "greedy")
@@ -57,7 +58,7 @@ def test_temperature_and_seed_are_sent_and_recorded(tmp_path: Path) -> None:
     assert "sampling" not in recorded(tmp_path / "greedy")
     for wrong in ({"temperature": -1.0}, {"seed": -1}, {"temperature": float("nan")}):
         with pytest.raises(InputError, match="at least 0"):
-            pyfast.answer(QUESTIONS[:1], llm=llm, system="direct", **wrong)  # type: ignore[arg-type]
+            pyfast.answer(QUESTIONS[:1], llm=llm, system="direct", **grouped(**wrong))
 
 
 @pytest.mark.parametrize("key", ["seed", "temperature", "max_tokens", "messages", "model", "stream"])
@@ -68,7 +69,7 @@ def test_extra_does_not_hide_what_pyfast_sets(key: str) -> None:
 
 
 def test_a_run_grows_with_its_limit(tmp_path: Path) -> None:
-    """Only what is new is asked; what was begun with other questions is refused; fewer are refused."""
+    """Only what is new is asked; what was started with other questions is refused; fewer are refused."""
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
     llm = Listening()
@@ -111,7 +112,9 @@ def test_samples_are_uniform_nested_and_repeatable(tmp_path: Path) -> None:
     llm = Listening()
 
     def go(sample: int, run: str = "run") -> list[str]:
-        done = pyfast.answer(file, llm=llm, system="direct", run=tmp_path / run, sample=sample)
+        done = pyfast.answer(
+            file, llm=llm, system="direct", run=tmp_path / run, options=pyfast.RunOptions(sample=sample)
+        )
         return [record.id for record in done.records]
 
     ten = go(10)
@@ -122,7 +125,7 @@ def test_samples_are_uniform_nested_and_repeatable(tmp_path: Path) -> None:
     taken = Counter[str]()
     for prefix in range(200):
         many = [{"id": f"{prefix}-{i}", "question": "?"} for i in range(10)]
-        done = pyfast.answer(many, llm="instant", system="direct", sample=3)
+        done = pyfast.answer(many, llm="instant", system="direct", options=pyfast.RunOptions(sample=3))
         taken.update(record.id.partition("-")[2] for record in done.records)
     assert len(taken) == 10 and all(30 <= count <= 95 for count in taken.values())  # 60 expected, 6.5 deviation
 
@@ -152,6 +155,7 @@ def test_other_code_is_resumed_knowingly(tmp_path: Path, monkeypatch: pytest.Mon
     llm = Listening()
 
     def go(limit: int, **given: Any) -> pyfast.Run:
+        given = grouped(**given)
         return pyfast.answer(QUESTIONS, llm=llm, system="direct", run=tmp_path / "run", limit=limit, **given)
 
     go(5)
@@ -190,7 +194,7 @@ def test_a_run_of_ones_own_system_resumes_with_other_code_of_it(
     llm, module = Listening(), tmp_path / "edited_system.py"
 
     def go(limit: int, **given: Any) -> pyfast.Run:
-        system = "edited_system:SYSTEM"
+        system, given = "edited_system:SYSTEM", grouped(**given)
         return pyfast.answer(QUESTIONS, llm=llm, system=system, run=tmp_path / "run", limit=limit, **given)
 
     module.write_text(OWN)

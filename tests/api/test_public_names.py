@@ -18,7 +18,8 @@ from hostile_server import hostile
 from tiny import tiny_model
 
 import pyfast
-from pyfast.api import judging, knowledge, open_questions, reranking, retrieving, training
+from pyfast.api import judgement, knowledge, open_questions, search, training
+from pyfast.options import Options
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
@@ -46,6 +47,8 @@ NAMES += [
 ]
 NAMES += ["add_documents", "compact_index", "delete_documents", "describe_index", "update_documents"]
 NAMES += ["errors", "ops", "systems"]
+NAMES += ["Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"]
+NAMES += ["ServerOptions", "Watch", "read_options"]
 
 
 def signatures() -> str:
@@ -99,10 +102,10 @@ def test_the_library_prints_nothing_and_asks_no_hub() -> None:
 EXPLAINED = [getattr(pyfast, name) for name in NAMES if not inspect.ismodule(getattr(pyfast, name))]
 EXPLAINED += [
     *(getattr(pyfast.Engine, name) for name in ("answer", "answer_many", "answer_run", "retrieve")),
-    *(judging.judge_runs, open_questions.write_questions, pyfast.systems.names),
+    *(judgement.judge_runs, open_questions.write_questions, pyfast.systems.names),
     *(knowledge.open_knowledge, knowledge.export_knowledge, knowledge.merge_knowledge),
-    reranking.rerank_texts,
-    retrieving.retrieve,
+    search.rerank_texts,
+    search.retrieve,
     *(knowledge.prune_knowledge, knowledge.reset_knowledge),
     *(training.train_graph_convqa, training.train_hseq_iterator, training.estimate_hseq_iterator),
     training.merge_adapter,
@@ -144,7 +147,10 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Iterator[
         (folder / "CONVERSATIONS.jsonl").write_text(json.dumps({"id": "titan", "turns": [turn]}) + "\n")
         tiny_model(folder / "MODEL")
         training.train_hseq_iterator(
-            {folder / "QUESTIONS.jsonl": index}, model=folder / "MODEL", out=folder / "OUT", size=16
+            {folder / "QUESTIONS.jsonl": index},
+            model=folder / "MODEL",
+            out=folder / "OUT",
+            options=pyfast.HseqOptions(size=16),
         )
         for run in ("RUN", "RUN_A", "RUN_B"):
             pyfast.answer(folder / "QUESTIONS.jsonl", index=index, llm="instant", system="rag", run=folder / run)
@@ -183,7 +189,8 @@ def test_its_example_runs(thing: Any, place: tuple[Path, str], monkeypatch: pyte
 def test_every_one_has_an_example() -> None:
     """Values have theirs where they come from: `answer` and `retrieve` return them; methods have the class's."""
     without = {thing.__qualname__ for thing in EXPLAINED if thing not in WITH_EXAMPLES}
-    values = {"Evidence", "Usage", "Record", "Index"}
+    values = {"Evidence", "Usage", "Record", "Index", "Watch"}
+    values |= {one.__name__ for one in EXPLAINED if inspect.isclass(one) and issubclass(one, Options)}
     assert without <= {"Engine.answer", "Engine.answer_many", "Engine.answer_run", "Engine.retrieve", *values}
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from pyfast.api.reranking import rerank_texts
+from pyfast.api.search import rerank_texts
 from pyfast.errors import InputError
 from pyfast.ops.bridge_rank import bridge_rank_reference
 

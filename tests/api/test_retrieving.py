@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import pyfast
-from pyfast.api.retrieving import retrieve
+from pyfast.api.search import retrieve
 from pyfast.errors import IndexFormatError, InputError
 
 QUERIES = ["Who discovered Titan?", "moons of Mars", "zxqv"]

@@ -13,9 +13,9 @@ from runs import Watched, answers, traces
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.api.judging import judge_runs
+from pyfast.api.judgement import judge_runs
 from pyfast.cli import app
-from pyfast.commands.running import models
+from pyfast.commands.arguments import read_models
 from pyfast.engine import Answer
 from pyfast.engine.configuration import read_configuration
 from pyfast.errors import InputError
@@ -178,7 +178,9 @@ def test_a_system_that_knows_nothing_of_roles_asks_the_default(small: pyfast.Ind
 
 def test_each_model_has_its_own_answers_in_the_response_cache(small: pyfast.Index, tmp_path: Path) -> None:
     def asked(**llm: Model) -> list[int]:
-        pyfast.answer(ASKED, index=small, llm=llm, system="hseq", response_cache=tmp_path)
+        pyfast.answer(
+            ASKED, index=small, llm=llm, system="hseq", options=pyfast.RunOptions(response_cache=tmp_path)
+        )
         return [model.given for model in llm.values()]
 
     assert asked(default=Model("head"), plan=Model("planner"), pick=Model("i"))[1] == len(ASKED)
@@ -215,10 +217,10 @@ def test_judges_and_readers_have_roles_too(small: pyfast.Index, tmp_path: Path) 
 
 def test_the_command_line_reads_roles_before_the_equals_sign(small: pyfast.Index, tmp_path: Path) -> None:
     given = ["openai:m@http://host/v1?a=b", "pick=openai:m@http://host?c=d", "answer=instant"]
-    assert models(given) == {"default": given[0], "pick": "openai:m@http://host?c=d", "answer": "instant"}
+    assert read_models(given) == {"default": given[0], "pick": "openai:m@http://host?c=d", "answer": "instant"}
     for twice in (["pick=instant", "pick=instant"], ["instant", "default=instant"]):
         with pytest.raises(InputError, match=r"--llm: the role .* is given twice"):
-            models(twice)
+            read_models(twice)
     (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Who discovered Titan?"}')
     asking = [str(part) for part in ("answer", tmp_path / "q.jsonl", "--index", small.folder, "--system", "hseq")]
 

@@ -1,4 +1,4 @@
-"""`pyfast.verify` finds whatever has changed since it was written, and nothing else."""
+"""`pyfast.verify` finds everything that has changed since it was written, and nothing else."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from knowing import know
 from processes import Session, pyfast
 
 from pyfast import answer, build_index, verify
-from pyfast.api.verifying import Verification
+from pyfast.api.verification import Verification
 from pyfast.engine.configuration import read_configuration, write_configuration
 from pyfast.errors import InputError
 from pyfast.retrieval import Index

@@ -96,7 +96,7 @@ def test_the_nearest_are_remembered(small: Index) -> None:
     assert titan.segments[4] in near.segments and "Canaveral" in small.corpus.linearise(int(launch.segments[4]))
     assert titan.scores[4] >= titan.scores[5] > 0.4
     np.testing.assert_array_equal(nothing.segments, found.segments)
-    for item, together in zip(items, (titan, launch, nothing), strict=True):  # whatever the batch
+    for item, together in zip(items, (titan, launch, nothing), strict=True):  # in any batch
         (alone,) = apply_memory(small, [item], "on")
         np.testing.assert_array_equal(alone.segments, together.segments)
         np.testing.assert_array_equal(alone.scores, together.scores)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pyfast.conversation import Entities, Linear, messages, most_recent
+from pyfast.conversation.graph import chains, frame
 from pyfast.conversation.history import SYSTEM, parts
-from pyfast.conversation.tokens import chains, frame
 from pyfast.errors import InputError
 
 HISTORY = (("Who made Kid A?", "Radiohead"), ("When?", ""))

@@ -1,4 +1,4 @@
-"""One document of 50 MB: seconds and less than 2 GB, whatever it looks like. Limits, not measurements.
+"""One document of 50 MB: seconds and less than 2 GB, in any shape. Limits, not measurements.
 
 The seconds are the processor's: other tests run at the same time.
 """

@@ -95,7 +95,7 @@ def test_files_of_an_earlier_format_are_refused(tmp_path: Path, monkeypatch: pyt
 @settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 @given(documents, st.randoms(use_true_random=False))
 def test_cells_are_computed_from_their_rows(given_documents: list[Document], chance: random.Random) -> None:
-    """In a mapped corpus, whatever is read first."""
+    """In a mapped corpus, in any order of reading."""
     corpus = encode(given_documents)
     with TemporaryDirectory() as folder:
         files = mapped(Path(folder), corpus)

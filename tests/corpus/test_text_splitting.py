@@ -7,7 +7,7 @@ from corpus_strategies import texts
 from hypothesis import given, settings
 
 from pyfast.corpus import Level, TextDocument, encode
-from pyfast.corpus.sections import headings
+from pyfast.corpus.formats.markdown import headings
 from pyfast.corpus.text_splitting import ABBREVIATIONS
 
 

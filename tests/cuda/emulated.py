@@ -63,7 +63,7 @@ class Recorded:
 
 
 class Driver:
-    """A running driver; started anew after each report."""
+    """A running driver; started again after each report."""
 
     def __init__(self, program: Path) -> None:
         self.program = program

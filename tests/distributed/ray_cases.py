@@ -22,6 +22,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
+from grouped import grouped  # noqa: E402
 from hostile_server import allow, counts, hostile  # noqa: E402
 from runs import answers, traces  # noqa: E402
 
@@ -235,7 +236,7 @@ def test_workers_encode_what_one_process_encodes(  # type: ignore[no-untyped-def
     killing = threading.Thread(target=kill, daemon=True)
     killing.start()
     corpus = HERE.parents[1] / "examples" / "corpus"
-    pyfast.build_index(corpus, tmp_path / "two", vectors="late", ray="local", workers=WORKERS)
+    pyfast.build_index(corpus, tmp_path / "two", vectors="late", cluster=pyfast.Cluster("local", workers=WORKERS))
     killing.join(1)
     assert killed
     pyfast.build_index(corpus, tmp_path / "one", vectors="late")
@@ -246,7 +247,7 @@ def test_workers_read_the_graph_that_one_process_reads(place, tmp_path: Path) ->
     graphs = []
     for name, options in (("one", {}), ("two", {"ray": "local", "workers": WORKERS})):
         shutil.copytree(place / "index", tmp_path / name)
-        graph = pyfast.build_knowledge(tmp_path / name, "instant", **options)
+        graph = pyfast.build_knowledge(tmp_path / name, "instant", **grouped(**options))
         graphs.append((graph.fingerprint, len(graph), [one["calls"] for one in graph.extractions]))
     assert graphs[0] == graphs[1] and graphs[0][2][0] > 1
 
@@ -265,7 +266,7 @@ def test_runs_of_an_experiment_side_by_side(place, tmp_path: Path) -> None:  # t
         ("one", {}),
         ("two", {"ray": "local", "workers": WORKERS, "on_event": lambda it: heard.append((it.done, it.total))}),
     ):
-        pyfast.experiment(plan, tmp_path / "data", tmp_path / name, **options)
+        pyfast.experiment(plan, tmp_path / "data", tmp_path / name, **grouped(**options))
     for row in ("RAG", "alone"):
         one, two = (tmp_path / name / "runs" / "moons" / row / "instant" / "seed-0" for name in ("one", "two"))
         assert answers(one) == answers(two) and traces(one) == traces(two)

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import pytest
+from grouped import grouped
 from hypothesis import given
 from hypothesis import strategies as st
 from runs import answers, traces
@@ -77,7 +78,7 @@ def test_every_question_is_in_one_block_and_conversations_stay_whole(sizes, work
             ends.add(max(ends) + len(list(turns)))
         assert {block.end for block in first} <= ends
 
-        # Resumed: what was begun stays as it is, and what is missing is cut anew.
+        # Resumed: what was started stays as it is, and what is missing is cut again.
         for block in first:
             if kept.random() < 0.5:
                 remove(block.folder)
@@ -250,7 +251,7 @@ class Instantly:
 
 
 def test_a_worker_that_stood_still_leaves_its_next_block_to_the_worker_that_has_it(block: Path) -> None:
-    """It has got a block, but has not begun it, when it stands still. The driver gives the block to another."""
+    """It has got a block, but has not started it, when it stands still. The driver gives the block to another."""
     free = read_lease(block)
     holding = taken(block)
     work = Instantly()
@@ -302,21 +303,22 @@ def test_one_process_does_not_resume_what_workers_have_begun(whole: Path) -> Non
         ({"run": None}, "ray needs the folder of a run"),
         ({"workers": 0}, "workers: expected a number of at least 1"),
         ({"worker_resources": {"GPU": -1}}, "worker_resources GPU: expected"),
-        ({"ray": None, "workers": 2}, "workers and worker_resources need ray"),
     ],
 )
 def test_what_workers_cannot_do_is_refused(given, fault: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
     arguments = {"llm": "instant", "system": "direct", "run": tmp_path / "run", "ray": "local", **given}
     with pytest.raises(InputError, match=fault):
-        pyfast.answer(["Who?"], **arguments)
+        pyfast.answer(["Who?"], **grouped(**arguments))
     assert not (tmp_path / "run").exists()
 
 
 def test_ray_without_work_for_workers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
     with pytest.raises(InputError, match="ray goes with vectors"):
-        pyfast.build_index([{"id": "a", "title": "", "text": "A moon."}], tmp_path / "index", ray="local")
+        pyfast.build_index(
+            [{"id": "a", "title": "", "text": "A moon."}], tmp_path / "index", cluster=pyfast.Cluster("local")
+        )
     with pytest.raises(InputError, match="ray goes with an LLM"):
-        pyfast.build_knowledge(tmp_path / "index", ray="local")
+        pyfast.build_knowledge(tmp_path / "index", cluster=pyfast.Cluster("local"))
     assert not (tmp_path / "index").exists()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.engine.admission import Admission
+from pyfast.engine.models import Admission
 from pyfast.llm import Request, dialogue
 
 
@@ -26,7 +26,7 @@ async def settle() -> None:
 
 
 class Crowd:
-    """Calls that go in, and stay until they are told to leave."""
+    """Calls that go in, and stay until the test lets them leave."""
 
     def __init__(self, limit: int) -> None:
         self.admission = Admission(limit)

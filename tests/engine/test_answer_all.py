@@ -1,4 +1,4 @@
-"""A run gives each question exactly one record, in order, in bounded memory, whatever the others do."""
+"""A run gives each question exactly one record, in order, in bounded memory, independently of the others."""
 
 import asyncio
 import gc
@@ -12,8 +12,7 @@ import orjson
 import pytest
 
 from pyfast.engine import Answer, Ask, Context, Question, Record, Summary, answer_all
-from pyfast.engine.citing import cite
-from pyfast.engine.record import with_names
+from pyfast.engine.record import cite, with_names
 from pyfast.errors import CallError, InputError, LLMUnavailableError
 from pyfast.llm import LLM, open_llm
 from pyfast.retrieval import Index, ScoredSegments, pool_ids, traced

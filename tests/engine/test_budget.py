@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from runs import DIRECT, Watched, answers, ask_about, direct, go, records
 
-from pyfast.api.answering import allowed_failures
+from pyfast.api.jobs import allowed_failures
 from pyfast.engine import Answer, Budget, Context, Question
 from pyfast.errors import AnswerError, BudgetError, CallError, InputError, RunError
 from pyfast.llm import Completion, Request
@@ -23,7 +23,7 @@ def about(request: Request) -> int:
 
 
 async def stubborn(question: Question, ctx: Context) -> Answer:
-    """Asks on and on, as many times as its number, whatever the LLM says, and takes no CallError for an end."""
+    """Asks on and on, as many times as its number, with any reply, and takes no CallError for an end."""
     for _ in range(int(question.id[1:])):
         try:
             await ctx.generate(DIRECT, question=question.text)
@@ -123,7 +123,7 @@ def test_a_call_waits_for_its_turn_without_being_late(tmp_path: Path) -> None:
 
 
 def test_a_runs_tokens_are_those_of_all_sessions(tmp_path: Path) -> None:
-    """A call is 110 tokens; one question is in work at a time."""
+    """A call is 110 tokens; one question is in progress at a time."""
     llm = Watched(lambda request: YES)
     for tokens, answered in ((330, 3), (330, 3), (331, 4), (1000, 10)):
         with pytest.raises(RunError, match=rf"{answered * 110} tokens used of the run's {tokens}$"):

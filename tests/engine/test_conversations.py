@@ -76,7 +76,7 @@ def test_conversations_go_side_by_side() -> None:
 
 @pytest.mark.guarantee("G1")
 def test_from_the_folder_as_it_is_at_any_moment(tmp_path: Path) -> None:
-    """A killed run goes on, also in the middle of a conversation; whatever was asked is not asked again."""
+    """A killed run goes on, also in the middle of a conversation; what was asked is not asked again."""
 
     def copy(given: int) -> None:
         shutil.copytree(tmp_path / "run", tmp_path / f"killed-{given}")
@@ -142,7 +142,7 @@ def test_answers_that_wait_hold_back_admission_but_no_conversation(monkeypatch: 
 @pytest.mark.guarantee("G6")
 @pytest.mark.parametrize("concurrency", [1, 2, 64])
 def test_a_stop_is_heard_between_turns(tmp_path: Path, concurrency: int) -> None:
-    """And what a run that was stopped, or has spent its tokens, leaves is gone on with."""
+    """And what a run that was stopped, or has spent its tokens, leaves can be resumed."""
     whole = Watched(moody)
     go(tmp_path / "whole", chatting, whole, conversations())
     stop = asyncio.Event()

@@ -194,7 +194,7 @@ def test_when_everything_fails_the_command_does(place: Path) -> None:
 
 @pytest.mark.guarantee("G7")
 def test_a_server_that_dies(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
-    """It is not waited for here: one line, and the same run goes on with a server elsewhere."""
+    """It is not waited for here: one line, and the same run resumes with a server elsewhere."""
     folder, at_once = place / "orphaned", ("--outage", 0)
     for _ in range(2):
         with hostile("--delay-ms", str(DELAY_MS)) as url:
@@ -227,7 +227,7 @@ def small_disk(path: Path, size: str) -> Iterator[None]:
 
 
 def test_a_full_disk(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
-    """It is told in one line, at the beginning and midway; with room again the same command goes on."""
+    """One line says it, at the beginning and midway; with room again the same command goes on."""
     disk = place / "disk"
     with small_disk(disk, "8m"), hostile() as url:
         folder, filler = disk / "run", disk / "filler"
@@ -274,7 +274,7 @@ def test_files_that_may_not_grow(place: Path, whole: tuple[bytes, dict[str, Any]
 
 
 def test_a_journal_that_is_damaged_between_sessions(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
-    """It goes on with what can be read; what is answered is never asked again."""
+    """It resumes with what can be read; what is answered is never asked again."""
     chance, folder, salvaged = random.Random(SEED), place / "damaged", 0
     with hostile() as url:
         for damage in ("truncate", "garbage", "truncate", "no database", "truncate"):

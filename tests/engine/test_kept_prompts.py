@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from grouped import grouped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import Watched
@@ -16,7 +17,8 @@ from typer.testing import CliRunner
 import pyfast
 from pyfast.cli import app
 from pyfast.engine import LLMCall
-from pyfast.engine.journal import Journal, calls_of, completion_row, row_of_question
+from pyfast.engine.ended_questions import calls_of
+from pyfast.engine.journal import Journal, completion_row, row_of_question
 from pyfast.engine.kept_prompts import Asked
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Completion, Message, Request
@@ -39,7 +41,7 @@ class Remembering(Watched):
 
 def ask(small: pyfast.Index, folder: Path, llm: Any, **options: Any) -> pyfast.Run:
     options = {"system": "n2n", "concurrency": 1, **options}
-    return pyfast.answer(ASKED, index=small, llm=llm, run=folder, **options)
+    return pyfast.answer(ASKED, index=small, llm=llm, run=folder, **grouped(**options))
 
 
 def calls(run: pyfast.Run) -> list[LLMCall]:

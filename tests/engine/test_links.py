@@ -13,10 +13,10 @@ NAMES = ["run.toml", "answers.jsonl", "journal.sqlite", "journal.sqlite-wal", "q
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_link_in_the_folder_is_refused(tmp_path: Path, name: str, begun: bool) -> None:
+@pytest.mark.parametrize("started", [False, True])
+def test_a_link_in_the_folder_is_refused(tmp_path: Path, name: str, started: bool) -> None:
     folder, other = tmp_path / "run", tmp_path / "other"
-    if begun:
+    if started:
         go(folder, direct, Watched(), ask_about(3))
     folder.mkdir(exist_ok=True)
     if (folder / name).exists():
@@ -28,7 +28,7 @@ def test_a_link_in_the_folder_is_refused(tmp_path: Path, name: str, begun: bool)
     with pytest.raises(InputError, match=f"{name}: a symbolic link") as error:
         RunFolder(folder, DESCRIBED)
     assert "\n" not in str(error.value)
-    if begun:
+    if started:
         with pytest.raises(InputError, match="a symbolic link"):
             set_aside(folder)
     assert other.read_bytes() == before and [path.name for path in tmp_path.iterdir()].count("run") == 1

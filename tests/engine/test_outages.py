@@ -13,7 +13,7 @@ from hostile_server import counts, hostile
 from runs import Described, Watched, answers, ask_about, direct, go, records, winding
 
 import pyfast
-from pyfast.api import blocking
+from pyfast.api import event_loop
 from pyfast.engine import (
     Answer,
     Budget,
@@ -245,7 +245,7 @@ def described(folder: Path, llm: Any, number: int) -> Described:
 
 
 def test_stopped_while_it_waits() -> None:
-    """What is in work cannot be finished: the run ends in order, without it."""
+    """What is in progress cannot be finished: the run ends in order, without it."""
 
     async def work() -> tuple[Summary, list[Record]]:
         stop, written = asyncio.Event(), list[Record]()
@@ -356,7 +356,7 @@ class OneAtATime(Instant):
 
 @pytest.mark.parametrize("patience_s", [0.0, PATIENCE_S])
 def test_a_busy_llm_is_not_out(patience_s: float) -> None:
-    """Who waits too long in its queue fails, and nobody else; no outage is told of."""
+    """Who waits too long in its queue fails, and nobody else; nothing reports an outage."""
     budget = Budget(seconds=100.0)
     found, _, told = answered(OneAtATime(), 8, ask=direct, budget=budget, outage_seconds=patience_s)
     states = [record.state for record in found]
@@ -458,11 +458,11 @@ SPEED = 20.0
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Blocking calls run on a fast clock."""
-    monkeypatch.setattr("pyfast.api.blocking._running", None)
-    monkeypatch.setattr("pyfast.api.blocking.asyncio.new_event_loop", lambda: FastLoop(SPEED))
+    monkeypatch.setattr("pyfast.api.event_loop._running", None)
+    monkeypatch.setattr("pyfast.api.event_loop.asyncio.new_event_loop", lambda: FastLoop(SPEED))
     yield
-    assert blocking._running is not None
-    blocking._running[1].call_soon_threadsafe(blocking._running[1].stop)
+    assert event_loop._running is not None
+    event_loop._running[1].call_soon_threadsafe(event_loop._running[1].stop)
 
 
 def over_sockets(folder: Path, index: pyfast.Index, system: str, *options: str) -> bytes:

@@ -134,7 +134,7 @@ def test_an_intact_run_is_not_altered(tmp_path: Path, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("how", ["moved", "deleted", "journal replaced", "answers moved", "another in its place"])
 def test_a_folder_that_goes_away_ends_the_run(tmp_path: Path, how: str) -> None:
-    """Before, it ended with `20 answered`. What was done is where the folder went, and can be gone on with."""
+    """Before, it ended with `20 answered`. What was done is where the folder went, and can be resumed."""
     folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
 
     def lose(given: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pyfast
-from pyfast.engine.profile import profile_of
+from pyfast.engine.budget import profile_of
 
 ASKED = ["Which moons of Saturn did a probe land on or fly past?"]
 

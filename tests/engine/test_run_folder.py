@@ -1,4 +1,4 @@
-"""The folder of a run: it goes on with what it was begun with or not at all, for one process at a time."""
+"""The folder of a run: it resumes with what it was started with or not at all, for one process at a time."""
 
 import contextlib
 import fcntl
@@ -243,7 +243,7 @@ def test_one_who_looks_is_not_in_the_way(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_folder_that_was_set_aside_meanwhile_is_not_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for the lock of a folder must not get it with another folder in its place."""
+    """A process that waits for the lock of a folder must not get it with another folder in its place."""
     path, aside = tmp_path / "run", tmp_path / "run.old-1"
     go(path, direct, Watched(), ask_about(3))
     new: list[RunFolder] = []

@@ -291,6 +291,7 @@ def test_paragraphs_of_one_title_all_stay(tmp_path: Path) -> None:
     assert questions[0]["documents"] == ["Varn", "Varn (2)"] and "documents" not in questions[4]
     assert gold[0]["supporting_facts"] == [["Varn", 1], ["Missing", 0]]
     assert made.notes == (
+        "2 documents have no text, and are left out",
         "1 questions have gold evidence that the corpus does not have",
         "1 questions have an id that came before, and get a number: `ID (2)`",
         "1 questions have none of their own documents, and search the whole corpus",
@@ -298,7 +299,7 @@ def test_paragraphs_of_one_title_all_stay(tmp_path: Path) -> None:
 
 
 def test_musique_full_pairs_sufficiency(tmp_path: Path) -> None:
-    """Against the rule of the official script: F1 of the answerable one if both are told apart, else 0."""
+    """Against the rule of the official script: F1 of the answerable one if it tells both apart, else 0."""
     made = converted("musique", tmp_path)
     gold = {one["id"]: one for one in lines(made.gold)}
     assert list(gold)[:2] == ["2hop__1_2", "2hop__1_2 (2)"] and {

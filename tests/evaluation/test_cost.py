@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.cli import app
-from pyfast.engine.status import used_by
+from pyfast.engine.ended_questions import used_by
 from pyfast.errors import InputError
 from pyfast.evaluation import Prices, read_prices
 from pyfast.evaluation.prices import Price

@@ -15,7 +15,7 @@ import scipy.stats
 from runs import go, records
 from scripted import Scripted
 
-from pyfast.api.judging import judge_runs
+from pyfast.api.judgement import judge_runs
 from pyfast.engine import Summary, questions_in
 from pyfast.engine.configuration import write_configuration
 from pyfast.errors import InputError, LLMUnavailableError
@@ -94,7 +94,7 @@ def test_a_judge_of_length_finds_the_longer(tmp_path: Path, swapped: bool) -> No
 
 
 def test_dimensions_are_counted_each_for_itself(tmp_path: Path) -> None:
-    """The second order is told by turns: a wins in accuracy; where one order ties, nobody wins."""
+    """The second order comes from turns: a wins in accuracy; where one order ties, nobody wins."""
     turns = count()
     replies = [
         verdict("first", accuracy="first", overall="tie"),
@@ -146,7 +146,7 @@ def test_hostile_answers_stay_in_their_string(tmp_path: Path, hostile: str) -> N
     llm = Scripted(judge=prefers_longer)
     judged(tmp_path, llm, [hostile], ["Oslo."])
     for user, own, other in zip(llm.users("judge"), (2, 3), (3, 2), strict=True):
-        found = _ASKED.fullmatch(user)  # three lines, whatever they say
+        found = _ASKED.fullmatch(user)  # three lines of any text
         assert found and found[1] == "asked 0"
         assert json.loads(found[own]).replace("< |", "<|") == hostile and json.loads(found[other]) == "Oslo."
         assert "<|" not in user

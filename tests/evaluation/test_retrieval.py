@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.api.evaluating_retrieval import RetrievalSetting
+from pyfast.api.retrieval_evaluation import RetrievalSetting
 from pyfast.cli import app
 from pyfast.errors import InputError
 from pyfast.evaluation.ranking import ranking_figures

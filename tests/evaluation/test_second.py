@@ -20,7 +20,7 @@ import second
 from scripted import Scripted
 
 import pyfast
-from pyfast.api.evaluating import answers_of, gold_of
+from pyfast.api.evaluation import answers_of, gold_of
 from pyfast.engine import Record
 from pyfast.evaluation import Gold, hits
 from pyfast.evaluation.evaluate import read_answers
@@ -290,7 +290,7 @@ def test_tatqa_by_hand(answer: str, right: list[str], scale: str, kind: str, em:
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs the benchmark data beside the repository")
 def test_gold_answers_are_right() -> None:
-    """Of every real set, whatever the metric: the gold, said as a careful reader would, scores 1."""
+    """Of every real set, in every metric: the gold, said as a careful reader would, scores 1."""
     for name in ("hotpotqa", "hybridqa", "2wiki", "musique", "nq", "metaqa", "tatqa"):
         metric = {"2wiki": "hotpotqa", "nq": "em_f1"}.get(name, name)
         for line in (REAL / name / "questions.jsonl").read_text(encoding="utf-8").splitlines():

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from grouped import grouped
 from typer.testing import CliRunner
 
 import pyfast
@@ -61,10 +62,10 @@ def against_simulation(
     """
     asked, services = served(count, mean, places, 7)
     rate = load * places / mean
+    load, at_once = pyfast.Load(rates=[rate], count=count, repeats=1, warm_up=50, seed=3), concurrency
     result = pyfast.bench(
-        asked, llm=url, llm_options={"concurrency": concurrency}, system="direct", rates=[rate], count=count,
-        repeats=1, warm_up=50, concurrency=concurrency, seed=3,
-    )  # fmt: skip
+        asked, load, llm=url, llm_options={"concurrency": at_once}, system="direct", concurrency=at_once
+    )
     due = arrival_times("poisson", rate, count, 3).tolist()
     expected, alone = 1e3 * np.array(queue(due, services, places)), 1e3 * np.array(services)
     assert result.loads[0]["completed"] == count
@@ -102,11 +103,13 @@ def test_a_stall_shows_in_an_open_loop(url: str) -> None:
     """A second in which nothing is answered delays all questions that are due in it, not the one alone."""
     asked = [f"Question {i}: wait 5000 us" for i in range(200)]
     asked[100] += ", stall 1000 ms"
-    opened = pyfast.bench(asked, llm=url, system="direct", rates=[40.0], arrivals="constant", count=200, repeats=1)
+    opened = pyfast.bench(
+        asked, pyfast.Load(rates=[40.0], arrivals="constant", count=200, repeats=1), llm=url, system="direct"
+    )
     latencies = np.array(opened.loads[0]["each"][0]["e2els"])
     assert opened.loads[0]["p50_e2el_ms"] < 250 and opened.loads[0]["p99_e2el_ms"] > 800
     assert 24 <= np.count_nonzero(latencies > 300) <= 40  # 40 were due in that second, 28 of them in its first 0.7
-    closed = pyfast.bench(asked, llm=url, system="direct", clients=[1], count=200, repeats=1)
+    closed = pyfast.bench(asked, pyfast.Load(clients=[1], count=200, repeats=1), llm=url, system="direct")
     assert closed.loads[0]["p99_e2el_ms"] < 300  # one client sees one slow question: what an open loop is for
 
 
@@ -127,7 +130,9 @@ def test_arrivals_have_their_rate_and_variation(arrivals: Any, burstiness: float
 def test_a_trace_of_arrivals(url: str, tmp_path: Path) -> None:
     path = tmp_path / "times.txt"
     path.write_text("10\n10.05\n10.05\n10.4\n", encoding="utf-8")
-    result = pyfast.bench(["wait 1000 us"], llm=url, system="direct", trace=path, repeats=2, warm_up=2)
+    result = pyfast.bench(
+        ["wait 1000 us"], pyfast.Load(trace=path, repeats=2, warm_up=2), llm=url, system="direct"
+    )
     load = result.loads[0]
     assert load["completed"] == 4 and 0.4 < load["duration"] < 1.0
     assert read_trace(path).tolist() == pytest.approx([0.0, 0.05, 0.05, 0.4])
@@ -135,7 +140,9 @@ def test_a_trace_of_arrivals(url: str, tmp_path: Path) -> None:
 
 def test_stages_add_up_and_tokens_are_counted(url: str, small: pyfast.Index) -> None:
     asked = ["Which moon is it? wait 20000 us", "Who discovered Titan? wait 20000 us"]
-    load = pyfast.bench(asked, index=small, llm=url, system="rag", clients=[4], count=40, repeats=2).loads[0]
+    load = pyfast.bench(
+        asked, pyfast.Load(clients=[4], count=40, repeats=2), index=small, llm=url, system="rag"
+    ).loads[0]
     means = {stage: load["stages"][stage]["mean_e2el_ms"] for stage in STAGES}
     assert sum(means.values()) == pytest.approx(load["mean_e2el_ms"], rel=0.05)
     assert means["llm"] > 18 and means["retrieval"] > 0 and means["graph"] == means["journal"] == 0
@@ -148,7 +155,12 @@ def test_the_journal_is_a_stage(url: str, tmp_path: Path, monkeypatch: pytest.Mo
     commit = Journal.commit
     monkeypatch.setattr(Journal, "commit", lambda *given: (time.sleep(0.05), commit(*given)))
     load = pyfast.bench(
-        ["wait 1000 us"], llm=url, system="direct", clients=[1], count=20, repeats=1, journal=True, out=tmp_path
+        ["wait 1000 us"],
+        pyfast.Load(clients=[1], count=20, repeats=1),
+        llm=url,
+        system="direct",
+        journal=True,
+        out=tmp_path,
     ).loads[0]
     assert load["completed"] == 20 and 50 <= load["stages"]["journal"]["p50_e2el_ms"] < 150
     assert load["p50_e2el_ms"] >= load["stages"]["journal"]["p50_e2el_ms"]
@@ -168,7 +180,7 @@ def test_the_sweep_finds_saturation(url: str) -> None:
     """Eight places of 80 ms answer 100 questions a second, and no more."""
     asked = ["wait 80000 us"]
     result = pyfast.bench(
-        asked, llm=url, system="direct", sweep=True, count=40, repeats=1, concurrency=8, warm_up=8
+        asked, pyfast.Load(sweep=True, count=40, repeats=1, warm_up=8), llm=url, system="direct", concurrency=8
     )
     assert result.saturation == pytest.approx(100, rel=0.25)
     assert [load["load"] for load in result.loads[-4:]] == [f"{n}% of saturation" for n in (50, 70, 80, 90)]
@@ -212,7 +224,7 @@ def test_files_and_the_command(url: str, tmp_path: Path) -> None:
 
 def test_a_slower_system_is_no_noise(url: str) -> None:
     fast, slow, again = (
-        pyfast.bench([f"wait {us} us"], llm=url, system="direct", clients=[2], count=30)
+        pyfast.bench([f"wait {us} us"], pyfast.Load(clients=[2], count=30), llm=url, system="direct")
         for us in (20_000, 80_000, 20_000)
     )
     worse = {change.figure: change for change in slow.compare(fast.as_json())}
@@ -228,7 +240,7 @@ def test_a_slower_system_is_no_noise(url: str) -> None:
         ({}, "no load"),
         ({"rates": [0.0]}, "rate: expected a number above 0"),
         ({"rates": [float("nan")]}, "rate: expected"),
-        ({"rates": [1.0], "arrivals": "weekly"}, "arrivals: expected poisson"),
+        ({"rates": [1.0], "arrivals": "weekly"}, "arrivals: expected one of poisson"),
         ({"rates": [1.0], "arrivals": "gamma", "burstiness": -1.0}, "burstiness"),
         ({"clients": [0]}, "clients"),
         ({"clients": [1], "count": 0}, "count"),
@@ -241,7 +253,8 @@ def test_a_slower_system_is_no_noise(url: str) -> None:
 )
 def test_bad_arguments_are_refused_in_one_line(arguments: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        pyfast.bench(**{"questions": ["?"], "llm": "instant", "system": "direct", **arguments})
+        given = {"load": pyfast.Load(), **grouped(pyfast.Load, **arguments)}
+        pyfast.bench(**{"questions": ["?"], "llm": "instant", "system": "direct", **given})
 
 
 @pytest.mark.parametrize("text", ["", "1\nx\n", "2\n1\n", "inf\n"])
@@ -252,7 +265,7 @@ def test_bad_traces_are_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_other_files_are_no_results(tmp_path: Path) -> None:
-    result = pyfast.bench(["?"], llm="instant", system="direct", clients=[1], count=2, repeats=1)
+    result = pyfast.bench(["?"], pyfast.Load(clients=[1], count=2, repeats=1), llm="instant", system="direct")
     (tmp_path / "x.json").write_text("[]")
     for other in (tmp_path / "x.json", tmp_path / "none.json", {"format": "pyfast-bench", "version": 2}):
         with pytest.raises(InputError):

@@ -109,7 +109,10 @@ def test_seeds_are_averaged_over_questions(data: Path, tmp_path: Path, url: str)
 def test_a_sample_grows(data: Path, tmp_path: Path) -> None:
     """Into the table of the larger one, whose questions are not the first ones."""
     plan = {**PLAN, "sets": ["moons"], "rows": PLAN["rows"][:1]}
-    few, more = (pyfast.experiment(plan, data, tmp_path / "E", llm="instant", sample=n).cells[0] for n in (3, 7))
+    few, more = (
+        pyfast.experiment(plan, data, tmp_path / "E", llm="instant", options=pyfast.RunOptions(sample=n)).cells[0]
+        for n in (3, 7)
+    )
     asked = [{one.id for one in cell.scored} for cell in (few, more)]
     first = pyfast.experiment(plan, data, tmp_path / "F", llm="instant", limit=7).cells[0]
     assert [len(ids) for ids in asked] == [3, 7] and asked[0] < asked[1] != {one.id for one in first.scored}
@@ -138,7 +141,7 @@ def test_killed_twice_it_ends_as_if_it_was_not(data: Path, tmp_path: Path, url: 
         return [sys.executable, "-m", "pyfast", "experiment", *map(str, [plan, *given])]
 
     def killed(out: Path, runs: int) -> None:
-        """Kill it once so many runs have begun."""
+        """Kill it once so many runs have started."""
         process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while len(list(out.glob("runs/*/*/*/*/answers.jsonl"))) < runs:
             assert process.poll() is None

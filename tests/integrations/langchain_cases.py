@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 import pyfast
-from pyfast.api.reranking import rerank_texts
+from pyfast.api.search import rerank_texts
 from pyfast.errors import InputError
 from pyfast.integrations.langchain import BridgeRankCompressor, PyfastRetriever
 

@@ -6,7 +6,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 import pyfast
-from pyfast.api.reranking import rerank_texts
+from pyfast.api.search import rerank_texts
 from pyfast.errors import InputError
 from pyfast.integrations.llamaindex import BridgeRankPostprocessor, PyfastRetriever
 

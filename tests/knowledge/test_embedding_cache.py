@@ -10,7 +10,7 @@ import pytest
 from processes import Session
 from word_vectors import WordVectors
 
-from pyfast.knowledge import embedding_cache, open_knowledge
+from pyfast.knowledge import open_knowledge, snapshots
 from pyfast.retrieval import Index
 
 TEXTS = [f"the moon {i} of " + "planet " * (i % 5) for i in range(40)]
@@ -20,17 +20,17 @@ def encoded_anew(path: Path, model: str = "words") -> list[str]:
     """What of the texts is computed, and not taken from the file; the vectors are right."""
     vectors = WordVectors()
     vectors.fingerprint = model  # type: ignore[misc]
-    found = embedding_cache.cached_encoder(path, vectors)(TEXTS)  # type: ignore[arg-type]
+    found = snapshots.cached_encoder(path, vectors)(TEXTS)  # type: ignore[arg-type]
     np.testing.assert_array_equal(found, WordVectors().encode(TEXTS))
     assert found.flags.c_contiguous
     return vectors.encoded
 
 
 def test_what_is_in_the_file_is_not_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_cache, "BLOCK", 7)
+    monkeypatch.setattr(snapshots, "BLOCK", 7)
     path = tmp_path / "embeddings.cache"
     some = WordVectors()
-    embedding_cache.cached_encoder(path, some)(TEXTS[::3])  # type: ignore[arg-type]
+    snapshots.cached_encoder(path, some)(TEXTS[::3])  # type: ignore[arg-type]
     assert sorted(encoded_anew(path)) == sorted(set(TEXTS) - set(TEXTS[::3]))
     assert encoded_anew(path) == []
 
@@ -62,7 +62,7 @@ BLOCK = 20
 
 def _noting(told: Path) -> None:
     """In the process that is killed: small blocks that take their time, each noted before it is
-    embedding_cache.
+    cached.
     """
     from pyfast.retrieval import embeddings
 
@@ -73,12 +73,12 @@ def _noting(told: Path) -> None:
             time.sleep(0.03)
             return super().encode(texts)
 
-    embedding_cache.BLOCK = BLOCK
+    snapshots.BLOCK = BLOCK
     embeddings.Embedder = Noting  # type: ignore[misc,assignment]
 
 
 def test_killed_while_vectors_are_computed(index: Index, tmp_path: Path) -> None:
-    """Real SIGKILLs of `pyfast knowledge build`: only the block in work is computed again."""
+    """Real SIGKILLs of `pyfast knowledge build`: only the block in progress is computed again."""
     told, kills = tmp_path / "told", 0
 
     def noted() -> list[str]:
@@ -109,10 +109,10 @@ def test_a_long_computation_says_how_long_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = iter(range(0, 1000, 6))  # six seconds a look
-    monkeypatch.setattr(embedding_cache, "monotonic", lambda: next(now))
+    monkeypatch.setattr(snapshots, "monotonic", lambda: next(now))
     caplog.set_level("INFO", "pyfast")
-    block = embedding_cache.BLOCK
-    encode = embedding_cache.cached_encoder(tmp_path / "cache", WordVectors())  # type: ignore[arg-type]
+    block = snapshots.BLOCK
+    encode = snapshots.cached_encoder(tmp_path / "cache", WordVectors())  # type: ignore[arg-type]
     count = 5 * block
     encode([f"text {i}" for i in range(count)])
     assert caplog.messages == [

@@ -1,4 +1,4 @@
-"""Extraction by an LLM: paid once, killed and gone on with, failures listed, hostile texts alone."""
+"""Extraction by an LLM: paid once, killed and resumed, failures listed, hostile texts alone."""
 
 import asyncio
 import contextlib
@@ -37,11 +37,11 @@ from pyfast.knowledge.extraction import (
     extraction_folder,
     extraction_job,
     extraction_results,
+    in_words,
     plan_extraction,
     why_all_failed,
 )
 from pyfast.knowledge.extraction_prompts import halves
-from pyfast.knowledge.provenance import in_words
 from pyfast.knowledge.snapshots import make_snapshot
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
@@ -311,7 +311,7 @@ def test_what_an_llm_has_read_stays_in_chunks_of_its_size(place: Callable[[], In
 def test_what_an_llm_extracted_has_no_rules_beside_it(
     place: Callable[[], Index], examples: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without one, tables and graphs are brought up to date, and it is said what no LLM has read."""
+    """Without one, tables and graphs are brought up to date, and pyfast says what no LLM has read."""
     index = place()
     store = build(index, Watched(graph))
     assert build(index, None).fingerprint == store.fingerprint and "no LLM" not in caplog.text

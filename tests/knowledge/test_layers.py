@@ -36,12 +36,12 @@ def test_no_module_rests_on_itself() -> None:
 
 
 def test_the_store_does_not_know_how_snapshots_are_made() -> None:
-    assert not below("store") & {"snapshots", "writer", "ingest", "embedding_cache", "extracts"}
+    assert not below("store") & {"snapshots", "writer", "build", "merge", "extracts"}
 
 
 def test_extraction_does_not_know_the_store() -> None:
     for module in ("extraction", "extraction_prompts", "rule_based", "chunks"):
-        assert not below(module) & {"store", "snapshots", "writer", "database", "ingest"}, module
+        assert not below(module) & {"store", "snapshots", "writer", "database", "build"}, module
 
 
 def test_nothing_is_printed() -> None:

@@ -55,7 +55,7 @@ def test_in_a_union_names_mean_what_they_mean_in_each_store(index: Index, small:
 def test_a_union_is_not_of_documents_that_nobody_read(
     index: Index, small: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That is said until it is built; what came from elsewhere stays beside it, until it is reset."""
+    """pyfast says so until it is built; what came from elsewhere stays beside it, until it is reset."""
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
     caplog.set_level("INFO", "pyfast")
     other = Index(shutil.copytree(small.folder, tmp_path / "other"))

@@ -58,7 +58,7 @@ def test_a_fact_is_all_of_a_head_or_of_a_tail(store: Knowledge) -> None:
         if not facts.by_tail[fact]:
             seen += places.tolist()
     assert sorted(seen) == list(range(len(store)))
-    for entity in range(len(store.entities)):  # with the facts about it all that is said of it is reached
+    for entity in range(len(store.entities)):  # with the facts about it every statement about it is reached
         about = facts.about[facts.about_offsets[entity] : facts.about_offsets[entity + 1]]
         reached = {place for fact in about for place in facts.of(fact).tolist()}
         assert reached >= set(np.flatnonzero((store.head == entity) | (store.tail == entity)).tolist())

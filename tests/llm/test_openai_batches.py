@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from batch_server import allow, batch_server, counts
+from grouped import grouped
 from processes import Session
 from processes import pyfast as command
 from runs import answers, traces
@@ -27,7 +28,7 @@ def index(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> pyfast.In
 def ask_all(number: int, index: pyfast.Index, kind: str, url: str, **options: Any) -> pyfast.Run:
     questions = [f"{TITAN} ({i})" for i in range(number)]
     given = {**FAST, **options.pop("llm_options", {})} if kind == "batch" else {}
-    return pyfast.answer(questions, index=index, llm=f"{kind}:m@{url}", llm_options=given, **options)
+    return pyfast.answer(questions, index=index, llm=f"{kind}:m@{url}", llm_options=given, **grouped(**options))
 
 
 def same(one: pyfast.Run, other: pyfast.Run) -> bool:

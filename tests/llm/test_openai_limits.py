@@ -137,7 +137,7 @@ async def test_a_server_that_has_never_room() -> None:
 
 
 async def test_a_server_that_sends_everybody_away_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However soon it would have them back: who waits for it is told so, and not after five minutes."""
+    """However soon it would have them back: who waits for it hears so, and not after five minutes."""
     monkeypatch.setattr("pyfast.llm.openai.LONGEST_REFUSAL", 0.3)
     handler, asked = replying(web.Response(status=429, body=b"full", headers={"Retry-After": "0.05"}))
     async with serving(handler) as backend, asyncio.timeout(10):

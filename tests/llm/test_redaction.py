@@ -310,7 +310,7 @@ def test_a_run_is_its_owners_alone(echo: str, tmp_path: Path, monkeypatch: pytes
             assert modes() == {0o600}
     finally:
         os.umask(before)
-    (tmp_path / "run").chmod(0o750)  # whoever opens it to a group finds it open
+    (tmp_path / "run").chmod(0o750)  # a user who opens it to a group finds it open
     pyfast.answer([pyfast.Question("a", "Who?")], llm="instant", system="direct", run=tmp_path / "run")
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o750
 

@@ -256,7 +256,7 @@ void check_errors() {
     }
     const auto begin = static_cast<std::size_t>(good.indptr[document]);
     const auto end = static_cast<std::size_t>(good.indptr[document + 1]);
-    // The one that most changes spoil comes last, so that work has begun when the error is found.
+    // The one that most changes spoil comes last, so that work has started when the error is found.
     good.pools.values.back() = static_cast<std::int32_t>(document);
     const std::vector<double> expected = run_all(good, 1);
     const auto refuse = [&](const char* name, const std::function<void(Problem&)>& change) {
@@ -524,7 +524,7 @@ int read_past_the_end() {
     const std::vector<std::int64_t> indptr{0, 20};
     std::vector<std::int32_t> indices(20);
     std::iota(indices.begin(), indices.end(), 0);
-    const std::vector<float> weights(19);  // the library must trust the length that it is told
+    const std::vector<float> weights(19);  // the library must trust the length that it gets
     const pyfast::Forward x{indptr, {}, indices, {weights.data(), 20}, 20};
     pyfast::RowMemory memory;
     return static_cast<int>(pyfast::checked_row(x, 0, memory).weights[0]);

@@ -83,7 +83,7 @@ struct Problem {
     void fit();
 };
 
-// Ends the program where a result is not what it promises, whatever the build type.
+// Ends the program where a result is not what it promises, in every build type.
 #define REQUIRE(condition) ((condition) ? static_cast<void>(0) : fuzz::fail(__FILE__, __LINE__, #condition))
 [[noreturn]] void fail(const char* file, int line, const char* condition);
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from pyfast import _native, ops
-from pyfast.commands.doctor import doctor
+from pyfast.commands.checks import doctor
 from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end, errors_pending, errors_wait_for, gpu_problem, on_gpu
 from pyfast.ops.gpu import Forward, bounds
@@ -136,7 +136,7 @@ def test_errors_of_a_derivative_wait_too(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("cupy")
 @pytest.mark.parametrize("offsets", [[1, 3], [0, 2], [0, 4], [0, 3, 1, 3], [0, 2**63 - 1, -(2**63), -1, 3]])
 def test_no_workspace_is_made_of_malformed_offsets(offsets: list[int]) -> None:
-    gpu, x = Gpu(OnDevice()), Forward(np.array([0, 1, 3, 6]), np.zeros(6), np.ones(6), ((0, 0),) * 5)  # type: ignore[arg-type]
+    gpu, x = Gpu(OnDevice()), Forward(np.array([0, 1, 3, 6]), True, np.zeros(6), np.ones(6), 5)
     assert bounds(gpu, x, np.array([0, 2, 3]), np.array([2, 0, 1], np.int64)) == (2, 5, 4)
     with pytest.raises(ArrayError, match="pool_offsets: "):
         bounds(gpu, x, np.array(offsets), np.array([2, 0, 1], np.int64))

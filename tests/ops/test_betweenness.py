@@ -168,7 +168,7 @@ def test_lengths_and_sampling_of_a_batch(pools: list[np.ndarray], seed: int, k: 
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_sampling_of_a_large_pool(length: EdgeLength) -> None:
-    """As the reference, whatever the threads; all of the nodes where k is as many; other seeds, other sources."""
+    """As the reference, on all threads; all of the nodes where k is as many; other seeds, other sources."""
     matrix = random_matrix(600, 0.01, seed=5)
     g = graph([matrix])
     found = ops.betweenness(g, length, k=150, seed=7, threads=1)

@@ -54,7 +54,7 @@ def test_large_scores() -> None:
     scores = np.abs(layer.att).max() * np.abs(layer.x_src).max()
     assert scores > 1e4 and np.isfinite(y).all()
     np.testing.assert_allclose(y, expected, rtol=1e-2, atol=1e-2)
-    # Of two equal scores each gets half, whatever they are.
+    # Of two equal scores each gets half, of any size.
     x = np.full((2, 1, 3), 5.0, np.float32)
     for scale in (1e4, -1e4, 1e30):
         att = np.full((1, 3), scale, np.float32)

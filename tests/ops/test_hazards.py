@@ -20,7 +20,7 @@ from pyfast.ops.arrays import MOST_THREADS, available_cores, thread_count
 
 
 def run(script: str) -> None:
-    """In a process of its own, for it may crash or hang."""
+    """In a process of its own, because it may crash or hang."""
     program = "import numpy as np\nfrom pool_problems import random_problem\nfrom pyfast import ops\n"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Bitwise the same whatever the threads and the batch; and what the graph's symmetry promises."""
+"""Bitwise the same with any number of threads and in any batch; and what the graph's symmetry promises."""
 
 import numpy as np
 import pytest

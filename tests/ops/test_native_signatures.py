@@ -21,20 +21,25 @@ def test_the_stub_has_the_parameters_of_the_gpu_ops() -> None:
 
 
 def native_calls() -> Iterator[tuple[str, ast.Call]]:
-    """`call(_native.op, ...)` and `call_gpu(_native.cuda.op, ...)`: "op" or "cuda.op", and the call."""
+    """`call(native.op, ...)`, `call_gpu(native.cuda.op, ...)` and `gpu.run(...)` of native ops: "op" or "cuda.op",
+    and the call."""
     for path in OPS:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("call", "call_gpu"):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("call", "call_gpu", "gpu.run"):
                 name = ast.unparse(node.args[0])
-                assert name.startswith("_native."), f"{path.name}:{node.lineno}"
-                yield name.removeprefix("_native."), node
+                if name == "op":
+                    continue  # in `Gpu.run` itself
+                assert name.startswith("native."), f"{path.name}:{node.lineno}"
+                yield name.removeprefix("native."), node
 
 
 def test_native_calls_are_by_keyword() -> None:
     stub = stub_signatures() | {f"cuda.{name}": names for name, names in stub_signatures("cuda").items()}
     called = set()
     for name, node in native_calls():
-        assert len(node.args) == 1 and {each.arg for each in node.keywords} == set(stub[name]), name
+        runs = ast.unparse(node.func) == "gpu.run"  # It passes a queue too.
+        assert len(node.args) <= 1 + runs, name
+        assert {each.arg for each in node.keywords} | ({"queue"} if runs else set()) == set(stub[name]), name
         called.add(name)
     assert stub.keys() - called == {
         "cuda.devices",

@@ -20,9 +20,9 @@ import pytest
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Level, Table, TextDocument, Triple, encode
 from pyfast.errors import InputError, RunError
-from pyfast.reports import bundle, processes
+from pyfast.reports import bundle
 from pyfast.reports.blocks import Block, BlockWriter
-from pyfast.reports.documents import content_of, part_of
+from pyfast.reports.passages import content_of, part_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
 from pyfast.reports.summary import Series
 from pyfast.retrieval import Index, build_index
@@ -279,7 +279,7 @@ def test_a_damaged_run_is_one_error_in_several_processes(runs: list[Path], asked
 
 def children() -> set[int]:
     found = subprocess.run(
-        ["pgrep", "-P", str(os.getpid()), "-f", processes.__name__], capture_output=True, text=True
+        ["pgrep", "-P", str(os.getpid()), "-f", bundle.__name__], capture_output=True, text=True
     )
     return set(map(int, found.stdout.split()))
 
@@ -385,7 +385,7 @@ def test_long_documents_come_in_parts() -> None:
 
 
 def test_what_lost_a_gold_passage() -> None:
-    """Of lists that are searched anew none loses anything; what was kept of them does."""
+    """Of lists that are searched again none loses anything; what was kept of them does."""
     steps = [
         Step("hop 1", "", (Listed("retrieved", ("a", "b")), Listed("kept", ("a",), chosen=True))),
         Step(

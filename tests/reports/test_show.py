@@ -100,7 +100,14 @@ def test_only_a_questions_own_documents_are_named(small: Index, tmp_path: Path) 
     found = {id: named(tmp_path / "run", id) for id in ("some", "others", "all")}
     assert found["some"][0] <= set(some) and found["others"][0] <= set(others)
     assert all(joined > 0 for _, joined in found.values())
-    pyfast.answer(path, index=small, llm="instant", system="n2n", run=tmp_path / "whole", documents="all")
+    pyfast.answer(
+        path,
+        index=small,
+        llm="instant",
+        system="n2n",
+        run=tmp_path / "whole",
+        options=pyfast.RunOptions(documents="all"),
+    )
     assert named(tmp_path / "whole", "some") == named(tmp_path / "whole", "all") == found["all"]
 
 

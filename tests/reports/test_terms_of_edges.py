@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import random_array
 
-from pyfast.reports import shared_terms
-from pyfast.reports.shared_terms import SharedTerms
-from pyfast.retrieval.forward_index import narrow
+from pyfast.reports import graphs
+from pyfast.reports.graphs import SharedTerms
+from pyfast.retrieval.part_files import narrow
 from pyfast.retrieval.strongest_edges import TERMS, strongest_shared_terms
 
 
@@ -20,9 +20,9 @@ def searched(weights: Any, first: Any, second: Any) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("held", [shared_terms.HELD, 50])
+@pytest.mark.parametrize("held", [graphs.HELD, 50])
 def test_the_strongest_shared_terms(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
-    monkeypatch.setattr(shared_terms, "HELD", held)
+    monkeypatch.setattr(graphs, "HELD", held)
     rng = np.random.default_rng(0)
     weights = random_array((40, 30), density=0.5, format="csr", dtype=np.float32, rng=rng)
     weights.data = np.ceil(weights.data * 8) / 8  # so that many are equal

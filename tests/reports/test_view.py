@@ -78,7 +78,7 @@ def test_it_follows_a_run_that_goes_on(small: Index, tmp_path: Path) -> None:
 
 
 def test_a_run_that_has_only_just_begun(small: Index, tmp_path: Path) -> None:
-    """From the moment when others can take the folder for a run, it shows that it has begun."""
+    """From the moment when others can take the folder for a run, it shows that it has started."""
     questions = tmp_path / "questions.jsonl"
     questions.write_text("".join(json.dumps({"id": f"q{i}", "question": "What?"}) + "\n" for i in range(9)))
     with hostile("--weights", "good=1", "--allow", "0") as url:  # all requests wait

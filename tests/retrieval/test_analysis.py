@@ -9,8 +9,7 @@ import pytest
 import pyfast
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
-from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.tokenization import tokenize
+from pyfast.retrieval.analysis import Analysis, tokenize
 
 CHINESE = [
     {"id": "saturn", "title": "土星", "text": "土卫六是环绕土星运行的一颗卫星，由惠更斯发现。"},
@@ -37,7 +36,9 @@ def test_the_default_tokens() -> None:
 def test_chinese_is_found_by_characters(tmp_path: Path) -> None:
     by_words = pyfast.build_index(CHINESE, tmp_path / "words")
     assert first(by_words, "谁发现了土卫六？") is None
-    index = pyfast.build_index(CHINESE, tmp_path / "characters", tokenizer="characters", stop_words="none")
+    index = pyfast.build_index(
+        CHINESE, tmp_path / "characters", options=pyfast.IndexOptions(tokenizer="characters", stop_words="none")
+    )
     assert first(index, "谁发现了土卫六？") == "saturn" and first(index, "地球的卫星") == "moon"
     pyfast.add_documents(tmp_path / "characters", [{"id": "mars", "title": "火星", "text": "火星有两颗卫星。"}])
     assert first(pyfast.open_index(tmp_path / "characters"), "火星有几颗卫星") == "mars"
@@ -46,7 +47,9 @@ def test_chinese_is_found_by_characters(tmp_path: Path) -> None:
 
 def test_words_of_one_character(tmp_path: Path) -> None:
     assert first(pyfast.build_index(ENGLISH, tmp_path / "words"), "C?") == "c"
-    index = pyfast.build_index(ENGLISH, tmp_path / "characters", tokenizer="characters")
+    index = pyfast.build_index(
+        ENGLISH, tmp_path / "characters", options=pyfast.IndexOptions(tokenizer="characters")
+    )
     assert first(index, "C?") == "c" and first(index, "X") == "x"
 
 
@@ -57,12 +60,14 @@ def test_stems(tmp_path: Path) -> None:
     analysis = Analysis(stemmer="english")
     assert analysis.tokens("Moons orbited") == Stemmer.Stemmer("english").stemWords(["moons", "orbited"])
     assert first(pyfast.build_index(ENGLISH, tmp_path / "plain"), "Who discovers a planet's moon?") is None
-    index = pyfast.build_index(ENGLISH, tmp_path / "stems", stemmer="english")
+    index = pyfast.build_index(ENGLISH, tmp_path / "stems", options=pyfast.IndexOptions(stemmer="english"))
     assert first(index, "Who discovers a planet's moon?") == "moons"
     assert "discov" in index.terms and "discovered" not in index.terms
     assert not index.search("those were being the", 5)[0].passages.size or index.idf(index.vocabulary["the"]) == 0
     german = pyfast.build_index(
-        [{"id": "d", "text": "Die Häuser standen leer."}], tmp_path / "g", stemmer="german"
+        [{"id": "d", "text": "Die Häuser standen leer."}],
+        tmp_path / "g",
+        options=pyfast.IndexOptions(stemmer="german"),
     )
     assert first(german, "Haus") == "d"
 
@@ -70,8 +75,13 @@ def test_stems(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"stemmer": "english"}, {"tokenizer": "characters", "stop_words": "none"}])
 def test_an_index_that_changes_keeps_its_analysis(options: Any, tmp_path: Path) -> None:
     """Bit for bit the index built from scratch, through additions, deletions and a merge."""
-    whole = pyfast.build_index(ENGLISH, tmp_path / "whole", **options)
-    pyfast.build_index([*ENGLISH[:1], {"id": "gone", "text": "Moons everywhere."}], tmp_path / "parts", **options)
+    given = pyfast.IndexOptions(**options)
+    whole = pyfast.build_index(ENGLISH, tmp_path / "whole", options=given)
+    pyfast.build_index(
+        [*ENGLISH[:1], {"id": "gone", "text": "Moons everywhere."}],
+        tmp_path / "parts",
+        options=given,
+    )
     pyfast.add_documents(tmp_path / "parts", ENGLISH[1:])
     pyfast.delete_documents(tmp_path / "parts", ["gone"])
     for _ in range(2):
@@ -86,7 +96,9 @@ def test_an_index_that_changes_keeps_its_analysis(options: Any, tmp_path: Path) 
 
 @pytest.mark.parametrize("system", ["rag", "n2n", "hseq"])
 def test_systems_answer_over_it(system: str, tmp_path: Path) -> None:
-    index = pyfast.build_index(CHINESE, tmp_path / "index", tokenizer="characters", stop_words="none")
+    index = pyfast.build_index(
+        CHINESE, tmp_path / "index", options=pyfast.IndexOptions(tokenizer="characters", stop_words="none")
+    )
     run = pyfast.answer(["谁发现了土卫六？"], index=index, llm="instant", system=system)
     assert run.records[0].state != "failed"
     assert "nothing_retrieved" not in run.records[0].trace
@@ -110,5 +122,5 @@ def test_a_question_that_retrieves_nothing_says_so(system: str, small: Index) ->
 )
 def test_options_that_there_are_not(options: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        pyfast.build_index(ENGLISH, tmp_path / "index", **options)
+        pyfast.build_index(ENGLISH, tmp_path / "index", options=pyfast.IndexOptions(**options))
     assert not (tmp_path / "index").exists()

@@ -8,8 +8,8 @@ import pytest
 from pyfast.corpus import TextDocument
 from pyfast.engine import Question
 from pyfast.retrieval import Index, Pool, build_index
+from pyfast.retrieval.analysis import tokenize
 from pyfast.retrieval.passage_size import indexed_text
-from pyfast.retrieval.tokenization import tokenize
 
 # The stop words of Lucene's EnglishAnalyzer.
 STOP = {

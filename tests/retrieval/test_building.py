@@ -16,7 +16,7 @@ from test_changing import document, same
 import pyfast
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval import BuildProgress, Index, building, forward_index
-from pyfast.retrieval.part_maker import PartMaker
+from pyfast.retrieval.making import PartMaker
 
 BASE = [document(name, 0) for name in range(40)]
 
@@ -37,7 +37,9 @@ def test_built_part_by_part_it_is_the_same_index(tmp_path: Path, monkeypatch: py
     seen: list[BuildProgress] = []
     at_once = forward_index._AT_ONCE
     monkeypatch.setattr(forward_index, "_AT_ONCE", 8)  # so that weights are computed in many pieces
-    built = pyfast.build_index(BASE, tmp_path / "index", memory=950, on_progress=seen.append)
+    built = pyfast.build_index(
+        BASE, tmp_path / "index", on_progress=seen.append, options=pyfast.IndexOptions(memory=950)
+    )
     assert max(it.parts for it in seen) == 5 and any(it.merging for it in seen)
     assert len(built.parts) == 1 and parts_of(tmp_path / "index") == 0
     monkeypatch.setattr(building, "_footprint", lambda document: 1)
@@ -51,7 +53,7 @@ def test_built_part_by_part_it_is_the_same_index(tmp_path: Path, monkeypatch: py
 @pytest.mark.usefixtures("small_parts")
 def test_two_parts_cannot_have_one_document(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"two documents have the uri '3\.x'"):
-        pyfast.build_index([*BASE, document(3, 1)], tmp_path / "index", memory=950)
+        pyfast.build_index([*BASE, document(3, 1)], tmp_path / "index", options=pyfast.IndexOptions(memory=950))
 
 
 _BUILDS = """
@@ -77,7 +79,7 @@ def documents(uri, *rest):
     read.append(uri)
     yield from opened(uri, *rest)
 readers._documents = documents
-pyfast.build_index(sys.argv[1], sys.argv[2], memory=950)
+pyfast.build_index(sys.argv[1], sys.argv[2], options=pyfast.IndexOptions(memory=950))
 print(len(read), *read)
 """
 
@@ -118,8 +120,10 @@ def test_changed_sources_are_read_again(tmp_path: Path) -> None:
     same(Index(out), pyfast.build_index(source, tmp_path / "fresh"))
     assert build(source, tmp_path / "other", 0).returncode == -signal.SIGKILL
     with pytest.raises(InputError, match="at least 600 MB"):
-        pyfast.build_index(source, tmp_path / "other", memory=10)
-    pyfast.build_index(source, tmp_path / "other", stemmer="english")  # other parameters: all is read again
+        pyfast.build_index(source, tmp_path / "other", options=pyfast.IndexOptions(memory=10))
+    pyfast.build_index(
+        source, tmp_path / "other", options=pyfast.IndexOptions(stemmer="english")
+    )  # other parameters: all is read again
     assert pyfast.describe_index(tmp_path / "other").documents == 20
 
 
@@ -180,7 +184,8 @@ from pyfast.corpus import TextDocument
 from pyfast.retrieval import building
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 building._footprint = lambda document: 600_000_000
-pyfast.build_index([TextDocument(f"{k}", "", f"Moon {k} of Saturn") for k in range(30)], sys.argv[1], memory=900)
+documents = [TextDocument(f"{k}", "", f"Moon {k} of Saturn") for k in range(30)]
+pyfast.build_index(documents, sys.argv[1], options=pyfast.IndexOptions(memory=900))
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "index")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -192,7 +197,7 @@ import os, signal, sys, time
 from pathlib import Path
 import pyfast
 from pyfast.retrieval import building
-from pyfast.retrieval.part_maker import PartMaker
+from pyfast.retrieval.making import PartMaker
 building._footprint = lambda document: 165_000_000
 moment, whom, start = int(sys.argv[3]), sys.argv[4], PartMaker.start
 def kills(maker, folder):
@@ -272,4 +277,4 @@ def test_a_file_that_cannot_fit_into_the_memory_is_refused(tmp_path: Path) -> No
     with pytest.raises(
         InputError, match=r"a.txt: one file of 200 MB needs at least 821 MB .* the limit is 600 MB"
     ):
-        pyfast.build_index([tmp_path / "a.txt"], tmp_path / "I", memory=600)
+        pyfast.build_index([tmp_path / "a.txt"], tmp_path / "I", options=pyfast.IndexOptions(memory=600))

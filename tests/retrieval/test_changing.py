@@ -171,7 +171,7 @@ def test_a_change_is_one_commit_or_none(index: Path) -> None:
         with pytest.raises(InputError, match=told):
             wrong()
         assert pyfast.describe_index(index).commit == 1
-    assert pyfast.update_documents(index, [document(3, 0)]) == pyfast.api.changing.Change(1, unchanged=1)
+    assert pyfast.update_documents(index, [document(3, 0)]) == pyfast.api.index.Change(1, unchanged=1)
     for wrong in (lambda: pyfast.add_documents(index / "parts", []), lambda: pyfast.describe_index(index.parent)):
         with pytest.raises(IndexFormatError):
             wrong()
@@ -290,7 +290,7 @@ for number in range(int(sys.argv[2])):
 
 @pytest.mark.guarantee("G9")
 def test_a_reader_never_sees_a_mixed_commit(tmp_path: Path) -> None:
-    """Two documents always change together, in another process: whoever reads sees both of one commit."""
+    """Two documents always change together, in another process: a reader sees both of one commit."""
     updates = int(os.environ.get("PYFAST_UPDATES", "25"))
     pyfast.build_index(
         [{"id": "a", "text": "moon number of saturn"}, {"id": "b", "text": "moon"}], tmp_path / "index"

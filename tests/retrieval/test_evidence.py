@@ -62,7 +62,7 @@ def test_evidence_of_every_level(small: Index, hybridqa: Index) -> None:
 
 
 def table_at(index: Index, i: int) -> dict[str, Any]:
-    """What is told of the table in which a segment stands, by the table as it was read."""
+    """What is shown of the table in which a segment stands, by the table as it was read."""
     document = index.corpus.document(int(index.corpus.source[i]))
     if not isinstance(document, Table):
         return {}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple, encode, read
 from pyfast.engine import read_questions
 from pyfast.retrieval import Index, build_index, find_evidence_items
+from pyfast.retrieval.analysis import tokenize
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
-from pyfast.retrieval.evidence_items import bm25_scores
-from pyfast.retrieval.tokenization import tokenize
+from pyfast.retrieval.evidence import bm25_scores
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]), max_size=8).map(" ".join)
 
@@ -64,7 +64,7 @@ def test_the_best_pieces_of_the_best_units(small: Index) -> None:
     assert "Titan" in small.corpus.linearise(int(first.segments[0]))
     assert (np.diff(first.scores) <= 0).all() and (first.scores > 0).all()
     assert len(set(first.segments.tolist())) == 5
-    for query, evidence in zip(queries, found, strict=True):  # whatever the batch
+    for query, evidence in zip(queries, found, strict=True):  # in any batch
         (alone,) = find_evidence_items(small, [query], 20, 5)
         np.testing.assert_array_equal(alone.segments, evidence.segments)
         np.testing.assert_array_equal(alone.scores, evidence.scores)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from grouped import grouped
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple, read
@@ -214,12 +215,12 @@ def test_all_documents_on_demand(small: Index, tmp_path: Path) -> None:
     asked = [{"id": "a", "question": QUESTIONS[0], "documents": ["passages/io.md"]}]
     options: Any = {"index": small, "llm": "instant", "system": "rag", "run": tmp_path / "run", "documents": "all"}
     (limited,) = pyfast.answer(asked, index=small, llm="instant", system="rag").records
-    (free,) = pyfast.answer(asked, **options).records
+    (free,) = pyfast.answer(asked, **grouped(**options)).records
     (without,) = pyfast.answer(
         [{"id": "a", "question": QUESTIONS[0]}], index=small, llm="instant", system="rag"
     ).records
     assert free.evidence == without.evidence != limited.evidence
     with pytest.raises(InputError, match="questions"):
-        pyfast.answer(asked, **{**options, "documents": "own"})
+        pyfast.answer(asked, **grouped(**{**options, "documents": "own"}))
     with pytest.raises(InputError, match="own or all"):
-        pyfast.answer(asked, index=small, llm="instant", system="rag", documents="none")  # type: ignore[arg-type]
+        pyfast.answer(asked, index=small, llm="instant", system="rag", options=pyfast.RunOptions(documents="none"))  # type: ignore[arg-type]

@@ -11,9 +11,11 @@ from slow_words import slow_tokens
 
 from pyfast.corpus import Table, TextDocument
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.forward_index import count_terms, take_rows, weigh
+from pyfast.retrieval.analysis import tokenize
+from pyfast.retrieval.forward_index import weigh
+from pyfast.retrieval.part_files import take_rows
 from pyfast.retrieval.passage_size import indexed_text
-from pyfast.retrieval.tokenization import tokenize
+from pyfast.retrieval.term_counts import count_terms
 
 
 def assert_same_weights(x: csr_array, terms: list[str], texts: list[str]) -> None:

@@ -44,7 +44,9 @@ def overlapping(text: str, length: int, overlap: int) -> list[str]:
 @pytest.mark.parametrize(("length", "overlap"), [(400, 0), (400, 120), (250, 60), (1000, 500)])
 def test_passages_are_those_of_the_plain_rule(tmp_path: Path, length: int, overlap: int) -> None:
     given = TextDocument("moons", "", LONG)
-    index = pyfast.build_index([given], tmp_path / "IDX", passage_length=length, passage_overlap=overlap)
+    index = pyfast.build_index(
+        [given], tmp_path / "IDX", options=pyfast.IndexOptions(passage_length=length, passage_overlap=overlap)
+    )
     assert lines(index) == overlapping(LONG, length, overlap)
     assert decode(index.corpus) == [given]
     assert index.manifest["parameters"]["passages"] == {"length": length, "overlap": overlap}
@@ -58,7 +60,9 @@ def test_a_fact_at_a_cut_is_found_in_one_passage(tmp_path: Path) -> None:
     def both(overlap: int) -> bool:
         folder = tmp_path / str(overlap)
         index = pyfast.build_index(
-            [TextDocument("m", "", LONG)], folder, passage_length=400, passage_overlap=overlap
+            [TextDocument("m", "", LONG)],
+            folder,
+            options=pyfast.IndexOptions(passage_length=400, passage_overlap=overlap),
         )
         best = index.text(int(index.search(query, 1)[0].passages[0]))
         return all(f"{name} " in best for name in query.split())
@@ -69,7 +73,9 @@ def test_a_fact_at_a_cut_is_found_in_one_passage(tmp_path: Path) -> None:
 def test_paragraphs_that_were_not_cut_share_nothing(tmp_path: Path) -> None:
     text = f"{LONG}\n\nAnother paragraph. It is short.\n\n# Not a heading here\n\n{LONG}"
     index = pyfast.build_index(
-        [TextDocument("m", "", text)], tmp_path / "I", passage_length=400, passage_overlap=120
+        [TextDocument("m", "", text)],
+        tmp_path / "I",
+        options=pyfast.IndexOptions(passage_length=400, passage_overlap=120),
     )
     starts = [line for line in lines(index) if line.startswith(("Another", "# Not", "Moon number 0 "))]
     assert len(starts) == 4
@@ -97,8 +103,12 @@ def test_what_is_repeated_is_the_end_of_the_passage_before(text: str, overlap: i
 
 def test_documents_that_join_get_the_size_of_the_index(tmp_path: Path) -> None:
     first, second = TextDocument("a", "", LONG), TextDocument("b", "", LONG.replace("Moon", "Ring"))
-    fresh = pyfast.build_index([first, second], tmp_path / "F", passage_length=300, passage_overlap=100)
-    pyfast.build_index([first], tmp_path / "I", passage_length=300, passage_overlap=100)
+    fresh = pyfast.build_index(
+        [first, second], tmp_path / "F", options=pyfast.IndexOptions(passage_length=300, passage_overlap=100)
+    )
+    pyfast.build_index(
+        [first], tmp_path / "I", options=pyfast.IndexOptions(passage_length=300, passage_overlap=100)
+    )
     pyfast.add_documents(tmp_path / "I", [second])
     assert lines(pyfast.open_index(tmp_path / "I")) == lines(fresh)
     pyfast.update_documents(tmp_path / "I", [TextDocument("a", "", LONG + " The end.")])
@@ -112,7 +122,9 @@ def test_documents_that_join_get_the_size_of_the_index(tmp_path: Path) -> None:
 def test_sizes_that_cannot_be_are_refused(tmp_path: Path, length: int, overlap: int) -> None:
     with pytest.raises(InputError, match=r"passage_(length|overlap): expected"):
         pyfast.build_index(
-            [TextDocument("a", "", "x")], tmp_path / "I", passage_length=length, passage_overlap=overlap
+            [TextDocument("a", "", "x")],
+            tmp_path / "I",
+            options=pyfast.IndexOptions(passage_length=length, passage_overlap=overlap),
         )
     assert not (tmp_path / "I").exists()
 

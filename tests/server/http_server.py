@@ -24,7 +24,7 @@ TITAN = [{"role": "user", "content": "Who discovered Titan?"}]
 
 
 class Gate:
-    """Answers when it is opened; counts what it has in work and what was cancelled."""
+    """Answers when it is opened; counts what it has in progress and what was cancelled."""
 
     fingerprint = "gate-1"
     slots = 1000

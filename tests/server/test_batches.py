@@ -76,7 +76,7 @@ async def test_the_official_client_runs_a_batch(small: pyfast.Index, tmp_path: P
             with pytest.raises(openai.NotFoundError):
                 ask.files.retrieve(batch.input_file_id)
 
-    async with serving(small, "instant", jobs=tmp_path) as served:
+    async with serving(small, "instant", options=pyfast.ServerOptions(jobs=tmp_path)) as served:
         await asyncio.to_thread(work, served.url)
     run = pyfast.Run(next(tmp_path.glob("batches/*/run")))
     assert [record.line() for record in run.records] == [record.line() for record in whole.records]
@@ -98,7 +98,7 @@ async def test_failed_questions_have_a_file_of_their_own(tmp_path: Path) -> None
         async def complete(self, request: Request) -> Completion:
             return Completion("no JSON", "stop")
 
-    async with serving(None, Broken(), jobs=tmp_path) as served:
+    async with serving(None, Broken(), options=pyfast.ServerOptions(jobs=tmp_path)) as served:
         await asyncio.to_thread(work, served.url)
 
 
@@ -127,7 +127,7 @@ async def test_an_input_that_cannot_be_read_fails_the_batch(content: str, code: 
             batch = ended(ask, begin(ask, content.encode()).id)
             assert (batch.status, batch.errors.data[0].code) == ("failed", code)
 
-    async with serving(None, "instant", jobs=tmp_path) as served:
+    async with serving(None, "instant", options=pyfast.ServerOptions(jobs=tmp_path)) as served:
         await asyncio.to_thread(work, served.url)
 
 
@@ -151,7 +151,7 @@ async def test_a_key_gives_the_same_batch_again(tmp_path: Path) -> None:
                 create(metadata={"other": "yes"})
             assert len(list(ask.batches.list())) == 1
 
-    async with serving(None, "instant", jobs=tmp_path) as served:
+    async with serving(None, "instant", options=pyfast.ServerOptions(jobs=tmp_path)) as served:
         await asyncio.to_thread(work, served.url)
 
 
@@ -178,7 +178,7 @@ async def test_one_that_is_cancelled_keeps_what_it_has(tmp_path: Path) -> None:
             with pytest.raises(openai.ConflictError):
                 ask.batches.cancel(id)
 
-    async with serving(None, gate, jobs=tmp_path, concurrency=4) as served:
+    async with serving(None, gate, concurrency=4, options=pyfast.ServerOptions(jobs=tmp_path)) as served:
         id = await asyncio.to_thread(work, served)
         gate.open.set()
         await asyncio.to_thread(rest, served, id)
@@ -186,7 +186,7 @@ async def test_one_that_is_cancelled_keeps_what_it_has(tmp_path: Path) -> None:
 
 async def test_requests_are_answered_while_a_batch_is_worked_on(tmp_path: Path) -> None:
     gate = Gate()
-    async with serving(None, gate, jobs=tmp_path, concurrency=4) as served:
+    async with serving(None, gate, concurrency=4, options=pyfast.ServerOptions(jobs=tmp_path)) as served:
         await asyncio.to_thread(lambda: begin(client(served.url), lines(10)))
         await until(lambda: gate.working == 4)
         asking = asyncio.ensure_future(served.ask())
@@ -196,7 +196,9 @@ async def test_requests_are_answered_while_a_batch_is_worked_on(tmp_path: Path) 
 
 
 async def test_uploads_have_limits(tmp_path: Path) -> None:
-    async with serving(None, "instant", jobs=tmp_path, limits={"file_bytes": 1000, "files": 1}) as served:
+    async with serving(
+        None, "instant", limits={"file_bytes": 1000, "files": 1}, options=pyfast.ServerOptions(jobs=tmp_path)
+    ) as served:
 
         def work(url: str) -> None:
             with client(url) as ask:

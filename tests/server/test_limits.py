@@ -44,7 +44,7 @@ async def test_one_that_is_given_up_is_cancelled_and_the_others_are_answered() -
 async def test_an_upload_that_is_given_up_is_no_fault_of_the_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(None, "instant", jobs=tmp_path) as served:
+    async with serving(None, "instant", options=pyfast.ServerOptions(jobs=tmp_path)) as served:
         form = "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000"
         sent = f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\n{form}\r\n\r\n--x\r\n".encode()
         _, writer = await raw(served.port, sent)

@@ -6,7 +6,7 @@ import pytest
 from http_server import serving
 
 import pyfast
-from pyfast.api.reranking import rerank_texts
+from pyfast.api.search import rerank_texts
 
 
 async def test_retrieve_finds_what_the_engine_finds(small: pyfast.Index) -> None:

@@ -140,10 +140,10 @@ UNSEEN = {
     ("subqrag", "embedder"): "it opens the store, and another is refused",
     ("mtqa", "weights_seed"): "with weights=uniform and gaussian alone",
     ("mtqa", "relations"): "the example's store has few relations of a keyword's kind",
-    ("graph_convqa", "graph"): "with graph=on alone, which wants a training",
-    ("graph_convqa", "embedder"): "with memory=on alone, which wants a model",
-    ("graph_convqa", "trained"): "with graph=on alone, which wants a training",
-    ("graph_convqa", "nodes"): "with graph=on alone, which wants a training",
+    ("graph_convqa", "graph"): "with graph=on alone, which needs a training",
+    ("graph_convqa", "embedder"): "with memory=on alone, which needs a model",
+    ("graph_convqa", "trained"): "with graph=on alone, which needs a training",
+    ("graph_convqa", "nodes"): "with graph=on alone, which needs a training",
 }
 # Changes nothing, and is not refused.
 MOOT = {("graph_convqa", "memory", "k", 0): "memory=off is how to do without its model"}
@@ -361,7 +361,7 @@ def test_what_is_given_beside_a_preset_counts() -> None:
 
 
 def test_a_run_records_the_settings_of_its_preset(small: Index, tmp_path: Path) -> None:
-    """So it goes on with them given one by one, too, and with no others."""
+    """So it resumes with them given one by one, too, and with no others."""
     asked: dict[str, Any] = {"index": small.folder, "llm": "instant", "run": tmp_path / "run"}
     pyfast.answer(["Who discovered Titan?"], settings={"preset": "no-graphrank"}, **asked)
     recorded = tomllib.loads((tmp_path / "run" / "run.toml").read_text())

@@ -1,4 +1,4 @@
-"""A run writes the same bytes whatever the concurrency, and in whatever order the model answers."""
+"""A run writes the same bytes at any concurrency, and in whatever order the model answers."""
 
 import asyncio
 import random

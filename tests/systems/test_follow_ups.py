@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grouped import grouped
 from runs import Watched
 from scripted import Scripted
 from typer.testing import CliRunner
@@ -37,7 +38,7 @@ def rewriting(**replies: Any) -> Scripted:
 
 def ask(small: pyfast.Index, llm: Any, **options: Any) -> pyfast.Run:
     given: dict[str, Any] = {"system": "rag", "follow_ups": "rewrite", "budget": {"attempts": 1}}
-    return pyfast.answer([TALK, "Who found Phobos?"], index=small, llm=llm, **{**given, **options})
+    return pyfast.answer([TALK, "Who found Phobos?"], index=small, llm=llm, **grouped(**{**given, **options}))
 
 
 def asked(llm: Scripted) -> list[str]:
@@ -86,7 +87,7 @@ def test_long_conversations_are_cut_from_the_front(small: pyfast.Index) -> None:
     long = {"id": "l", "turns": [{"id": f"l{i}", "question": f"What of {i}? {'word ' * 300}"} for i in range(12)]}
     llm = rewriting(rewrite_turn={"question": "Who?"})
     llm.context_window = 3000
-    pyfast.answer([long], index=small, llm=llm, system="rag", follow_ups="rewrite")
+    pyfast.answer([long], index=small, llm=llm, system="rag", options=pyfast.RunOptions(follow_ups="rewrite"))
     said = llm.users("rewrite_turn")[-1]
     assert "What of 10?" in said and "What of 2?" not in said and len(said) < 9000
 

@@ -178,7 +178,7 @@ class Counted:
 
 
 def test_a_graph_beyond_the_window_and_a_long_conversation(small: Index, trained: Path) -> None:
-    """Nodes are dropped by rank of evidence, the oldest turns before that; both are told; all ends well."""
+    """Nodes are dropped by rank of evidence, the oldest turns before that; the record says both; all ends well."""
     llm = open_llm(f"transformers:{trained / 'model'}", context_window=400)
     long = talk("long", *(f"What is fact number {i} about Titan and its probe?" for i in range(30)))
     settings = {"trained": str(trained), "graph": "on", "history": "gold", "k": "40"}

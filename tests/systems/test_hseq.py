@@ -122,7 +122,7 @@ def test_a_window_is_left_behind_or_refilled(small: Index) -> None:
     llm = hseq(select=picks(1, 2, 3))
     one(small, llm, window="6", steps="3")
     for before, after in pairwise(windows(llm)):
-        assert after[:3] == before[3:] and not set(after) & set(before[:3])  # all of k: it may want more of these
+        assert after[:3] == before[3:] and not set(after) & set(before[:3])  # all of k: it may take more of these
     llm = hseq(select=picks(2))
     one(small, llm, window="6", steps="3")
     for before, after in pairwise(windows(llm)):

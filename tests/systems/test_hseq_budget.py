@@ -1,4 +1,4 @@
-"""No question exceeds any of its limits, whatever the model says, and it ends well all the same."""
+"""No question exceeds any of its limits, with any reply of the model, and it ends well all the same."""
 
 import json
 from typing import Any

@@ -50,7 +50,9 @@ def test_what_the_evidence_holds_can_be_answered(known: tuple[str, Index, list[A
     """And nothing else: by the evidence of the records, of each kind of question."""
     name, index, golds, facts = known
     asked = [gold["question"] for gold in golds]
-    run = pyfast.answer(asked, index=index, llm=Sworn(golds, facts), system=system, strict=True)
+    run = pyfast.answer(
+        asked, index=index, llm=Sworn(golds, facts), system=system, options=pyfast.RunOptions(strict=True)
+    )
     assert run.status.states.get("failed", 0) == 0
     held = Counter[str]()
     for gold, record in zip(golds, run.records, strict=True):

@@ -1,4 +1,4 @@
-"""Every limit that a schema holds an answer to is told to the model: one that is not told of it breaks it."""
+"""Every limit that a schema holds an answer to stands in the prompt: a model that does not read it breaks it."""
 
 import re
 from collections.abc import Iterator

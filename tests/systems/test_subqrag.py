@@ -37,7 +37,7 @@ from pyfast.knowledge import (
     update_knowledge,
 )
 from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
-from pyfast.knowledge.learned import encode_statements
+from pyfast.knowledge.session import encode_statements
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 from pyfast.systems.subqrag import SYSTEM
@@ -188,7 +188,7 @@ def test_each_of_several_answers_is_asked_about(session: Session) -> None:
 
 @pytest.mark.parametrize("said", ["Not mentioned in the facts.", "unknown", "The facts do not say.", ""])
 def test_who_says_that_he_does_not_know_gives_no_answer(session: Session, said: str) -> None:
-    """Documents are read, what is said is in no memory, and no later sub-question is about it."""
+    """Documents are read, what they say is in no memory, and no later sub-question is about it."""
     llm = Scripted(from_facts={"answers": [said], "used": [1]}, from_documents={"answers": [said]})
     (record,) = run(session, llm, ["q"])
     assert record.state == "abstained" and len(llm.said("from_documents")) == 2
@@ -440,7 +440,7 @@ def test_an_index_without_knowledge_stays_so_and_the_run_has_its_own(
 def test_a_run_keeps_the_store_that_it_was_begun_with(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many runs add to the index's meanwhile; one that begins anew takes what there is then."""
+    """However many runs add to the index's meanwhile; one that starts again takes what there is then."""
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
     begun, run = session.store.fingerprint, tmp_path / "run"
     run.mkdir()
@@ -457,8 +457,8 @@ def test_a_run_keeps_the_store_that_it_was_begun_with(
     ]
     assert again.kept(run).store is again.store
     assert open_session(session.index, "words").store.fingerprint == current.fingerprint != begun
-    anew = open_session(session.index, "words")
-    anew.kept(run)  # where a run of other knowledge had not asked anything yet
+    again = open_session(session.index, "words")
+    again.kept(run)  # where a run of other knowledge had not asked anything yet
     assert Knowledge.open(run / "knowledge").fingerprint == current.fingerprint
     assert {path.name for path in run.iterdir()} == {"run.toml", "knowledge"}
 
@@ -553,7 +553,7 @@ def test_killed_again_and_again(
 def test_an_index_that_was_built_anew(
     session: Session, examples: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That its knowledge is of other documents is said; it is brought up to date where that is wanted."""
+    """pyfast says that its knowledge is of other documents; it is brought up to date where that is wanted."""
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
     said = Extract("learned", "learned", (Statement("Ada", "knows", "Zoe", 7),))
     add_extracts(session.index, WordVectors(), [said])

@@ -16,6 +16,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 import torch
+from grouped import grouped
 from safetensors.torch import load_file
 from scripted import Scripted
 
@@ -152,6 +153,11 @@ def test_batches_are_of_like_size() -> None:
     assert tokens_of([5, 90], lambda it: it) == 180
 
 
+def hseq(**given: Any) -> dict[str, Any]:
+    """Arguments with the options of the training as one object."""
+    return grouped(pyfast.HseqOptions, **given)
+
+
 @pytest.fixture
 def source(examples: Path, small: Index, tmp_path: Path) -> Iterator[dict[Path, Index]]:
     """A file of a few questions, and its index."""
@@ -166,13 +172,13 @@ def test_what_it_takes_is_told_before_it_starts(source: dict[Path, Index], tiny:
     told: list[Any] = []
 
     def learn(out: str, **more: Any) -> list[Point]:
-        return train_hseq_iterator(source, out=tmp_path / out, **options, **more).curve
+        return train_hseq_iterator(source, out=tmp_path / out, **hseq(**options, **more)).curve
 
     first = learn("told", batch=2, on_estimate=told.append, on_step=lambda point, total: told.append(point.step))
     assert told[1:] == [0, 1, 2] and told[0].steps == 3
     assert [it.loss for it in first] == [it.loss for it in learn("quiet", batch=2)]
     assert learn("told", batch=2, on_estimate=told.append) == first and len(told) == 4  # nothing lies ahead
-    alone = estimate_hseq_iterator(source, **options)
+    alone = estimate_hseq_iterator(source, **hseq(**options))
     assert told[0].tokens >= alone.tokens and alone.longest < told[0].longest <= 2 * alone.longest
     weights = (tiny / "model.safetensors").stat().st_size
     assert weights < alone.memory < 2**34 and 0 < alone.seconds < 600
@@ -184,7 +190,7 @@ def test_the_heads_guidance_is_asked_for_once_and_learnt(
 ) -> None:
     head = Scripted(guide=lambda request: {"first_look": f"Look for {request.digest().hex()}", "stop": "the name"})
     options: dict[str, Any] = {"model": tiny, "settings": {"guidance": "head"}, "size": 4, "lora_rank": 4}
-    train_hseq_iterator(source, out=tmp_path / "out", head=head, **options)
+    train_hseq_iterator(source, out=tmp_path / "out", head=head, **hseq(**options))
     ((questions, index),) = source.items()
     golds = read_gold(questions)
     assert head.kinds == ["guide"] * len(golds)
@@ -200,11 +206,11 @@ def test_the_heads_guidance_is_asked_for_once_and_learnt(
         asked = GUIDE.request({"question": gold.question}, 0.0, 0).digest().hex()
         assert fields["guidance"] == f"Guidance: Look for {asked} the name\n"
         assert step.state.guidance in prompt.request(fields, 0.0, 0).messages[-1].content
-    train_hseq_iterator(source, out=tmp_path / "out", head=head, **options)  # it is kept
+    train_hseq_iterator(source, out=tmp_path / "out", head=head, **hseq(**options))  # it is kept
     assert len(head.calls) == len(golds)
     for wrong in ({"head": head, "settings": {}}, {"settings": {"guidance": "head"}}):
         with pytest.raises(InputError, match="go together"):
-            train_hseq_iterator(source, out=tmp_path / "other", **{**options, **wrong})
+            train_hseq_iterator(source, out=tmp_path / "other", **hseq(**{**options, **wrong}))
 
 
 def test_several_processes_want_guidance_that_is_there(
@@ -213,7 +219,12 @@ def test_several_processes_want_guidance_that_is_there(
     monkeypatch.setenv("RANK", "1")
     with pytest.raises(InputError, match="start with one process"):
         train_hseq_iterator(
-            source, model=tiny, out=tmp_path, head="instant", settings={"guidance": "head"}, size=4
+            source,
+            model=tiny,
+            out=tmp_path,
+            head="instant",
+            settings={"guidance": "head"},
+            options=pyfast.HseqOptions(size=4),
         )
 
 
@@ -235,7 +246,7 @@ def test_two_processes_learn_what_one_does(source: dict[Path, Index], tiny: Path
     """Over gloo, with dropout; the last step has an example for one of them alone."""
     ((questions, index),) = source.items()
     options: dict[str, Any] = {"size": 7, "accumulation": 3, "learning_rate": 0.01, "lora_rank": 4}
-    alone = train_hseq_iterator(source, model=tiny, out=tmp_path / "one", **options)
+    alone = train_hseq_iterator(source, model=tiny, out=tmp_path / "one", **hseq(**options))
     launch = ["accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
     launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
     learn = ["pyfast", "train", "hseq-iterator", f"{questions}={index.folder}", "--model", str(tiny)]

@@ -169,7 +169,7 @@ def gradients_reach_all(folder: Path, index: Index, turns: list[Question], check
 
 @pytest.fixture
 def double_norms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """transformers takes norms in single precision whatever a model is in: too coarse for differences."""
+    """transformers takes norms in single precision in a model of any precision: too coarse for differences."""
     from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
     def forward(norm: Any, x: torch.Tensor) -> torch.Tensor:

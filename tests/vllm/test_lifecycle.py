@@ -25,7 +25,7 @@ STORY = Request(dialogue("Tell me a very long story."), 900)
 
 
 async def running(llm: LLM, calls: int = 3) -> list[asyncio.Task]:
-    """Calls that have begun and will not end soon."""
+    """Calls that have started and will not end soon."""
     tasks = [asyncio.create_task(llm.complete(STORY)) for _ in range(calls)]
     await asyncio.sleep(1)
     assert not any(task.done() for task in tasks)

@@ -11,7 +11,6 @@ import numpy as np
 
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.limits import check_cells
-from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.jsonl_documents import documents_of_records
 from pyfast.errors import InputError
 
@@ -20,7 +19,7 @@ def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the documents of a file. If the rows of the file are not documents, the whole file is one table."""
     no_text: Counter[str] = Counter()
     placed = ((f"{path}, row {number}", row, b"") for number, row in enumerate(records(path, no_text), start=1))
-    yield from documents_of_records(uri, path, title_of(path), placed)
+    yield from documents_of_records(uri, path, placed)
     for column, times in no_text.items():
         yield Unread(path, f"column {column}: {times} values are bytes that are no UTF-8, and are left out")
 

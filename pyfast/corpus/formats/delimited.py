@@ -8,15 +8,14 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Table, Unread
+from pyfast.corpus.formats.building import title_of
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.grids import MOST_ABOVE, Grid, is_number, table_parts
 from pyfast.corpus.packed import pack
 
@@ -42,8 +41,10 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
         text = "\n" + text[named.end() :]
     faults: list[Unread] = []
     captions, records = _captions(rows(path, text, dialect))
-    table = table_of(uri, path, _rows(path, records, faults))
-    yield replace(table, section=" ".join(filter(None, [*captions, table.section])))
+    below = _rows(path, records, faults)
+    caption, header, first = table_parts(Grid(list(islice(below, MOST_ABOVE))))
+    section = " ".join(filter(None, [*captions, caption]))
+    yield Table(uri, title_of(path), section, header, pack(chain(first, below)))
     yield from faults
 
 
@@ -56,22 +57,27 @@ def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]
     what follows can be a header. `text` above `Hello, you` is the name of a column whose cells have commas.
     """
     above = list(islice(records, _MOST_PAIRS + _MOST_COMPARED))
+    texts, start = _captions_in(above)
+    return texts, chain(above[start:], records)
+
+
+def _captions_in(above: Sequence[_Record]) -> tuple[list[str], int]:
     if start := _pairs(above):
         lines = [row for _, row in above[:start] if not isinstance(row, Unread) and any(row)]
         texts = [",".join(row) if _is_sentence(row) else " ".join(filter(None, row)) for row in lines]
-        return ["; ".join(text.strip("# ") for text in texts)], chain(above[start:], records)
+        return ["; ".join(text.strip("# ") for text in texts)], start
     first = next((k for k, (_, row) in enumerate(above) if isinstance(row, Unread) or not _is_sentence(row)), 0)
     plain = [row for _, row in above[:first] if not isinstance(row, Unread)]
     line, header = above[first] if above else (0, ())
     if not first or first > _MOST_CAPTIONS or first + 1 == len(above) or isinstance(header, Unread):
-        return [], chain(above, records)
+        return [], 0
     if max(map(len, plain)) >= len(header):
-        return [], chain(above, records)
+        return [], 0
     texts = [",".join(row).strip() for row in plain]
     is_header = all(cell and not cell[0].isspace() and not is_number(cell) for cell in header)
     if line - above[first - 1][0] > 1 or texts[-1].startswith("#") or (" " in texts[-1] and is_header):
-        return [text.lstrip("# ") for text in texts], chain(above[first:], records)
-    return [], chain(above, records)
+        return [text.lstrip("# ") for text in texts], first
+    return [], 0
 
 
 def _pairs(above: Sequence[_Record]) -> int:
@@ -119,14 +125,6 @@ def _rows(path: Path, records: Iterator[_Record], faults: list[Unread]) -> Itera
     if longer:
         more = f"line {first}: more cells than the header" + (f", as {longer} rows have" if longer > 1 else "")
         faults.append(Unread(path, f"{more}; these cells are stored without a name", missing=False))
-
-
-def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
-    """Make a table from rows. The first row is the header, unless a caption stands above it: see `table_parts`."""
-    rows = iter(rows)
-    above = list(islice(rows, MOST_ABOVE))
-    caption, header, below = table_parts(Grid(above))
-    return Table(uri, title_of(path), caption, header, pack(chain(below, rows)))
 
 
 class PlainTabs(csv.excel_tab):
@@ -285,10 +283,6 @@ def _sniffed(sample: str) -> type[csv.Dialect] | None:
         return None
     if dialect is None or not dialect.delimiter:
         return None
-    options = {
-        "delimiter": dialect.delimiter,
-        "quotechar": dialect.quotechar or None,
-        "escapechar": dialect.escapechar or None,
-        "quoting": csv.QUOTE_MINIMAL if dialect.quotechar else csv.QUOTE_NONE,
-    }
-    return type("Found", (csv.excel,), options)
+    signs = {name: getattr(dialect, name) or None for name in ("delimiter", "quotechar", "escapechar")}
+    quoting = csv.QUOTE_MINIMAL if dialect.quotechar else csv.QUOTE_NONE
+    return type("Found", (csv.excel,), {**signs, "quoting": quoting})

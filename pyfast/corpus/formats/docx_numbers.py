@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -16,7 +15,7 @@ _ROMAN = [
 ]  # fmt: skip
 
 
-class Numbers:
+class _Numbers:
     """Counts the numbered paragraphs of a document, in their order."""
 
     def __init__(self, numbering: Any, styles: Any) -> None:
@@ -98,17 +97,23 @@ class Numbers:
         return self._starts[num].get(level, _whole(start))
 
 
-def write_numbers(paragraphs: Iterable[Any], numbers: Numbers) -> None:
-    """Write the number of each paragraph before its text. Without a text, it is written only in a table."""
+def write_numbers(file: Any) -> list[str]:
+    """Write the number of each paragraph of a document before its text. Without a text, it is written only in a
+    table. Returns the formats of the numbers that are left out."""
     from docx.oxml import OxmlElement
 
-    for paragraph in paragraphs:
+    parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
+    if not parts:
+        return []
+    numbers = _Numbers(parts[0].target_part.element, file.styles.element)
+    for paragraph in list(file.element.body.iter(f"{_W}p")):
         label = numbers.label(paragraph)
         if label and (paragraph.text.strip() or next(paragraph.iterancestors(f"{_W}tc"), None) is not None):
             run = OxmlElement("w:r")
             run.text = f"{label} "
             properties = paragraph.find(f"{_W}pPr")
             paragraph.insert(0 if properties is None else paragraph.index(properties) + 1, run)
+    return sorted(numbers.unknown)
 
 
 def written(number: int, form: str) -> str:

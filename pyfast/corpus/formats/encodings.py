@@ -16,6 +16,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_CERTAIN = ("utf-8", "utf-16-le", "utf-16-be")
 _SAMPLE = 1 << 16
 _WESTERN = "cp1252"
 _SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8", "kz", "ptcp", "tis")
@@ -33,22 +34,18 @@ def read_text(path: Path) -> str:
     is guessed from its bytes. Raises InputError if the file is damaged UTF-8, or no encoding can be found.
     """
     data = path.read_bytes()
-    for bom, encoding in _BOMS:
+    for bom, marked in _BOMS:
         if data.startswith(bom):
-            return _decoded(data[len(bom) :], encoding, path, len(bom), data)
-    if (wide := _without_bom(data)) is not None:
-        return _decoded(data, wide, path, 0, data)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        if _mostly_utf8(data):
-            raise _fault(path, data, error.start, "UTF-8") from None
-        guessed = None if b"\0" in data else _detected(data, error.start)
-    if guessed is None:
+            return _decoded(path, data, marked, len(bom))
+    encoding, text = _guessed(data)
+    if text is not None:
+        return text
+    if encoding is None:
         why = "no text in an encoding that pyfast knows; perhaps a binary file; if it is text, save it as UTF-8"
         raise InputError(f"{path}: {why}")
-    _LOG.info("%s: read as %s", path, guessed)
-    return _decoded(data, guessed, path, 0, data)
+    if encoding not in _CERTAIN:
+        _LOG.info("%s: read as %s", path, encoding)
+    return _decoded(path, data, encoding)
 
 
 def without_colours(text: str) -> str:
@@ -59,14 +56,20 @@ def without_colours(text: str) -> str:
 
 def guessed_encoding(data: bytes) -> str | None:
     """Return the encoding that the bytes of a text without a byte order mark suggest. None if there is none."""
+    return _guessed(data)[0]
+
+
+def _guessed(data: bytes) -> tuple[str | None, str | None]:
+    """Return what `guessed_encoding` does, and the text if it was decoded to find the encoding."""
     if (wide := _without_bom(data)) is not None:
-        return wide
+        return wide, None
     try:
-        data.decode()
+        return "utf-8", data.decode()
     except UnicodeDecodeError as error:
-        if not _mostly_utf8(data):
-            return None if b"\0" in data else _detected(data, error.start)
-    return "utf-8"
+        start = error.start
+    if _mostly_utf8(data):
+        return "utf-8", None
+    return None if b"\0" in data else _detected(data, start), None
 
 
 def _without_bom(data: bytes) -> str | None:
@@ -82,18 +85,14 @@ def _without_bom(data: bytes) -> str | None:
     return "utf-16-be" if high > low else "utf-16-le"
 
 
-def _decoded(data: bytes, encoding: str, path: Path, skipped: int, whole: bytes) -> str:
+def _decoded(path: Path, data: bytes, encoding: str, skipped: int = 0) -> str:
     try:
-        return data.decode(encoding)
+        return data[skipped:].decode(encoding)
     except UnicodeDecodeError as error:
-        raise _fault(path, whole, skipped + error.start, encoding.upper()) from None
-
-
-def _fault(path: Path, data: bytes, offset: int, encoding: str) -> InputError:
-    line = data.count(b"\n", 0, offset) + 1
-    return InputError(
-        f"{path}, line {line}: not {encoding}: byte 0x{data[offset]:02x} at offset {offset}; save it as UTF-8"
-    )
+        offset, named = skipped + error.start, encoding.upper()
+        line = data.count(b"\n", 0, offset) + 1
+        what = f"not {named}: byte 0x{data[offset]:02x} at offset {offset}; save it as UTF-8"
+        raise InputError(f"{path}, line {line}: {what}") from None
 
 
 def _mostly_utf8(data: bytes) -> bool:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Generator, Iterator
-from itertools import takewhile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.building import Text
+from pyfast.corpus.formats.building import POWER, Text
 from pyfast.corpus.formats.encodings import guessed_encoding
-from pyfast.corpus.grids import grid_of
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(
@@ -23,57 +23,16 @@ _LEFT_OUT = frozenset(
 _ROLES = frozenset(("navigation", "contentinfo"))
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none", re.IGNORECASE)
 _NOT_SEEN = re.compile(r"(?:^|;)\s*visibility\s*:\s*(?:hidden|collapse)", re.IGNORECASE)
-_BLOCKS = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "caption",
-        "center",
-        "dd",
-        "details",
-        "dialog",
-        "dir",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "form",
-        "header",
-        "hgroup",
-        "hr",
-        "html",
-        "legend",
-        "li",
-        "main",
-        "menu",
-        "ol",
-        "p",
-        "pre",
-        "search",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "td",
-        "tfoot",
-        "th",
-        "thead",
-        "tr",
-        "ul",
-        "option",
-        "select",
-    ]
+_BLOCK_NAMES = (
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset "
+    "figcaption figure form header hgroup hr html legend li main menu ol option p pre search section "
+    "select summary table tbody td tfoot th thead tr ul"
 )
+_BLOCKS = frozenset(_BLOCK_NAMES.split())
 _LISTS = frozenset(("ul", "ol", "menu", "dir", "dl"))
 _HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _LINE_END = re.compile(r" *\n[ \n]*")
-_POWER = re.compile(r"[-+\u2212]?[0-9]+")
 _SHOWN = frozenset(("Tag", "NavigableString", "CData"))  # not comments
 _MOST_COLUMNS = 1000  # as browsers have it
 # What browsers read in place of the encoding that a page names: the WHATWG's table of labels, by Python's names.
@@ -120,9 +79,9 @@ def _encoding(data: bytes) -> str | None:
     from bs4.dammit import EncodingDetector
 
     without, mark = EncodingDetector.strip_byte_order_mark(data)
-    named = mark or EncodingDetector.find_declared_encoding(without, is_html=True)
     if mark:
         return str(mark)
+    named = EncodingDetector.find_declared_encoding(without, is_html=True)
     if not named:
         return guessed_encoding(data)
     try:
@@ -130,23 +89,14 @@ def _encoding(data: bytes) -> str | None:
     except LookupError:  # Beautiful Soup guesses.
         return None
     if _BROWSERS.get(name) == "cp1252" and not data.isascii():
-        try:
+        with suppress(UnicodeDecodeError):
             data.decode("utf-8")
-        except UnicodeDecodeError:
-            return "cp1252"
-        return "utf-8"  # Several bytes of UTF-8 hardly ever are cp1252.
+            return "utf-8"  # Several bytes of UTF-8 hardly ever are cp1252.
     return _BROWSERS.get(name, name)
 
 
-_BETWEEN = {
-    "mfrac": "/",
-    "msup": "^",
-    "msub": "_",
-    "msubsup": "_^",
-    "munder": "_",
-    "mover": "^",
-    "munderover": "_^",
-}
+_BETWEEN = {"mfrac": "/", "msup": "^", "msub": "_", "msubsup": "_^"}
+_BETWEEN |= {"munder": "_", "mover": "^", "munderover": "_^"}
 _SIDE_BY_SIDE = re.compile(r"\w*")
 _MOST_NESTED = 50
 
@@ -169,9 +119,9 @@ def _equation(element: Any, depth: int = 0) -> str:
     return (" " if element.name == "mtable" else "").join(texts)
 
 
-def _events(root: Any) -> Generator[tuple[str, Any], bool | None, None]:
+def _events(root: Any, is_whole: Callable[[Any], bool] = lambda _: False) -> Iterator[tuple[str, Any]]:
     """Yield the texts and the elements of a tree that are shown: (`text`, the text), (`open`, the element) and
-    (`close`, the element). If `open` is answered with True, what is in the element is passed over."""
+    (`close`, the element). An element that `is_whole` comes alone, as (`whole`, the element)."""
     from bs4 import Tag
     from bs4.element import CData, NavigableString
 
@@ -183,11 +133,14 @@ def _events(root: Any) -> Generator[tuple[str, Any], bool | None, None]:
             above.pop()
             if element is not None:
                 yield "close", element
-        elif isinstance(child, Tag):
-            if not _hidden(child) and not (yield "open", child):
-                above.append((child, iter(child.contents)))
         elif type(child) in (NavigableString, CData):
             yield "text", str(child)
+        elif isinstance(child, Tag) and not _hidden(child):
+            if is_whole(child):
+                yield "whole", child
+            else:
+                yield "open", child
+                above.append((child, iter(child.contents)))
 
 
 def _hidden(element: Any) -> bool:
@@ -200,9 +153,13 @@ def _hidden(element: Any) -> bool:
         or "mw-editsection" in element.get("class", ())
         or (element.has_attr("hidden") and element["hidden"] != "until-found")
         or str(element.get("aria-hidden", "")).strip().lower() == "true"
-        or bool(_NOT_SHOWN.search(str(element.get("style", ""))))
-        or bool(_NOT_SEEN.search(str(element.get("style", ""))))
+        or _is_styled(element, _NOT_SHOWN)
+        or _is_styled(element, _NOT_SEEN)
     )
+
+
+def _is_styled(element: Any, how: re.Pattern[str]) -> bool:
+    return bool(how.search(str(element.get("style", ""))))
 
 
 class _Lines:
@@ -217,7 +174,7 @@ class _Lines:
     def power(self, element: Any) -> None:
         """Write a power, such as that of 10<sup>6</sup>, so that it is no other number."""
         before = "".join(self._parts[-2:])[-1:]
-        if before.isdigit() and _POWER.fullmatch(element.get_text().strip()):
+        if before.isdigit() and POWER.fullmatch(element.get_text().strip()):
             self._parts.append("^")
 
     def take(self, preformatted: bool = False) -> str:
@@ -263,34 +220,17 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
         text.add("\n".join(listed))
         listed.clear()
 
-    events = _events(root)
-    answer: bool | None = None
-    while True:
-        try:
-            kind, it = events.send(answer)
-        except StopIteration:
-            break
-        answer = None
+    for kind, it in _events(root, _is_whole):
         if kind == "text":
             lines.add(it, bool(preformatted))
-            continue
-        name = it.name
-        if name == "br":
-            if kind == "open":
-                lines.add("\n", preformatted=True)
-        elif kind == "open" and name == "sup":
-            lines.power(it)
-        elif kind == "open" and (name in _HEADINGS or it.get("role") == "heading"):
+        elif kind == "whole":
             flush()
             close_list()
-            level = str(it.get("aria-level", "2"))
-            text.heading(
-                " ".join(_plain(it).split()), _HEADINGS.get(name) or (int(level) if level.isdecimal() else 2)
-            )
-            answer = True
-        elif kind == "open" and name == "table" and not _is_layout(it):
-            flush()
-            close_list()
+            if it.name in _HEADINGS or it.get("role") == "heading":
+                level = str(it.get("aria-level", "2"))
+                depth = _HEADINGS.get(it.name) or (int(level) if level.isdecimal() else 2)
+                text.heading(" ".join(_plain(it).split()), depth)
+                continue
             tables += 1
             for other in _beside_rows(it):
                 text.add(other)
@@ -298,24 +238,34 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
                 _add_table(it, text)
             except InputError as error:
                 unread.append(Unread(path, f"table {tables}: {error}"))
-            answer = True
-        elif name in _BLOCKS:
+        elif it.name == "br" and kind == "open":
+            lines.add("\n", preformatted=True)
+        elif it.name == "sup" and kind == "open":
+            lines.power(it)
+        elif it.name in _BLOCKS:
             flush()
-            if name == "pre":
+            if it.name == "pre":
                 preformatted += 1 if kind == "open" else -1
-            elif name in _LISTS:
+            elif it.name in _LISTS:
                 if kind == "open":
                     lists.append(_numbering(it))
                 elif lists:
                     lists.pop()
                 if not lists:
                     close_list()
-            elif name == "li" and kind == "open" and lists:
+            elif it.name == "li" and kind == "open" and lists:
                 last, step = lists[-1]
                 lists[-1] = (_whole(it, "value", last + step), step)
                 mark = f"{lists[-1][0]}. " if it.parent.name == "ol" else "- "
     flush()
     close_list()
+
+
+def _is_whole(element: Any) -> bool:
+    """Whether an element is read as a whole: a heading, or a table that has data."""
+    name = element.name
+    said = element.get("role") == "heading" and name not in ("br", "sup")
+    return name in _HEADINGS or said or (name == "table" and not _is_layout(element))
 
 
 def _numbering(element: Any) -> tuple[int, int]:
@@ -346,22 +296,20 @@ def _is_layout(table: Any) -> bool:
 
 def _groups(table: Any) -> list[list[list[Any]]]:
     """The cells of the rows that are shown, in groups (head, bodies, foot): no cell reaches beyond its group."""
-    heads: list[list[list[Any]]] = []
-    bodies: list[list[list[Any]]] = []
-    feet: list[list[list[Any]]] = []
+    groups: dict[str, list[list[list[Any]]]] = {"thead": [], "tbody": [], "tfoot": []}
     loose: list[list[Any]] | None = None
-    for part in table.find_all(["thead", "tbody", "tfoot", "tr"], recursive=False):
+    for part in table.find_all([*groups, "tr"], recursive=False):
         if _not_shown(part):
             continue
-        if part.name == "tr":
-            if loose is None:
-                bodies.append(loose := [])
-            loose.append(_cells(part))
+        if part.name != "tr":
+            loose = None
+            rows = part.find_all("tr", recursive=False)
+            groups[part.name].append([_cells(row) for row in rows if not _not_shown(row)])
             continue
-        loose = None
-        rows = [_cells(row) for row in part.find_all("tr", recursive=False) if not _not_shown(row)]
-        {"thead": heads, "tfoot": feet}.get(part.name, bodies).append(rows)
-    return heads + bodies + feet
+        if loose is None:
+            groups["tbody"].append(loose := [])
+        loose.append(_cells(part))
+    return [*chain.from_iterable(groups.values())]
 
 
 def _cells(row: Any) -> list[Any]:
@@ -370,7 +318,7 @@ def _cells(row: Any) -> list[Any]:
 
 def _not_shown(element: Any) -> bool:
     """Whether an element takes no place. One that is only invisible does."""
-    return element.has_attr("hidden") or bool(_NOT_SHOWN.search(str(element.get("style", ""))))
+    return element.has_attr("hidden") or _is_styled(element, _NOT_SHOWN)
 
 
 def _beside_rows(table: Any) -> Iterator[str]:
@@ -386,21 +334,19 @@ def _beside_rows(table: Any) -> Iterator[str]:
 
 def _add_table(table: Any, text: Text) -> None:
     groups = _groups(table)
+
+    def spanning(cell: Any, left: int) -> tuple[str, int, int]:
+        down = min(_span(cell, "rowspan", least=0) or left, left)  # 0 is down to the end of the group
+        return "" if _hidden(cell) else _plain(cell), down, _span(cell, "colspan", least=1)
+
     rows = [
-        [
-            (
-                "" if _hidden(cell) else _plain(cell),
-                min(_span(cell, "rowspan", least=0) or len(group), len(group) - number),
-                _span(cell, "colspan", least=1),
-            )
-            for cell in cells
-        ]
+        [spanning(cell, len(group) - number) for cell in cells]
         for group in groups
         for number, cells in enumerate(group)
     ]
     caption = table.find("caption", recursive=False)
     named = _plain(caption) if caption is not None and not _hidden(caption) else ""
-    text.table(*grid_of(rows, _MOST_COLUMNS), header_rows=_header_rows(table, groups), caption=named)
+    text.table(rows, _MOST_COLUMNS, _header_rows(table, groups), named)
 
 
 def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:

@@ -10,11 +10,8 @@ _GROWTH = 200
 _MOST = 1 << 32
 _BASE = 220_000_000
 _TIMES = 3
-_WHOLE = frozenset((".txt", ".text", ".md", ".markdown", ".csv", ".tsv", ".json", ".html", ".htm", ".xhtml")) | {
-    ".nt",
-    ".ttl",
-    ".turtle",
-}
+_WHOLE = {".txt", ".text", ".md", ".markdown", ".csv", ".tsv", ".json", ".html", ".htm", ".xhtml"}
+_WHOLE |= {".nt", ".ttl", ".turtle"}
 
 
 def check_cells(path: Path, cells: int) -> None:

@@ -6,52 +6,169 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyfast.corpus.documents import Document, Outline, TextDocument
+from pyfast.corpus.documents import Document, Heading, Outline, TextDocument
+from pyfast.corpus.formats.building import FoundTable, with_tables
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.grids import table_of_grid
-from pyfast.corpus.sections import layout, section_at
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _MOST = 1 << 16  # the maximum number of characters of front matter
+_LINE_END = re.compile(r"\r\n?|\n")
+# A heading is a line that begins with #, or a line of = or - only. Texts without such a line are not parsed.
+_MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))", re.MULTILINE)
+# The line of dashes and bars below a table's header.
+_MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
+
+_MAYBE_MARKS = re.compile(r"[*_`\[\]<&\\~]")
+_BREAK = re.compile(r"<br\b", re.IGNORECASE)
+
+
+class MarkdownTable(NamedTuple):
+    """A table: the character offsets of its lines, and its cells without Markdown's marks."""
+
+    start: int
+    end: int
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@cache
+def _inlines() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable("strikethrough")
+
+
+def plain(text: str) -> str:
+    """Write a piece of Markdown, such as a cell, as it is shown: without stars, link targets and HTML tags."""
+    if not _MAYBE_MARKS.search(text):
+        return text
+    (block,) = _inlines().parseInline(text)
+    return _shown(block.children or [])
+
+
+def _shown(tokens: list[Token]) -> str:
+    parts = []
+    for token in tokens:
+        if token.type == "image":
+            parts.append(_shown(token.children or []))
+        elif token.type in ("softbreak", "hardbreak") or (
+            token.type == "html_inline" and _BREAK.match(token.content)
+        ):
+            parts.append("\n")
+        elif token.type != "html_inline":
+            parts.append(token.content)
+    return "".join(parts)
+
+
+@cache
+def _parser(tables: bool = False) -> MarkdownIt:
+    # Only blocks are needed, and parsing inlines takes most of the time.
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark").disable("inline")
+    return parser.enable("table") if tables else parser
+
+
+def headings(text: str) -> list[Heading]:
+    """Find the headings of a Markdown text, in order. Headings inside lists and quotes do not count."""
+    if not _MAYBE_HEADING.search(text):
+        return []
+    return _headings(_parser().parse(text), _lines(text), 0)
+
+
+def layout(text: str, start: int = 0) -> tuple[list[Heading], list[MarkdownTable]]:
+    """Find the headings and tables of a Markdown text from `start` on. Headings and tables inside lists and quotes
+    do not count."""
+    text = text[start:]
+    if not _MAYBE_HEADING.search(text) and not _MAYBE_TABLE.search(text):
+        return [], []
+    tokens, lines = _parser(tables=True).parse(text), _lines(text)
+    return _headings(tokens, lines, start), _tables(tokens, text, lines, start)
+
+
+def _lines(text: str) -> list[int]:
+    return [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
+
+
+def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[MarkdownTable]:
+    tables = []
+    rows: list[list[str]] = []
+    surplus: list[str] = []
+    for token, following in pairwise(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+            if len(rows) > 1 and token.map:
+                surplus = _surplus(text[lines[token.map[0]] : lines[token.map[0] + 1]], len(rows[0]))
+        elif token.type in ("th_open", "td_open") and rows:
+            rows[-1].append(plain(following.content))
+        elif token.type == "tr_close" and surplus:
+            rows[-1], surplus = [*map(plain, surplus)], []
+        elif token.type == "table_open":
+            place, rows = token.map if token.level == 0 else None, []
+        elif following.type == "table_close" and following.level == 0 and place and rows:
+            header, *data = map(tuple, rows)
+            start, end = lines[place[0]] + shift, lines[place[1]] + shift
+            tables.append(MarkdownTable(start, end, header, tuple(data)))
+    return tables
+
+
+def _surplus(line: str, width: int) -> list[str]:
+    """The cells of a row that has more cells than its table has columns, which markdown-it leaves out. If bars in
+    code make too many cells, they do not divide it. For any other row, an empty list."""
+    from markdown_it.rules_block.table import escapedSplit
+
+    cells = escapedSplit(line.strip())
+    cells = cells[not cells[0].strip() : len(cells) - (not cells[-1].strip())]
+    if len(cells) <= width:
+        return []
+    joined: list[str] = []
+    for cell in cells:
+        if joined and joined[-1].count("`") % 2:
+            joined[-1] += "|" + cell
+        else:
+            joined.append(cell)
+    return [cell.strip() for cell in (joined if len(joined) == width else cells)]
+
+
+def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading]:
+    headings = []
+    for token, inline in pairwise(tokens):
+        if token.type == "heading_open" and token.level == 0 and token.map:
+            first, last = token.map
+            depth = int(token.tag[1:])
+            headings.append(Heading(lines[first] + shift, lines[last] + shift, depth, plain(inline.content)))
+    return headings
 
 
 def read_markdown(uri: str, path: Path) -> Iterator[Document]:
-    """Read the text and the tables of a file."""
+    """Read the text and the tables of a file. Each table becomes a separate document. The title is that of the
+    front matter, or else the first heading of depth 1, or else the name of the file."""
     text = read_text(path)
-    about, end = _front_matter(text)
-    title = about.get("title")
-    yield from markdown_documents(
-        uri, path.stem, text, start=end, about=about, named=title if isinstance(title, str) else ""
-    )
-
-
-def markdown_documents(
-    uri: str, stem: str, text: str, *, start: int = 0, about: Mapping[str, Any] | None = None, named: str = ""
-) -> Iterator[Document]:
-    """Make documents from a Markdown text, without its first `start` characters (front matter). Each table
-    becomes a separate document, with a uri such as `uri#table-1`.
-
-    `about` is the metadata. The title is `named`, or else the first heading of depth 1, or else `stem`.
-    """
+    about, start = _front_matter(text)
     headings, tables = layout(text, start)
+    named = about.get("title")
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")
-    title = named or first or stem
+    title = (named if isinstance(named, str) else "") or first or path.stem
     aside = [(0, start)] if start else []
     outline = Outline(
         headings=tuple(headings),
         aside=(*aside, *((table.start, table.end) for table in tables)),
         about=json.dumps(about, ensure_ascii=False, default=str) if about else "",
     )
-    yield TextDocument(uri, title, text, markdown=True, outline=outline)
-    for number, table in enumerate(tables, start=1):
-        section = section_at(headings, table.start, title)
-        cells = (table.header, *table.rows)
-        # Without texts in its header, a table has its names in the first row, or a title there.
-        heads = 1 if any(table.header) else None
-        yield table_of_grid(f"{uri}#table-{number}", title, section, cells, header_rows=heads)
+    # Without texts in its header, a table has its names in the first row, or a title there.
+    found = (
+        FoundTable(it.start, "", (it.header, *it.rows), header_rows=1 if any(it.header) else None) for it in tables
+    )
+    yield from with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
 
 
 def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:

@@ -10,6 +10,7 @@ _TOKEN = re.compile(
     r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|(E[+-]0+)|([0#?][0#?,.]*|\.[0#?]+)|(.)', re.DOTALL
 )
 _DIGITS = Context(prec=1000)  # a number can have 308 digits before its point
+_SIGNS = {"%": "percent", "@": "digits"}
 _CONDITION = re.compile(r"\[[<>=]")
 
 
@@ -65,22 +66,14 @@ def _sections(form: str) -> tuple[_Parts | None, ...]:
         return (None,)
     for literal, escaped, currency, power, digits, other in _TOKEN.findall(form):
         parts = sections[-1]
+        text = literal or escaped or currency or power or digits or other
         if other == ";":
             sections.append([])
-        elif parts is None:
-            continue
-        elif power:
-            parts.append(("power", power))
-        elif digits:
-            parts.append(("digits", digits))
-        elif other == "%":
-            parts.append(("percent", "%"))
-        elif other == "@":
-            parts.append(("digits", "@"))
         elif other == "/" or (other.isalpha() and other.isascii()):
             sections[-1] = None
-        elif text := literal or escaped or currency or other:
-            parts.append(("text", text))
+        elif text and parts is not None:
+            kind = "power" if power else "digits" if digits else _SIGNS.get(other, "text")
+            parts.append((kind, text))
     return tuple(None if parts is None else tuple(parts) for parts in sections)
 
 

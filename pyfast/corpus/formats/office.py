@@ -8,17 +8,16 @@ from array import array
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import pairwise, zip_longest
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.building import Text
-from pyfast.corpus.formats.docx_numbers import Numbers, write_numbers
+from pyfast.corpus.formats.building import POWER, Text, title_of
+from pyfast.corpus.formats.docx_numbers import write_numbers
 from pyfast.corpus.formats.limits import check_cells, check_growth
-from pyfast.corpus.formats.names import title_of
 from pyfast.corpus.formats.numbers import plain, shown
-from pyfast.corpus.grids import MOST_ABOVE, Span, grid_of, is_number, table_of_grid
+from pyfast.corpus.grids import MOST_ABOVE, Span, is_number, table_of_grid
 from pyfast.corpus.packed import Packed
 from pyfast.errors import InputError
 
@@ -45,14 +44,14 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
     file = docx.Document(str(path))
     _unwrap(file.element.body, _notes(file.part))
-    unknown = _number(file)
+    unknown = write_numbers(file)
     text = Text()
     title = caption = ""
     for block in file.iter_inner_content():
         if isinstance(block, DocxTable):
             rows = block._tbl.tr_lst
             heads = next((k for k, row in enumerate(rows) if row.find(f"{_W}trPr/{_W}tblHeader") is None), 0)
-            text.table(*grid_of(_docx_cells(rows), _MOST_COLUMNS), header_rows=heads or None, caption=caption)
+            text.table(_docx_cells(rows), _MOST_COLUMNS, heads or None, caption)
             caption = ""
             continue
         style = (block.style.name if block.style is not None else "") or ""
@@ -86,16 +85,6 @@ def _depth(paragraph: Any) -> int:
             return int(level) if level.isdecimal() else 1
         of, style = style.element, style.base_style
     return 0
-
-
-def _number(file: Any) -> list[str]:
-    """Write the numbers of paragraphs. Returns the formats of those that are left out."""
-    parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
-    if not parts:
-        return []
-    numbers = Numbers(parts[0].target_part.element, file.styles.element)
-    write_numbers(list(file.element.body.iter(f"{_W}p")), numbers)
-    return sorted(numbers.unknown)
 
 
 def _docx_cells(rows: Iterable[Any]) -> list[list[tuple[str, int, int]]]:
@@ -184,7 +173,7 @@ def _mark_power(run: Any) -> None:
     said = run.find(f"{_W}t")
     if raised is None or raised.get(f"{_W}val") != "superscript" or said is None or before is None:
         return
-    if before.tag == f"{_W}r" and before.text[-1:].isdigit() and _POWER.fullmatch((said.text or "").strip()):
+    if before.tag == f"{_W}r" and before.text[-1:].isdigit() and POWER.fullmatch((said.text or "").strip()):
         said.text = f"^{said.text}"
 
 
@@ -253,7 +242,6 @@ def _notes(part: Any) -> dict[str, list[Any]]:
     return notes
 
 
-_POWER = re.compile(r"[-+\u2212]?[0-9]+")
 _BETWEEN = {"f": "/", "sSup": "^", "sSub": "_"}
 
 
@@ -263,9 +251,7 @@ def _equation(element: Any) -> str:
         return element.text or ""
     parts = [_equation(child) for child in element.iterchildren(f"{_M}*")]
     between = _BETWEEN.get(element.tag.removeprefix(_M), "")
-    if between:
-        return between.join(f"({part})" if len(part) > 1 and between == "/" else part for part in parts if part)
-    return "".join(parts)
+    return between.join(f"({part})" if len(part) > 1 and between == "/" else part for part in parts if part)
 
 
 def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -294,13 +280,13 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             if shape.has_text_frame and (heading is None or shape.shape_id != heading.shape_id):
                 text.add(shape.text_frame.text)
             if getattr(shape, "has_table", False):
-                text.table(*grid_of(map(_pptx_cells, shape.table.rows), _MOST_COLUMNS))
+                text.table(map(_pptx_cells, shape.table.rows), _MOST_COLUMNS)
             elif getattr(shape, "has_chart", False):
                 try:
                     _add_chart(shape.chart, text)
                 except (InputError, ValueError, KeyError, AttributeError) as error:
-                    reason = f"slide {number}: a chart cannot be read: {' '.join(str(error).split())}"
-                    unread.append(Unread(path, reason))
+                    why = " ".join(str(error).split())
+                    unread.append(Unread(path, f"slide {number}: a chart cannot be read: {why}"))
             elif any("/diagram" in str(it) for it in shape._element.xpath(".//a:graphicData/@uri")):
                 unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) is not read"))
         text.add(said)
@@ -312,28 +298,22 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 def _add_chart(chart: Any, text: Text) -> None:
     """Add a chart as a table: a row for each category, a column for each series."""
-    title = (
-        chart.chart_title.text_frame.text.strip() if chart.has_title and chart.chart_title.has_text_frame else ""
-    )
+    is_named = chart.has_title and chart.chart_title.has_text_frame
+    title = chart.chart_title.text_frame.text.strip() if is_named else ""
     for plot in chart.plots:
         names = [" ".join(filter(None, map(str, label))) for label in plot.categories.flattened_labels]
         if not names:
             raise InputError("it has no categories")
-        series = [(one.name or "", [*one.values]) for one in plot.series]
-        rows = [["", *(name for name, _ in series)]]
-        for k, name in enumerate(names):
-            values = [found[k] if k < len(found) else None for _, found in series]
-            rows.append([name, *("" if value is None else plain(value) for value in values)])
-        cells = [[(cell, 1, 1) for cell in row] for row in rows]
-        text.table(*grid_of(cells, _MOST_COLUMNS), header_rows=1, caption=title)
+        columns = [["", *names]]
+        for one in plot.series:
+            columns.append([one.name or "", *("" if value is None else plain(value) for value in one.values)])
+        rows = islice(zip_longest(*columns, fillvalue=""), len(names) + 1)
+        text.table(([(cell, 1, 1) for cell in row] for row in rows), _MOST_COLUMNS, 1, title)
 
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:
-    return [
-        (cell.text.replace("\v", "\n").strip(), cell.span_height, cell.span_width)
-        for cell in row.cells
-        if not cell.is_spanned
-    ]
+    cells = (cell for cell in row.cells if not cell.is_spanned)
+    return [(cell.text.replace("\v", "\n").strip(), cell.span_height, cell.span_width) for cell in cells]
 
 
 def _says(shape: Any) -> bool:
@@ -345,10 +325,7 @@ def _says(shape: Any) -> bool:
 def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
     """All shapes, including those in groups."""
     for shape in shapes:
-        if hasattr(shape, "shapes"):
-            yield from _shapes(shape.shapes)
-        else:
-            yield shape
+        yield from _shapes(shape.shapes) if hasattr(shape, "shapes") else [shape]
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -373,9 +350,8 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         if lacking := found.lacking:
             which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
             many = "1 cell is a formula" if len(lacking) == 1 else f"{len(lacking)} cells are formulas"
-            yield Unread(
-                path, f"sheet {sheet.title}: {many} without a value: {which}; save the file in a spreadsheet"
-            )
+            what = f"{many} without a value: {which}; save the file in a spreadsheet"
+            yield Unread(path, f"sheet {sheet.title}: {what}")
         if sheet.sheet_state != "visible":
             yield Unread(path, f"sheet {sheet.title}: this sheet is hidden, and was read", missing=False)
 

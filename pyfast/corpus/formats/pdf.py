@@ -1,24 +1,28 @@
-"""Read PDF files: the text of each page, and the headings."""
+"""Read PDF files: the text of each page, and the headings. Without bookmarks, headings are found by the fonts
+of the lines."""
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise
+from math import hypot
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from pyfast.corpus.documents import Document, Outline, TextDocument, Unread
-from pyfast.corpus.formats.names import title_of
-from pyfast.corpus.formats.pdf_layout import Line, headings_of, lines_of, text_of, without_numbers
+from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
+from pyfast.corpus.formats.building import title_of
 from pyfast.corpus.rendering import without_controls
-from pyfast.corpus.sections import Heading
 from pyfast.errors import InputError
 
 _BETWEEN = "\n\n"
 _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 # PDFium writes U+0002, or U+FFFE, for a hyphen at the end of a line, and leaves out the end of the line.
-_BROKEN = re.compile(r"([^\W_]+)(?:[\x02\ufffe]\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W\d_A-Z]))(?=([^\W_]+))")
+_LOST = r"[\x02\ufffe]"
+_HYPHEN = re.compile(rf"(?<=\w)(?:{_LOST}|[-\u2010\u00ad][ ]?[\r\n]+)(?=\w)")
+_BROKEN = re.compile(rf"([^\W_]+)(?:{_LOST}\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W\d_A-Z]))(?=([^\W_]+))")
 # The beginning and the rest of a word that is broken at the end of a page.
 _CUT = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\s*$")
 _REST = re.compile(r"\s*([^\W\d_A-Z]\S*)[ \t]*")
@@ -29,6 +33,13 @@ _NUMBER = re.compile(
 )
 # What may stand before the title of a bookmark in its line, such as `1.2` or `Chapter 3:`.
 _BEFORE_TITLE = r"^[ \t]*(?:(?:[^\W\d_]+[ \t]+)?(?:\d[\d.]*|[IVXLC]+\b|[A-Z]\b)[.:)]?[ \t]+)?"
+_LARGER = 1.15
+_LONGEST = 120
+_MOST_LINES = 3
+_FAR = 3  # how many times the size of the font, from one line to the next
+_UPRIGHT = 0.1
+_NUMBERS = re.compile(r"\d+")
+_BOLD = re.compile(r"bold|black|heavy", re.IGNORECASE)
 _ALWAYS_HYPHENED = "self"
 _LONGEST_BEFORE = 200
 _SHORT, _CODE = 3, 4
@@ -49,12 +60,13 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
         bookmarks = [(mark.level, mark.get_title(), mark.get_dest()) for mark in pdf.get_toc()]
         marks = [(level, title, dest.get_index()) for level, title, dest in bookmarks if dest is not None]
         raw: list[str] = []
-        lines: list[list[Line]] = []
+        lines: list[list[_Line]] = []
         for number in range(len(pdf)):
             page = pdf[number]
             text = page.get_textpage()
-            raw.append(_LINE_END.sub("\n", text_of(text)))
-            lines.append([] if marks else lines_of(text))
+            characters = _Characters(text)
+            raw.append(_LINE_END.sub("\n", characters.text()))
+            lines.append([] if marks else characters.lines())
             text.close()
             page.close()
         title = without_controls(pdf.get_metadata_value("Title")).strip() or title_of(path)
@@ -65,7 +77,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     if not any(pages):
         raise InputError(f"{path}: {len(pages)} pages without text; perhaps scanned: recognise its text first")
     empty = [number for number, page in enumerate(pages, 1) if not page]
-    marks = marks or headings_of(lines)
+    marks = marks or _headings_of(lines)
     starts, headings = _headings(pages, [(level, _joined(mark, known), page) for level, mark, page in marks])
     if empty:
         yield Unread(path, _without_text(empty))
@@ -76,10 +88,10 @@ def _joined_pages(pages: Sequence[str]) -> list[str]:
     """Put the rest of a word that is broken at the end of a page behind its beginning. Headers and footers, which
     are on several pages apart from their numbers, are no end and no beginning of a page."""
     split = [page.split("\n") for page in pages]
-    times = Counter(line for lines in split for line in {without_numbers(it) for it in lines})
+    times = Counter(line for lines in split for line in {_without_numbers(it) for it in lines})
 
     def own(lines: list[str]) -> list[int]:
-        return [at for at, line in enumerate(lines) if line.strip() and times[without_numbers(line)] < 2]
+        return [at for at, line in enumerate(lines) if line.strip() and times[_without_numbers(line)] < 2]
 
     for lines, following in pairwise(split):
         body, after = own(lines), own(following)
@@ -135,12 +147,9 @@ def _goes_on(before: str, left: str) -> bool:
 
 def _without_text(pages: list[int]) -> str:
     """Name pages by their numbers: ``pages 2-3, 7 have no text (scanned?)``."""
-    runs: list[list[int]] = []
-    for page in pages:
-        if runs and runs[-1][-1] == page - 1:
-            runs[-1].append(page)
-        else:
-            runs.append([page])
+    # In a run of pages, each page and its place in the list grow together.
+    groups = groupby(enumerate(pages), key=lambda it: it[1] - it[0])
+    runs = [[page for _, page in group] for _, group in groups]
     named = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
     return f"pages {named} have no text (scanned?)" if len(pages) > 1 else f"page {named} has no text (scanned?)"
 
@@ -155,7 +164,7 @@ def _headings(
 
     Returns (the place where each page begins, the headings).
     """
-    found: list[tuple[int, int, int, int, str]] = []
+    found: list[tuple[int, Heading]] = []  # (page, the heading with its offsets in the page)
     page_before, behind = 0, 0
     for level, title, page in marks:
         words = without_controls(title).split()
@@ -173,10 +182,147 @@ def _headings(
             pages[page] = _BETWEEN.join(filter(None, [before, " ".join(words), after]))
             end = start + len(" ".join(words))
         behind = end
-        found.append((page, start, end, min(level + 1, 6), " ".join(pages[page][start:end].split())))
-    starts = [0]
-    for text in pages[:-1]:
-        starts.append(starts[-1] + len(text) + len(_BETWEEN))
-    return tuple(starts), tuple(
-        Heading(starts[page] + start, starts[page] + end, depth, text) for page, start, end, depth, text in found
+        found.append((page, Heading(start, end, min(level + 1, 6), " ".join(pages[page][start:end].split()))))
+    starts = [*accumulate((len(text) + len(_BETWEEN) for text in pages[:-1]), initial=0)]
+    placed = ((starts[page], it) for page, it in found)
+    return tuple(starts), tuple(it._replace(start=at + it.start, end=at + it.end) for at, it in placed)
+
+
+class _Line(NamedTuple):
+    """A line of a page. `size` is the size of its font in half points. It is 0 if the line has several fonts, or
+    is bold with wide gaps, as the header of a table is."""
+
+    text: str
+    size: int
+    bold: bool
+
+
+class _Characters:
+    """The characters of a page (a `PdfTextPage`), with their fonts and places."""
+
+    def __init__(self, page: Any) -> None:
+        import pypdfium2.raw
+
+        self._page, self._pdfium = page, pypdfium2.raw
+        self._whole: str = page.get_text_range()
+
+    def text(self) -> str:
+        """Return the text of the page. Behind a hyphen at the end of a line, an empty line stands before text of
+        another block, such as a footer: it has another size of font, or is far below."""
+
+        def hyphen(found: re.Match[str]) -> str:
+            return "-\n\n" if self._are_apart(found.start() - 1, found.end()) else found[0]
+
+        return _HYPHEN.sub(hyphen, self._whole)
+
+    def lines(self) -> list[_Line]:
+        """Return the lines of the page."""
+        lines: list[_Line] = []
+        for match in re.finditer(r"[^\r\n]+", self._whole):
+            text = match[0].strip()
+            if not text:
+                continue
+            start = match.start() + match[0].index(text)
+            ends = [self._index(at) for at in (start, start + len(text) // 2, start + len(text) - 1)]
+            fonts = {(self._size(at), self._is_bold(at)) for at in ends if at >= 0 and not self._is_space(at)}
+            size, bold = fonts.pop() if len(fonts) == 1 else (0, False)
+            if bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size):
+                size = 0
+            lines.append(_Line(text, size, bold))
+        return lines
+
+    def _index(self, place: int) -> int:
+        return int(self._pdfium.FPDFText_GetCharIndexFromTextIndex(self._page, place))
+
+    def _are_apart(self, before: int, after: int) -> bool:
+        at, to = self._index(before), self._index(after)
+        x, y, lower = (ctypes.c_double() for _ in range(3))
+        origin = self._pdfium.FPDFText_GetCharOrigin
+        if min(at, to) < 0 or not (origin(self._page, at, x, y) and origin(self._page, to, x, lower)):
+            return False
+        sizes = sorted((self._size(at), self._size(to)))
+        # `_size` is in half points. On a page that is turned, lines are not below each other.
+        upright = abs(self._pdfium.FPDFText_GetCharAngle(self._page, at)) < _UPRIGHT
+        far = upright and 2 * (y.value - lower.value) > _FAR * sizes[1]
+        return far or sizes[1] >= sizes[0] * _LARGER
+
+    def _size(self, at: int) -> int:
+        """The size of a character as it is shown, in half points."""
+        matrix = self._pdfium.FS_MATRIX()
+        scale = hypot(matrix.c, matrix.d) if self._pdfium.FPDFText_GetMatrix(self._page, at, matrix) else 1
+        return int(2 * scale * self._pdfium.FPDFText_GetFontSize(self._page, at) + 0.5)
+
+    def _is_bold(self, at: int) -> bool:
+        name = ctypes.create_string_buffer(128)
+        self._pdfium.FPDFText_GetFontInfo(self._page, at, name, len(name), ctypes.c_int())
+        return bool(_BOLD.search(name.value.decode(errors="replace")))
+
+    def _is_space(self, at: int) -> bool:
+        return chr(self._pdfium.FPDFText_GetUnicode(self._page, at)).isspace()
+
+    def _has_gaps(self, first: int, last: int, size: int) -> bool:
+        """Whether a line has a gap between two characters that is wider than two characters are high."""
+        end: float | None = None
+        for at in range(first, last + 1):
+            if first < 0 or self._is_space(at):
+                continue
+            left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+            if not self._pdfium.FPDFText_GetCharBox(self._page, at, left, right, bottom, top):
+                continue
+            if end is not None and left.value - end > size:  # `size` is in half points.
+                return True
+            end = right.value
+        return False
+
+
+def _without_numbers(line: str) -> str:
+    """What a line has in common with the same header or footer on another page."""
+    return _NUMBERS.sub("", line).strip()
+
+
+def _headings_of(pages: Sequence[Sequence[_Line]]) -> list[tuple[int, str, int]]:
+    """Return (depth from 0, text, number of the page from 0) for each heading.
+
+    A heading is one to three short lines in a font that is larger than that of most of the text, or as large and
+    bold. It does not end like a sentence. A line that is on several pages, apart from its numbers, is no heading.
+    A file in which more than a third of all lines would be headings has none.
+    """
+    fonts: Counter[tuple[int, bool]] = Counter()
+    places: Counter[str] = Counter()
+    for lines in pages:
+        places.update({_without_numbers(line.text) for line in lines})
+        for line in lines:
+            fonts[line.size, line.bold] += len(line.text)
+    fonts = Counter({font: times for font, times in fonts.items() if font[0]})
+    if not fonts:
+        return []
+    (body, body_bold), _ = fonts.most_common(1)[0]
+
+    def style(line: _Line) -> tuple[int, bool] | None:
+        larger = line.size >= body * _LARGER
+        bolder = line.bold and not body_bold and line.size >= body
+        repeated = places[_without_numbers(line.text)] > 1
+        return (line.size, line.bold) if (larger or bolder) and not repeated else None
+
+    found: list[tuple[tuple[int, bool], str, int]] = []
+    taken = 0
+    for number, lines in enumerate(pages):
+        for font, group in groupby(lines, key=style):
+            members = list(group)
+            text = " ".join(line.text for line in members)
+            if font is None or len(members) > _MOST_LINES or not _is_heading(text):
+                continue
+            found.append((font, text, number))
+            taken += len(members)
+    if 3 * taken > sum(map(len, pages)):
+        return []
+    ranks = {font: rank for rank, font in enumerate(sorted({font for font, _, _ in found}, reverse=True))}
+    return [(ranks[font], text, number) for font, text, number in found]
+
+
+def _is_heading(text: str) -> bool:
+    return (
+        len(text) <= _LONGEST
+        and sum(map(str.isalpha, text)) > 1
+        and not text.endswith(tuple(".,;:!?-。、，；：！？\x02"))
     )

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyfast.corpus.documents import Document, KnowledgeGraph, Triple, Unread
-from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.formats.building import title_of
 from pyfast.errors import InputError
 
 _LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel")
@@ -60,9 +60,8 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     for line, why in faults.items():
         yield Unread(path, f"line {line}: {why}; this line is left out")
     if names.left_out:
-        yield Unread(
-            path, f"labels in other languages than the names are left out: {names.left_out}", missing=False
-        )
+        what = f"labels in other languages than the names are left out: {names.left_out}"
+        yield Unread(path, what, missing=False)
 
 
 def _in_lines(path: Path, faults: dict[int, str]) -> Iterator[Any]:
@@ -93,7 +92,9 @@ class _Names:
     """A distinct name for each node. The name of a blank node holds only in its file: `_:a.ttl#1`."""
 
     def __init__(self, uri: str) -> None:
-        self._uri = uri
+        import pyoxigraph
+
+        self._uri, self._literal, self._blank = uri, pyoxigraph.Literal, pyoxigraph.BlankNode
         self._labels: dict[str, str] = {}
         self._languages: dict[str, str] = {}
         self.left_out = 0
@@ -105,17 +106,11 @@ class _Names:
         """Use a label as the node's name. English labels take precedence over other languages."""
         key, language = str(node), _language(value)
         if value.value.strip() and (key not in self._labels or not language):
-            self._labels[key] = value.value.strip()
-            if language:
-                self._languages[key] = language
-            else:
-                self._languages.pop(key, None)
+            self._labels[key], self._languages[key] = value.value.strip(), language
 
     def is_other(self, node: Any, value: Any) -> bool:
         """Whether a label of a node is not its name, and in the language of its name."""
-        import pyoxigraph
-
-        if not isinstance(value, pyoxigraph.Literal):
+        if not isinstance(value, self._literal):
             return True
         key, text = str(node), value.value.strip()
         if not text or text == self._labels[key]:
@@ -130,21 +125,18 @@ class _Names:
         return [name for key, name in self._labels.items() if key not in self._names]
 
     def of(self, node: Any) -> str:
-        import pyoxigraph
-
-        if isinstance(node, pyoxigraph.Literal):
+        if isinstance(node, self._literal):
             return str(node.value)
         key = str(node)
         name = self._names.get(key)
         if name is None:
             shown, last = key, None
-            if not isinstance(node, pyoxigraph.BlankNode):
+            if not isinstance(node, self._blank):
                 last = _LAST_PART.search(getattr(node, "value", key))
-            elif _MADE_UP.fullmatch(node.value):
-                self._nameless += 1
-                shown = f"_:{self._uri}#{self._nameless}"
             else:
-                shown = f"_:{self._uri}#{node.value}"
+                made_up = _MADE_UP.fullmatch(node.value)
+                self._nameless += bool(made_up)
+                shown = f"_:{self._uri}#{self._nameless if made_up else node.value}"
             name = self._labels.get(key) or (unquote(last[0]).replace("_", " ") if last else shown)
             if name in self._taken:
                 name = f"{name} {shown}"

@@ -1,4 +1,5 @@
-"""Convert published data sets into corpus, questions and gold answers. There is one file for each layout."""
+"""Convert published data sets into corpus, questions and gold answers. Sets of similar layouts share a
+file."""
 
 from pyfast.evaluation.data_sets.convert import Converted, convert, names
 

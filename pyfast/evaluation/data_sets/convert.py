@@ -14,42 +14,39 @@ import orjson
 
 from pyfast.engine.question_files import texts_of
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets import (
-    convmix,
-    hipporag,
-    hotpotqa,
-    hybridqa,
-    metaqa,
-    musique,
-    open_domain,
-    retrieval_sets,
-    tatqa,
-)
+from pyfast.evaluation.data_sets.convmix import convmix
 from pyfast.evaluation.data_sets.layout import Kind, Pieces
+from pyfast.evaluation.data_sets.metaqa import metaqa
+from pyfast.evaluation.data_sets.open_domain import nq, popqa, triviaqa
+from pyfast.evaluation.data_sets.paragraph_sets import hipporag, hotpotqa, musique
+from pyfast.evaluation.data_sets.retrieval_sets import beir, flashrag
+from pyfast.evaluation.data_sets.table_sets import hybridqa, ottqa, tatqa
 from pyfast.files import built_aside
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
 _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
-    "hotpotqa": hotpotqa.read,
-    "2wiki": hotpotqa.read,
-    "musique": musique.read,
-    "hybridqa": hybridqa.hybridqa,
-    "metaqa": metaqa.read,
-    "tatqa": tatqa.read,
-    "convmix": convmix.read,
-    "ottqa": hybridqa.ottqa,
-    "nq": open_domain.nq,
-    "triviaqa": open_domain.triviaqa,
-    "popqa": open_domain.popqa,
-    "hipporag": hipporag.read,
-    "beir": retrieval_sets.beir,
-    "flashrag": retrieval_sets.flashrag,
+    "hotpotqa": hotpotqa,
+    "2wiki": hotpotqa,
+    "musique": musique,
+    "hybridqa": hybridqa,
+    "metaqa": metaqa,
+    "tatqa": tatqa,
+    "convmix": convmix,
+    "ottqa": ottqa,
+    "nq": nq,
+    "triviaqa": triviaqa,
+    "popqa": popqa,
+    "hipporag": hipporag,
+    "beir": beir,
+    "flashrag": flashrag,
 }
 _NO_CORPUS = {
     "convmix": "this file has no text, and its entities and answers are gold, so no index can come from it: index"
     " documents of your own, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence"
 }
+
+_TITLES_SUFFICE = {"beir", "flashrag", "hipporag"}  # Judgements and questions mean documents without a text, too.
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     told: Counter[str] = Counter()
     with built_aside(out) as aside, ExitStack() as opened:
         files = {kind: opened.enter_context((aside / file).open("wb")) for kind, file in _FILES.items()}
-        for kind, line in _takeable(converter(source), told):
+        for kind, line in _takeable(converter(source), told, name in _TITLES_SUFFICE):
             kept = {key: value for key, value in line.items() if value is not None}
             files[kind].write(orjson.dumps(kept, option=orjson.OPT_APPEND_NEWLINE))
             counts[kind] += len(kept.get("turns", (None,)))
@@ -113,7 +110,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     )
 
 
-def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
+def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Pieces:
     """Change the pieces so that `pyfast index` and `pyfast answer` take them, and count each change in `told`.
 
     A repeated id gets a number. Documents and questions without a text are left out, and so are `documents` that
@@ -126,7 +123,8 @@ def _takeable(pieces: Pieces, told: Counter[str]) -> Pieces:
 
     def document(line: dict[str, Any]) -> bool:
         digest = blake2b(orjson.dumps(line), digest_size=8).digest()
-        if line["kind"] == "text" and not (line["text"] + (line.get("title") or "")).strip():
+        title = (line.get("title") or "") if titles_suffice else ""
+        if line["kind"] == "text" and not (line["text"] + title).strip():
             told["documents have no text, and are left out"] += 1
         elif line["id"] not in contents:
             contents[line["id"]] = digest

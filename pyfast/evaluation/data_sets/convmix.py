@@ -7,14 +7,12 @@ corpus.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel
 
-from pyfast.evaluation.data_sets.layout import Documents, OrNull, Pieces, Text, checked, named, one_file, records
-from pyfast.jsonl import read_lines
+from pyfast.evaluation.data_sets.layout import Documents, OrNull, Pieces, Text, lines, named, one_file, records
 
 
 class _Named(BaseModel):
@@ -44,7 +42,7 @@ class _Record(BaseModel):
     questions: tuple[_Turn, ...]
 
 
-def read(source: Path) -> Pieces:
+def convmix(source: Path) -> Pieces:
     """Yield the converted lines of dev_set.json or dev_ers.jsonl. The corpus is made from the evidence, which
     only dev_ers.jsonl has.
 
@@ -52,12 +50,11 @@ def read(source: Path) -> Pieces:
     document. Its title is the entity for which the evidence was retrieved.
     """
     documents = Documents()
-    for record in _conversations(one_file(source, "*.json*", "conversations")):
+    path = one_file(source, "*.json*", "conversations")
+    for record in (lines if path.suffix == ".jsonl" else records)(path, _Record):
         for evidence in (one for turn in record.questions for one in turn.top_evidences):
             about, text = evidence.retrieved_for_entity, evidence.evidence_text
-            uri, is_new = documents.place(f"{about.id}/{named(text)}", text)
-            if is_new and text.strip():
-                yield "document", {"id": uri, "kind": "text", "title": about.label, "text": text}
+            yield from documents.passage(f"{about.id}/{named(text)}", about.label, text)[1]
         turns = [(turn, _answers(turn)) for turn in record.questions]
         conversation = {"id": str(record.conv_id), "domain": record.domain}
         asked = [{"id": turn.question_id, "question": turn.question, "answers": right} for turn, right in turns]
@@ -74,12 +71,6 @@ def read(source: Path) -> Pieces:
             for turn, right in turns
         ]
         yield "gold", {**conversation, "turns": right}
-
-
-def _conversations(path: Path) -> Iterator[_Record]:
-    if path.suffix == ".jsonl":
-        return (checked(line, _Record, place) for place, line in read_lines(path))
-    return records(path, _Record)
 
 
 def _answers(turn: _Turn) -> list[str]:

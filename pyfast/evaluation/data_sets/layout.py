@@ -13,7 +13,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from pyfast.errors import InputError, first_fault
-from pyfast.jsonl import parse_json
+from pyfast.jsonl import parse_json, read_lines
 
 Kind = Literal["document", "question", "gold", "note"]
 Piece = tuple[Kind, dict[str, Any]]
@@ -21,6 +21,21 @@ Piece = tuple[Kind, dict[str, Any]]
 count of parts that are left out: ("note", {"what": "queries are left out", "number": 2})"""
 Pieces = Iterator[Piece]
 R = TypeVar("R", bound=BaseModel)
+
+
+def passage(uri: str, title: str | None, text: str) -> Piece:
+    """Make the line of a document that is a text."""
+    return "document", {"id": uri, "kind": "text", "title": title, "text": text}
+
+
+def question(id: str, text: str, **more: Any) -> Piece:
+    """Make the line of a question."""
+    return "question", {"id": id, "question": text, **more}
+
+
+def gold(id: str, **more: Any) -> Piece:
+    """Make the line of the gold of a question."""
+    return "gold", {"id": id, **more}
 
 
 def _text(value: Any) -> Any:
@@ -57,6 +72,11 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
         yield checked(record, kind, f"{path}, record {number}")
 
 
+def lines(path: Path, kind: type[R]) -> Iterator[R]:
+    """Read the records of JSON lines. If a line has another layout than `kind`, an `InputError` names it."""
+    return (checked(line, kind, place) for place, line in read_lines(path))
+
+
 def checked(record: Any, kind: type[R], place: str) -> R:
     """Convert a record of a published set to the type `kind`.
 
@@ -67,6 +87,18 @@ def checked(record: Any, kind: type[R], place: str) -> R:
     except ValidationError as error:
         name, fault = first_fault(error)
         raise InputError(f"{place}: `{name}`: {fault}") from None
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (number, line) for each line of a text that is not blank. Raises `InputError` if the file cannot be
+    read."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:
@@ -127,3 +159,8 @@ class Documents:
         is_new = name not in self._known
         self._known[name] = digest
         return name, is_new
+
+    def passage(self, uri: str, title: str, text: str) -> tuple[str, list[Piece]]:
+        """Return the uri of a text, and its line. There is no line if the text is not new."""
+        uri, is_new = self.place(uri, text)
+        return uri, [passage(uri, title, text)] if is_new else []

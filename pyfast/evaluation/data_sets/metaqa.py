@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import Pieces, beside
+from pyfast.evaluation.data_sets.layout import Pieces, beside, gold, question, text_lines
 
 _TOPIC = re.compile(r"\[([^\]]*)\]")
 _HOPS = re.compile(r"([123])-?hop")
 
 
-def read(source: Path) -> Pieces:
+def metaqa(source: Path) -> Pieces:
     """Yield the converted lines of one file of questions, such as qa_test.txt, or of all files `*qa*.txt` in a
     folder.
 
@@ -27,7 +26,7 @@ def read(source: Path) -> Pieces:
     for path in files:
         hops = _HOPS.search(str(path))
         kind = f"{hops[1]}-hop" if hops else None
-        for number, line in _lines(path):
+        for number, line in text_lines(path):
             marked, tab, answers = line.partition("\t")
             topic = _TOPIC.search(marked)
             if not tab or topic is None:
@@ -35,24 +34,15 @@ def read(source: Path) -> Pieces:
                     f"{path}, line {number}: expected a question with a [topic], a tab, and its answers"
                 )
             id = f"{kind or 'metaqa'}-{path.stem}-{number}"
-            yield "question", {"id": id, "question": marked.replace("[", "").replace("]", "")}
-            yield (
-                "gold",
-                {
-                    "id": id,
-                    "answers": answers.split("|"),
-                    "answer_mode": "all",
-                    "type": kind,
-                    "topic_entity": topic[1],
-                    "metrics": ["metaqa"],
-                },
-            )
+            yield question(id, marked.replace("[", "").replace("]", ""))
+            right = answers.split("|")
+            yield gold(id, answers=right, answer_mode="all", type=kind, topic_entity=topic[1], metrics=["metaqa"])
 
 
 def _graph(path: Path) -> Pieces:
     """Yield a document for each head in kb.txt: a knowledge graph with all triples of the head."""
     triples = []
-    for number, line in _lines(path):
+    for number, line in text_lines(path):
         triple = line.split("|")
         if len(triple) != 3:
             raise InputError(f"{path}, line {number}: expected head|relation|tail")
@@ -60,13 +50,3 @@ def _graph(path: Path) -> Pieces:
     triples.sort(key=lambda triple: triple[0])  # The sort is stable, so triples of one head keep their order.
     for head, some in groupby(triples, key=lambda triple: triple[0]):
         yield "document", {"id": f"kb/{head}", "kind": "kg", "title": head, "triples": list(some)}
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line.rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None

@@ -10,8 +10,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, Field
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, checked, load, one_file, records
-from pyfast.jsonl import read_lines
+from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, gold, lines, load, one_file, question, records
 
 
 class _NQ(BaseModel):
@@ -24,8 +23,7 @@ class _NQ(BaseModel):
 def nq(source: Path) -> Pieces:
     """Yield the converted lines of NQ-open.*.jsonl. The id of a question is its line number."""
     path = one_file(source, "*.jsonl", "questions")
-    for number, (place, line) in enumerate(read_lines(path), start=1):
-        record = checked(line, _NQ, place)
+    for number, record in enumerate(lines(path, _NQ), start=1):
         yield from _pieces(f"nq-{path.stem}-{number}", record.question, record.answer)
 
 
@@ -61,8 +59,8 @@ def popqa(source: Path) -> Pieces:
         raise InputError(f"{path}: not a file of PopQA: {error!r}") from None
 
 
-def _pieces(id: str, question: str, answers: tuple[str, ...] | list[str], kind: str | None = None) -> Pieces:
-    yield "question", {"id": id, "question": question}
+def _pieces(id: str, text: str, answers: tuple[str, ...] | list[str], kind: str | None = None) -> Pieces:
+    yield question(id, text)
     right = [answer for answer in dict.fromkeys(answers) if answer.strip()]
     if right:
-        yield "gold", {"id": id, "answers": right, "type": kind, "metrics": ["squad"]}
+        yield gold(id, answers=right, type=kind, metrics=["squad"])

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, checked
+from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text, gold, lines, passage, question, text_lines
 from pyfast.jsonl import read_lines
 
 
@@ -33,24 +33,19 @@ def beir(source: Path) -> Pieces:
     qrels = _qrels(source)
     folder = qrels.parent.parent
     judged = _judgements(qrels)
-    for place, line in read_lines(folder / "corpus.jsonl"):
-        passage = checked(line, _Passage, place)
-        yield "document", {"id": passage.id, "kind": "text", "title": passage.title, "text": passage.text}
+    for each in lines(folder / "corpus.jsonl", _Passage):
+        yield passage(each.id, each.title, each.text)
     asked, without = set[str](), 0
-    for place, line in read_lines(folder / "queries.jsonl"):
-        query = checked(line, _Query, place)
+    for query in lines(folder / "queries.jsonl", _Query):
         if query.id not in judged:
             without += 1
             continue
         asked.add(query.id)
-        yield "question", {"id": query.id, "question": query.text}
-        yield "gold", {"id": query.id, "supporting": judged[query.id], "metrics": ["evidence"]}
+        yield question(query.id, query.text)
+        yield gold(query.id, supporting=judged[query.id], metrics=["evidence"])
+    unknown = f"queries of {qrels.name} are not in queries.jsonl, and are left out"
     yield "note", {"what": f"queries are not judged in {qrels.name}, and are left out", "number": without}
-    unknown = len(judged.keys() - asked)
-    yield (
-        "note",
-        {"what": f"queries of {qrels.name} are not in queries.jsonl, and are left out", "number": unknown},
-    )
+    yield "note", {"what": unknown, "number": len(judged.keys() - asked)}
 
 
 def _qrels(source: Path) -> Path:
@@ -69,13 +64,9 @@ def _judgements(path: Path) -> dict[str, list[str]]:
     """Return the relevant documents of each judged query. Lines are `query document score`, or `query 0 document
     score` as in TREC."""
     judged: dict[str, list[str]] = defaultdict(list)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    for number, line in enumerate(lines, start=1):
-        cells = line.rstrip("\r").split("\t")
-        if not line.strip() or (number == 1 and "score" in cells[-1].lower()):
+    for number, line in text_lines(path):
+        cells = line.split("\t")
+        if number == 1 and "score" in cells[-1].lower():
             continue
         try:
             query, document, score = cells[0], cells[-2], float(cells[-1])
@@ -119,20 +110,17 @@ def flashrag(source: Path) -> Pieces:
             listed = ", ".join(path.name for path in found) or "none"
             raise InputError(f"{folder}: expected one file of {what}, found {listed}: name the file")
     for path in kinds["contents"]:
-        for place, line in read_lines(path):
-            passage = checked(line, _Contents, place)
-            title, text = _divided(passage)
-            yield "document", {"id": passage.id, "kind": "text", "title": title, "text": text}
-    for place, line in read_lines(questions[0]):
-        asked = checked(line, _Question, place)
-        yield "question", {"id": asked.id, "question": asked.question}
+        for each in lines(path, _Contents):
+            yield passage(each.id, *_divided(each))
+    for asked in lines(questions[0], _Question):
+        yield question(asked.id, asked.question)
         if asked.golden_answers:
-            yield "gold", {"id": asked.id, "answers": list(asked.golden_answers)}
+            yield gold(asked.id, answers=list(asked.golden_answers))
 
 
-def _divided(passage: _Contents) -> tuple[str, str]:
-    first, line_end, rest = passage.contents.partition("\n")
+def _divided(given: _Contents) -> tuple[str, str]:
+    first, line_end, rest = given.contents.partition("\n")
     quoted = first.strip()
     if line_end and len(quoted) > 1 and quoted[0] == quoted[-1] == '"':
         return quoted[1:-1], rest
-    return passage.title, passage.contents or passage.text
+    return given.title, given.contents or given.text

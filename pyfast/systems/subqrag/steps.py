@@ -19,7 +19,7 @@ from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session, Statement
 from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
 from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
-from pyfast.knowledge.learned import encode_statements
+from pyfast.knowledge.session import encode_statements
 from pyfast.knowledge.support import supported_statements
 from pyfast.retrieval import Pool
 from pyfast.systems.prompts import answers_in

@@ -1,6 +1,6 @@
 // The emulator's core: runs a launch, block by block, each CUDA thread a fiber; and where threads meet.
 //
-// Whatever a GPU leaves undefined ends the program with one line that says what, in which kernel, block, thread
+// What a GPU leaves undefined ends the program with one line that says what, in which kernel, block, thread
 // and line: a barrier that part of the block does not reach, or reaches elsewhere; lanes named in a mask that do
 // not come; a shuffle from a lane that is not in the mask.
 #pragma once

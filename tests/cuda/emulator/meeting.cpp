@@ -1,4 +1,4 @@
-// Where threads meet: barriers of a block, exchanges of a warp; and what is said where they do not.
+// Where threads meet: barriers of a block, exchanges of a warp; and the message where they do not.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

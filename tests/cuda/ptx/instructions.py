@@ -1,4 +1,4 @@
-"""Makes of each instruction a function that does it, for the threads that it is told."""
+"""Makes of each instruction a function that does it, for the threads that it gets."""
 
 from __future__ import annotations
 

@@ -1,0 +1,105 @@
+"""Check the arguments of API calls, and turn them into the objects that the engine needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.index import index_of
+from pyfast.engine import Ask, Prompt, PromptOverrides, read_prompts
+from pyfast.errors import InputError
+from pyfast.llm import Role
+from pyfast.options import FollowUps
+from pyfast.retrieval import Index
+from pyfast.systems import System, load_system
+from pyfast.systems.conversations import PROMPTS, answer_turn
+from pyfast.systems.system import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredSystem:
+    """A system with its settings, its prompts and the index that it searches."""
+
+    system: System
+    settings: Settings
+    replaced: PromptOverrides | None
+    index: Index | None
+    follow_ups: FollowUps = "off"
+
+    @property
+    def prompts(self) -> tuple[Prompt[Any], ...]:
+        """All prompts that the system may use."""
+        return (*PROMPTS[self.follow_ups], *self.system.prompts)
+
+    @property
+    def roles(self) -> dict[Role, tuple[str, ...]]:
+        """The roles that the system uses, with the names of their prompts."""
+        roles = dict(self.system.roles)
+        for prompt in PROMPTS[self.follow_ups]:
+            roles[prompt.role] = (*roles.get(prompt.role, ()), prompt.name)
+        return roles
+
+    def described(self) -> dict[str, Any]:
+        """Return the settings in JSON types, as run.toml has them. `follow_ups` is among them unless it is
+        `off`."""
+        settings = self.settings.model_dump(mode="json")
+        return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
+
+    def open(self, run: Path | None) -> Any:
+        """Open what the system needs in addition to the index, such as a knowledge graph, and return it.
+        Return None if the system needs nothing more.
+
+        `run` is the folder of the run, new or resumed. A resumed run gets the knowledge graph with which it
+        started. None: the run stays in memory.
+        """
+        if self.index is None or self.system.opens is None:
+            return None
+        return self.system.opens(self.index, self.settings, run)
+
+    def ask(self, session: Any) -> Ask:
+        """Make the function that answers one question. `session` is the result of `open`."""
+        ask = self.system.ask(self.settings, session)
+        return (
+            ask
+            if self.index is None and self.follow_ups == "off"
+            else partial(answer_turn, ask=ask, follow_ups=self.follow_ups)
+        )
+
+
+def reads_history(system: str | System) -> bool:
+    """Return whether a system itself uses the earlier turns of a conversation."""
+    chosen = system if isinstance(system, System) else load_system(system)
+    return "history" in chosen.settings.model_fields
+
+
+def configure(
+    system: str | System,
+    settings: Mapping[str, Any] | None,
+    index: Index | str | Path | None,
+    prompts: str | Path | PromptOverrides | None = None,
+    follow_ups: FollowUps = "off",
+    run: Path | None = None,
+) -> ConfiguredSystem:
+    """Configure a system and open its index. `run` is the folder of a new or resumed run. For a resumed run,
+    the index is opened at the commit with which the run started.
+
+    Raises `InputError` if an argument is not valid.
+    """
+    chosen = system if isinstance(system, System) else load_system(system)
+    configured = chosen.configure(settings or {})
+    if follow_ups not in PROMPTS:
+        raise InputError(f"follow_ups: expected one of {', '.join(PROMPTS)}, got {follow_ups!r}")
+    if follow_ups != "off" and reads_history(chosen):
+        raise InputError(f"{chosen.name} reads the conversation itself: leave follow_ups={follow_ups} out")
+    made = ConfiguredSystem(chosen, configured, None, None, follow_ups)
+    replaced = None
+    if prompts is not None:
+        replaced = prompts if isinstance(prompts, PromptOverrides) else read_prompts(Path(prompts))
+        replaced.check(chosen.name, made.prompts)
+    if index is None and chosen.needs_index:
+        raise InputError(f"{chosen.name} retrieves: give it an index (--index, or index=), made by `pyfast index`")
+    opened = None if index is None else index_of(index, run)
+    return replace(made, replaced=replaced, index=opened)

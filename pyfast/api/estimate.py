@@ -1,0 +1,235 @@
+"""`pyfast.estimate`: estimate what a run will cost, before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyfast.api.answer import answer
+from pyfast.api.jobs import ManyQuestions, read_in
+from pyfast.api.run import Run, folder_of
+from pyfast.engine import recorded_value
+from pyfast.engine.ended_questions import ServiceTimes, Used, service_times, used_by
+from pyfast.errors import InputError
+from pyfast.evaluation.cost import money_of
+from pyfast.evaluation.prices import Price, Prices, read_prices
+from pyfast.llm import open_llm
+from pyfast.options import RunOptions, at_least_one
+from pyfast.retrieval import Index
+from pyfast.systems import System
+
+_DRAWS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An expected total with its 95 % interval. The interval covers only the error from the random choice of
+    questions."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The expected LLM calls, tokens, price and time of a whole run."""
+
+    questions: int
+    basis: str
+    """What the estimate comes from: an earlier run, or a sample of the questions"""
+    llm_calls: Expected
+    prompt_tokens: Expected
+    completion_tokens: Expected
+    money: Expected | None
+    """The price of the run. None: `estimate` got no price list"""
+    seconds: Expected | None
+    """The sum of the seconds that the questions take, each from its start to its end. None: the estimate does
+    not come from an earlier run, or this run did not record them. The run itself takes less time, because it
+    works on several questions at once"""
+    currency: str | None = None
+    """The currency of `money`"""
+    hours: Expected | None = None
+    """The hours until all questions are answered. None: the estimate does not come from an earlier run, or fewer
+    than two of its questions have recorded times. The time to start models and workers is not included
+    """
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`,
+    `waiting for the llm` (all places were taken), `search` (searches and other batched calls), `engine`
+    (pyfast's own process). The sum can be above 1 if a question makes several calls at once
+    """
+
+    @property
+    def bottleneck(self) -> str:
+        """The name of the largest share in `shares`. Empty if `shares` is empty, because the times were not
+        measured."""
+        return max(self.shares, key=lambda name: self.shares[name], default="")
+
+
+def estimate(
+    questions: ManyQuestions | int,
+    *,
+    index: Index | str | Path | None = None,
+    llm: str | Mapping[str, str] = "embedded",
+    system: str | System = "n2n",
+    settings: Mapping[str, Any] | None = None,
+    budget: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    based_on: Run | str | Path | None = None,
+    sample: int = 20,
+    context_window: int = 32_768,
+    prices: str | Path | Prices | None = None,
+    workers: int = 1,
+) -> Estimate:
+    """Estimate the LLM calls, tokens and price of a run, without a call to its LLM.
+
+    `based_on` is an earlier run of the same system. pyfast computes the mean usage per question of this run,
+    and multiplies the mean by the number of questions. Without `based_on`, pyfast answers a uniform sample of
+    the questions with the LLM `instant`. This LLM replies immediately with text that fits the schema.
+
+    With the LLM `instant`, searches and prompts are real, but replies are not. So a plan can have more or
+    fewer hops than a plan of a real language model. The LLM `instant` counts four bytes as one token. For a
+    reliable estimate, make a small real run and give it as `based_on`.
+
+    Args:
+        questions: As in `pyfast.answer`. With `based_on`, the number of questions is enough.
+        index: As in `pyfast.answer`. Only used without `based_on`.
+        llm: The text that names the model of the run, or a mapping of roles to such texts. pyfast only looks
+            up the price of this model in `prices`.
+        system: As in `pyfast.answer`.
+        settings: As in `pyfast.answer`. Only used without `based_on`.
+        budget: Limits of each question, as in `pyfast.answer`. Only used without `based_on`.
+        limit: Count only the first `limit` questions.
+        based_on: An earlier run of the system, or its folder.
+        sample: How many questions to try. Only used without `based_on`.
+        context_window: The size of the LLM's context window in tokens. Only used without `based_on`.
+        prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
+        workers: How many workers of a cluster will answer the questions. Only the result's `hours` depends on
+            this number. The estimate assumes that each worker is as fast as one worker (or the only process)
+            of the earlier run. This is true if each worker has its own model, or if the workers share an LLM
+            server that is not fully loaded.
+
+    Returns:
+        The expected totals with intervals.
+
+    Raises:
+        InputError: An argument is not valid, or the price list does not have the model. Or `based_on` is a run of
+            another system, or has no answers.
+
+    Example:
+        >>> import pyfast
+        >>> expected = pyfast.estimate("QUESTIONS.jsonl", index="IDX", system="rag", sample=5)
+        >>> expected.llm_calls.value / expected.questions
+        1.0
+    """
+    at_least_one("sample", sample)
+    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
+    specs = {"default": llm} if isinstance(llm, str) else dict(llm)
+    of_role = {} if listed is None else {role: listed.price(spec) for role, spec in specs.items()}
+    at_least_one("workers", workers)
+    if isinstance(questions, int):
+        count = at_least_one("questions", questions if limit is None else min(questions, limit))
+    else:
+        asked = read_in(questions, limit)
+        count = asked.count
+    service: ServiceTimes | None = None
+    if based_on is None:
+        if isinstance(questions, int):
+            raise InputError("questions: to estimate from their number alone, give an earlier run (based_on)")
+        tried = answer(
+            asked.read(),
+            index=index,
+            llm=open_llm("instant", context_window=context_window),
+            system=system,
+            settings=settings,
+            budget=budget,
+            options=RunOptions(sample=min(sample, asked.count)),
+        )
+        usages = (record.usage for record in tried.records)
+        used = [Used(None, u.llm_calls, u.prompt_tokens, 0, u.completion_tokens, {}) for u in usages]
+        basis = f"{len(used)} questions with the LLM instant"
+        roles = {role: tokens for role, tokens in tried.status.tokens_by_role.items() if sum(tokens)}
+    else:
+        folder = _folder(based_on, system)
+        used = list(used_by(folder).values())
+        basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
+        service = service_times(folder)
+    if not used:
+        raise InputError(f"{basis}: has no finished question from which to estimate")
+    seconds = [one.seconds for one in used if one.seconds is not None]
+    return Estimate(
+        count,
+        basis,
+        _expected([one.llm_calls for one in used], count),
+        _expected([one.prompt_tokens for one in used], count),
+        _expected([one.completion_tokens for one in used], count),
+        _priced(used, roles, of_role, count) if of_role else None,
+        _expected(seconds, count) if len(seconds) == len(used) else None,
+        None if listed is None else listed.currency,
+        None if service is None else _hours(service, _workers_of(folder), workers, count),
+        {} if service is None else service.shares,
+    )
+
+
+def _workers_of(run: Path) -> int:
+    """Return how many workers answered the questions of an earlier run. The result is 1 for a run of one
+    process."""
+    recorded = recorded_value(run, "places", "workers")
+    return int(recorded) if isinstance(recorded, str) and recorded.isdigit() and int(recorded) else 1
+
+
+def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expected:
+    """Return the hours until `count` questions are answered, by Little's law: the sum of the times of the
+    questions, divided by the number of questions in progress. Each worker of the new run is assumed to have as
+    many questions in progress as a worker of the earlier run. `had` is the number of workers in the earlier
+    run, and `workers` is their number in the new run."""
+    at_once = service.in_progress / had * workers
+    return _expected([seconds / at_once / 3600 for seconds in service.seconds], count)
+
+
+def _folder(run: Run | str | Path, system: str | System) -> Path:
+    path = folder_of(run)
+    if path is None:
+        raise InputError("based_on: expected a run with a folder")
+    name = system if isinstance(system, str) else system.name
+    if (other := recorded_value(path, "system", "name")) != name:
+        raise InputError(f"{path}: a run of {other}, not of {name}")
+    return path
+
+
+def _by_role(used: Sequence[Used]) -> dict[str, tuple[int, int]]:
+    roles = {role for one in used for role in one.by_role}
+    return {role: tuple(sum(one.by_role.get(role, (0, 0))[k] for one in used) for k in (0, 1)) for role in roles}  # type: ignore[misc]
+
+
+def _expected(values: Sequence[float], count: int) -> Expected:
+    """Return the mean of `values`, multiplied by `count`. Its 95 % interval comes from a percentile bootstrap
+    over the questions."""
+    array = np.array(values, np.float64)
+    draws = np.random.default_rng(0).integers(0, len(array), (_DRAWS, len(array)))
+    low, high = np.quantile(array[draws].mean(axis=1), [0.025, 0.975])
+    return Expected(float(array.mean()) * count, float(low) * count, float(high) * count)
+
+
+def _priced(
+    used: Sequence[Used], roles: Mapping[str, tuple[int, int]], of_role: Mapping[str, Price], count: int
+) -> Expected:
+    """Return the expected price of `count` questions.
+
+    If the roles have different prices, the function divides the tokens of each question among the roles, in
+    proportion to `roles`. `roles` has for each role the tokens of all questions together: (in prompts, in
+    completions). `of_role` has the price for each role.
+    """
+    default = of_role.get("default") or next(iter(of_role.values()))
+    if len(set(of_role.values())) == 1:
+        return _expected([money_of(one, default, {}) for one in used], count)
+    into, out = (sum(tokens[k] for tokens in roles.values()) or 1 for k in (0, 1))
+    prices = [(of_role.get(role, default), a / into, b / out) for role, (a, b) in roles.items()]
+    return _expected(
+        [sum(p.of(a * one.prompt_tokens, 0, b * one.completion_tokens) for p, a, b in prices) for one in used],
+        count,
+    )

@@ -1,0 +1,431 @@
+"""Build, open, change and describe an index. docs/changing.md has examples of changes, and explains what happens
+to runs and knowledge graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyfast.corpus import Document, Reader, Unread
+from pyfast.corpus.grids import COLUMNS
+from pyfast.corpus.jsonl_documents import document_of
+from pyfast.corpus.readers import DocumentSource
+from pyfast.corpus.readers import sources_of as files_of
+from pyfast.corpus.roots import Roots
+from pyfast.distributed import connected, spread
+from pyfast.engine import recorded_value
+from pyfast.errors import InputError
+from pyfast.options import INDEX_DEFAULTS, Cluster, IndexOptions
+from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever, changing
+from pyfast.retrieval import build_index as build
+from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.changing import Change, IndexInfo
+from pyfast.retrieval.manifest import commit_numbers
+from pyfast.retrieval.passage_size import PassageSize
+
+Source = str | Path | Document | Mapping[str, Any]
+_LOG = logging.getLogger("pyfast")
+
+
+def build_index(
+    documents: Source | Iterable[Source],
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    vectors: str | Iterable[str] = (),
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
+    on_progress: Callable[[BuildProgress], object] | None = None,
+    options: IndexOptions = INDEX_DEFAULTS,
+    cluster: Cluster | None = None,
+) -> Index:
+    """Build an index of documents in a folder, and open it.
+
+    Args:
+        documents: Paths of files and folders, or documents. A document is a `TextDocument`, a `Table` or a
+            `KnowledgeGraph` of `pyfast.corpus`, or a mapping with the fields of a `.jsonl` line, such as
+            `{"id": ..., "title": ..., "text": ...}`. You can give one document, or an iterable of documents.
+        out: The folder to make. The folder appears only when the index is complete.
+        overwrite: Replace an existing index. The knowledge graph in its folder stays.
+        readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. If an
+            additional reader and an installed reader can both read a file, the additional reader reads it.
+        columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of
+            these tables begins with the first column of the wide table, because this column often names the
+            rows.
+        vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
+            `"dense:MODEL"`: sentence embeddings. `"sparse:MODEL"`: learned sparse vectors. `"late"` or
+            `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` also sets the number of dimensions (by
+            default 128). `MODEL` is a folder or a name on the Hugging Face hub. Documents that you add later are
+            encoded with the same models.
+        strict: Stop at the first file that cannot be read, and make no index.
+        on_unread: A function that is called at the end, once for each file that could not be read, with the
+            reason. None: pyfast logs a warning for each file.
+        on_progress: A function that is called with the progress from time to time, and after each part.
+        options: The size of passages, what counts as a word, and how much memory may be used.
+        cluster: Let the workers of a Ray cluster encode the passages. Each worker loads the models that `vectors`
+            names. The workers need no access to `out`.
+
+    Returns:
+        The index.
+
+    Raises:
+        InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
+            of range, or `cluster` is given without `vectors`.
+        ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
+        RunError: Several workers ended, one after the other, while they encoded the same passages.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> index.manifest["passages"]
+        1
+    """
+    size, analysis = PassageSize(options.passage_length, options.passage_overlap), options.part(Analysis)
+    encoders = [vectors] if isinstance(vectors, str) else list(vectors)
+    if cluster is not None and not encoders:
+        raise InputError("ray goes with vectors: workers only encode")
+    roots: Roots = {}
+    with contextlib.ExitStack() as held:
+        sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread, roots))
+        encodes = map if cluster is None else partial(spread, held.enter_context(connected(cluster)))
+        return build(
+            sources,
+            Path(out),
+            overwrite,
+            size,
+            encoders,
+            analysis,
+            options.memory,
+            unread,
+            on_progress,
+            encodes,
+            roots,
+        )
+
+
+def open_index(
+    path: str | Path,
+    retriever: str | Callable[[Index], Retriever] = "bm25",
+    rerank: str | Callable[[Index], Reranker] = "off",
+    filter: str | Sequence[str] = (),
+) -> Index:
+    """Open an index.
+
+    Args:
+        path: A folder that `build_index` made.
+        retriever: The retriever that `search` uses. `bm25`: BM25. `dense` or `sparse`: the nearest vectors of
+            this kind. `late`: BM25 finds the passages, and late interaction scores them again, token by
+            token. `late:dense`: late interaction scores the passages that `dense` finds. `dense`, `sparse`
+            and `late` need an index with vectors of this kind. `hybrid`: the lists of BM25 and `dense` are
+            joined by reciprocal ranks. `hybrid:bm25+sparse`: the lists of these two retrievers are joined in
+            the same way. `hybrid:bm25*0.3+dense*0.7`: the lists are joined by weighted scores. You can also
+            give `MODULE:NAME`, or a function that takes the index and returns a retriever.
+        rerank: The reranker, a model that scores the best passages of a list again. `off`: none. `cross`: a
+            cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and
+            `late`. You can also give `MODULE:NAME`, or a function that takes the index and returns a
+            reranker. All systems use the reranker, except `direct`, `cot` and `mtqa`, which do not search for
+            passages. Before it reranks for `rag`, `hseq`, `subqrag` or `graph_convqa`, pyfast adds linked
+            passages (`bridge_expand`) and ranks by `bridge_rank`.
+        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` or
+            `meta.author=Sagan|Drake`. A document must meet all conditions. Otherwise it is left out, as if it
+            were deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the
+            condition. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`, `*` and `?` are
+            wildcards, and `|` separates several values.
+
+    Returns:
+        The index. Its large files are memory-mapped. With a filter, the documents that meet the conditions
+        are copied into temporary files.
+
+    Raises:
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+        InputError: There is no such retriever or reranker, a condition cannot be read, or no document meets the
+            conditions.
+        ModelNotFoundError: The model of the retriever or reranker is not on this machine.
+
+    Example:
+        >>> import pyfast
+        >>> index = pyfast.open_index("IDX")
+        >>> index.text(int(index.search(["moon of Saturn"], 1)[0].passages[0]))
+        'Titan: It is a moon of Saturn.'
+    """
+    return Index(Path(path), retriever, rerank=rerank, filter=filter)
+
+
+@contextlib.contextmanager
+def sources_of(
+    given: Source | Iterable[Source],
+    readers: Iterable[Reader | str],
+    columns: int,
+    strict: bool,
+    on_unread: Callable[[Unread], object] | None,
+    roots: Roots,
+) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
+    """Yield the sources of documents, and an empty list. The code that reads the sources adds each unreadable
+    file to this list. With `strict`, there is None in place of the list, and the first unreadable file is an
+    error. When the `with` block ends, each file in the list is passed to `on_unread`, or logged if
+    `on_unread` is None. `roots` is as in `pyfast.corpus.readers.sources_of`.
+    """
+    if columns < 2:
+        raise InputError(f"columns: expected at least 2, got {columns}")
+    unread: list[Unread] = []
+    kept = None if strict else unread
+    try:
+        sources = _sources(given, kept, tuple(readers), columns, roots)
+        are_paths = isinstance(given, str | Path) or (
+            isinstance(given, Sequence) and all(isinstance(it, str | Path) for it in given)
+        )
+        yield list(sources) if are_paths else sources, kept
+    finally:  # Report them even if nothing was left to index: then they are the reason.
+        for it in unread:
+            if on_unread is None:
+                _LOG.warning("%s%s", "left out " if it.missing else "", it)
+            else:
+                on_unread(it)
+
+
+@contextlib.contextmanager
+def documents_of(
+    given: Source | Iterable[Source],
+    readers: Iterable[Reader | str],
+    columns: int,
+    strict: bool,
+    on_unread: Callable[[Unread], object] | None,
+    roots: Roots,
+    files: set[str] | None = None,
+) -> Iterator[Iterator[Document]]:
+    """Yield the documents. When the `with` block ends, each file that could not be read is passed to
+    `on_unread`, or logged if `on_unread` is None. The uri of each file of which nothing is missing is added to
+    `files`."""
+    with sources_of(given, readers, columns, strict, on_unread, roots) as (sources, unread):
+        yield _documents(sources, [] if unread is None else unread, set() if files is None else files)
+
+
+def _documents(sources: Iterable[DocumentSource], unread: list[Unread], files: set[str]) -> Iterator[Document]:
+    for source in sources:
+        before = len(unread)
+        yield from source.documents()
+        if source.path is not None and not any(it.missing for it in unread[before:]):
+            files.add(source.uri)
+
+
+def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
+    """Return an index. If `given` is a folder, the function opens it. `run` is the folder of a new or resumed
+    run. For a resumed run, the result is the index at the commit with which the run started. If this commit
+    no longer exists, it is the index at its newest commit.
+    """
+    folder = Path(given) if isinstance(given, str | Path) else given.folder
+    commit = None if run is None else recorded_value(run, "index", "commit")
+    # The commit is not there: the run is new, or the commit was erased. Then the difference is shown.
+    if commit not in commit_numbers(folder):
+        commit = None
+    if isinstance(given, Index):
+        return given if commit is None else given.at(commit)
+    return Index(folder, commit=commit)
+
+
+def _sources(
+    given: Source | Iterable[Source],
+    unread: list[Unread] | None,
+    readers: tuple[Reader | str, ...],
+    columns: int,
+    roots: Roots,
+) -> Iterator[DocumentSource]:
+    """Yield the sources of `given`, in order. Consecutive paths go to `files_of` together. So `files_of` sees
+    if files of two paths would have the same uri. Then it puts the names of the folders before the uris."""
+    paths: list[Path] = []
+    number = 0
+    for one in [given] if isinstance(given, str | Path | Document | Mapping) else given:
+        if isinstance(one, str | Path):
+            paths.append(Path(one))
+            continue
+        if paths:  # `files_of` opens all readers.
+            yield from files_of(paths, unread, readers, columns=columns, roots=roots)
+            paths = []
+        number += 1
+        yield DocumentSource.of(
+            document_of(one, f"document {number}") if isinstance(one, Mapping) else one, columns
+        )
+    yield from files_of(paths, unread, readers, columns=columns, roots=roots)
+
+
+def add_documents(
+    index: str | Path,
+    documents: Source | Iterable[Source],
+    *,
+    readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
+) -> Change:
+    """Add documents to an index. All documents are added in one commit. After an error, no document is added.
+
+    An `Index` object that is already open keeps its old documents. If you open the index again, it gives exactly
+    the same results and scores as an index that was built from all documents at once. While another process
+    changes the index, this call waits.
+
+    Args:
+        index: The folder of the index.
+        documents: As in `build_index`. Their uris must be new.
+        readers: As in `build_index`.
+        columns: As in `build_index`.
+        strict: As in `build_index`.
+        on_unread: As in `build_index`.
+
+    Returns:
+        The number of the new commit, and the number of added documents.
+
+    Raises:
+        InputError: The index already has a document with the uri of a new document. Or a source does not
+            exist, or with `strict` cannot be read.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> pyfast.add_documents("IDX", [{"id": "rhea", "title": "Rhea", "text": "It is one, too."}]).added
+        1
+    """
+    roots = changing.roots_of(Path(index))
+    with documents_of(documents, readers, columns, strict, on_unread, roots) as read:
+        return changing.add_documents(Path(index), read, roots=roots)
+
+
+def update_documents(
+    index: str | Path,
+    documents: Source | Iterable[Source],
+    *,
+    readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
+) -> Change:
+    """Replace documents of an index by new versions, and add new documents. All changes make one commit.
+
+    A given document replaces the document of the index that has the same uri. A file in a folder that was given
+    before has the same uri as with this folder: after `build_index("corpus", ...)`, the uri of
+    `corpus/moons/titan.md` is always `moons/titan.md`. The new version comes after all
+    other documents of the index. If the two documents are equal, the old document stays where it is.
+
+    A file can have several documents, such as its tables. Those that the new version of the file no longer has
+    are deleted, unless a part of the file cannot be read. A record with an id of its own stays, and so do the
+    documents of a file that is gone: use `delete_documents`.
+
+    Args:
+        index: The folder of the index.
+        documents: As in `build_index`.
+        readers: As in `build_index`.
+        columns: As in `build_index`.
+        strict: As in `build_index`.
+        on_unread: As in `build_index`.
+
+    Returns:
+        The number of the commit, and how many documents were added, replaced, deleted, and left unchanged. If
+        nothing changed, there is no new commit.
+
+    Raises:
+        InputError: A source does not exist, or with `strict` cannot be read.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> pyfast.update_documents("IDX", [{**titan, "text": "It is the largest moon of Saturn."}]).replaced
+        1
+    """
+    roots = changing.roots_of(Path(index))
+    files: set[str] = set()
+    with documents_of(documents, readers, columns, strict, on_unread, roots, files) as read:
+        return changing.add_documents(Path(index), read, replace=True, roots=roots, files=files)
+
+
+def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
+    """Delete documents of an index. All deletions make one commit.
+
+    Later searches do not return these documents. The words in these documents no longer affect the scores of
+    other documents. The text of the deleted documents stays in the index's files until
+    `compact_index(..., erase=True)`, because earlier commits still need it.
+
+    Args:
+        index: The folder of the index.
+        uris: The uris of the documents.
+
+    Returns:
+        The number of the new commit, and the number of deleted documents.
+
+    Raises:
+        InputError: The index has no document with one of these uris.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan, {"id": "rhea", "text": "It is one, too."}], "IDX")
+        >>> pyfast.delete_documents("IDX", "rhea").deleted
+        1
+    """
+    return changing.delete_documents(Path(index), [uris] if isinstance(uris, str) else list(uris))
+
+
+def compact_index(index: str | Path, *, erase: bool = False) -> Change:
+    """Merge all parts of an index into one part, and leave out the deleted documents.
+
+    Args:
+        index: The folder of the index.
+        erase: Also remove the earlier commits. Then no part of the index has text of a deleted document. Runs
+            that started with an earlier commit can no longer be resumed. Knowledge graphs and runs can still
+            contain text of a deleted document: see docs/changing.md.
+
+    Returns:
+        The number of the commit. If there was nothing to merge or leave out, it is not a new commit.
+
+    Raises:
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> change = pyfast.compact_index("IDX", erase=True)
+        >>> pyfast.describe_index("IDX").commits == (change.commit,)
+        True
+    """
+    return changing.compact_index(Path(index), erase)
+
+
+def describe_index(index: str | Path) -> IndexInfo:
+    """Describe an index: its commit, its documents, its parts, and its size in bytes.
+
+    Args:
+        index: The folder of the index.
+
+    Returns:
+        The description. The call is fast, because it reads no documents, but only the manifest, the marks of
+        deleted documents, and the sizes of files.
+
+    Raises:
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> info = pyfast.describe_index("IDX")
+        >>> info.documents, len(info.parts)
+        (1, 1)
+    """
+    return changing.describe_index(Path(index))

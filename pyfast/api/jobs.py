@@ -1,0 +1,232 @@
+"""The job of a run: make it from the arguments of `pyfast.answer`, and carry it out in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.configured_system import configure
+from pyfast.api.event_loop import run_blocking
+from pyfast.api.models import GivenLLM, OpenedModels, opened
+from pyfast.api.run import Run
+from pyfast.engine import (
+    Budget,
+    Event,
+    Job,
+    PromptOverrides,
+    Question,
+    Questions,
+    SessionResult,
+    Watch,
+    questions_from,
+    questions_in,
+    set_aside,
+    work_on,
+    write_questions,
+)
+from pyfast.engine.events import UNWATCHED
+from pyfast.engine.question_files import as_path
+from pyfast.engine.questions import sampled, unrestricted
+from pyfast.engine.run_folder import BLOCKS
+from pyfast.errors import InputError
+from pyfast.llm import FullLLM, Role
+from pyfast.llm.collecting import collecting
+from pyfast.llm.roles import check_roles
+from pyfast.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_least_one
+from pyfast.retrieval import Index
+from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
+from pyfast.systems import System
+
+QuestionLike = str | Mapping[str, Any] | Question
+ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | str | Path
+_LOG = logging.getLogger("pyfast")
+QUESTIONS = "questions.jsonl"
+_LOOK_S = 0.05  # seconds between two checks of a caller's `stop`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerArguments:
+    """The arguments of `pyfast.answer` that make its `Job`, except the questions."""
+
+    index: Index | str | Path | None
+    llm: GivenLLM
+    llm_options: Mapping[str, Any] | None = None
+    system: str | System
+    settings: Mapping[str, Any] | None
+    run: str | Path | None
+    limit: int | None = None
+    concurrency: int | None
+    budget: Mapping[str, Any] | None
+    sampling: Sampling = GREEDY
+    options: RunOptions = RUN_DEFAULTS
+    replaced: PromptOverrides | None = None
+    """What `options.prompts` names, if it is read already"""
+
+
+def job_of(
+    questions: ManyQuestions, given: AnswerArguments, *, by_workers: bool = False, joins: bool = False
+) -> tuple[Job, OpenedModels]:
+    """Make the `Job` that `answer` carries out, and open the models of this `Job`.
+
+    If the run has a folder, the function checks the folder. It also writes the questions into the folder,
+    unless the run reads them from a file. `joins`: another process has started the run, so the function writes
+    nothing into the folder. `by_workers`: accept the folder of a run that workers of a cluster have started.
+    Without `by_workers`, such a folder is an error. Raises `InputError` if an argument is not valid, or if the
+    folder has a run with other arguments.
+    """
+    # Check all arguments before anything is created.
+    options, limit = given.options, given.limit
+    folder = None if given.run is None else Path(given.run)
+    begun = None if options.restart else folder
+    prompts = given.replaced or options.prompts
+    configured = configure(given.system, given.settings, given.index, prompts, options.follow_ups, begun)
+    limits = Budget.parse(given.budget or {})
+    limits = limits.model_copy(update={"strict": True}) if options.strict else limits
+    asked = read_in(questions, limit if limit is None else at_least_one("limit", limit))
+    asked = unrestricted(asked) if options.documents == "all" else asked
+    asked, gold = (asked, "") if options.sample is None else (sampled(asked, options.sample), asked.place)
+    failures = allowed_failures(options.max_failures, asked.count)
+    if folder is None and (options.restart or options.retry_failed):
+        raise InputError("restart and retry_failed need the folder of a run")
+    used = opened(given.llm, given.llm_options)
+    check_roles(configured.system.name, configured.roles, used.by_role)
+    models = used.full(None if options.response_cache is None else Path(options.response_cache))
+    if folder is not None:
+        # A model without a fingerprint is refused here, before an old run gets another name.
+        _ = [model.fingerprint for model in models.values()]
+    session = configured.open(begun)
+    place = "" if configured.index is None else str(configured.index.folder)
+    job = Job(
+        folder=folder,
+        questions=asked,
+        system=configured.system.name,
+        system_code=configured.system.code,
+        ask=configured.ask(session),
+        settings=configured.described(),
+        prompts=configured.prompts,
+        replaced=configured.replaced,
+        index=configured.index,
+        llm=models,
+        knowledge=None if session is None else session.describe(),
+        places={"index": place, **({"gold": gold} if gold else {})},
+        sampling=given.sampling,
+        concurrency=at_once(given.concurrency, models),
+        budget=limits,
+        failures=failures,
+        options=options,
+    )
+    if folder is not None and not joins:
+        if not by_workers and not options.restart and (folder / BLOCKS).exists():
+            raise InputError(
+                f"{folder}: workers of a cluster have started this run: resume it with ray (--ray local)"
+            )
+        begin(job)
+        if job.index is not None:
+            job = replace(job, index=job.index.keeping_scores(folder / RERANK_SCORES))
+        if not asked.place:
+            job = replace(job, questions=write_questions(asked, folder / QUESTIONS))
+        if session is not None:
+            session = session.kept(folder)
+            resumes = configured.system.resumes
+            job = replace(
+                job,
+                ask=configured.ask(session),
+                resumed=None if resumes is None else partial(resumes, session, configured.settings),
+            )
+    return job, used
+
+
+def read_in(questions: ManyQuestions, limit: int | None) -> Questions:
+    """Read the first `limit` questions (None: all questions) and check them. Raises `InputError` if a
+    question is not valid."""
+    if isinstance(questions, str):
+        questions = as_path(questions) or [questions]
+    if isinstance(questions, Path):
+        return questions_in(questions, limit)
+    if isinstance(questions, AsyncIterable):
+        questions = run_blocking(_collected(questions, limit))
+    return questions_from(questions, limit)
+
+
+async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) -> list[QuestionLike]:
+    collected: list[QuestionLike] = []
+    async for question in questions:
+        collected.append(question)
+        if len(collected) == limit:
+            break
+    return collected
+
+
+def begin(job: Job) -> None:
+    """Check that the run's folder is new, or that the run in it has the same configuration as `job`. Raises
+    `InputError` if the folder has another run.
+
+    With the option `restart`, the function first gives an existing folder another name, so that the run starts
+    from its beginning. Call this function before you load a model.
+    """
+    assert job.folder is not None
+    if job.options.restart and (aside := set_aside(job.folder)) is not None:
+        _LOG.info("the old run is now %s", aside)
+    job.check()
+
+
+def carry_out(job: Job, models: OpenedModels, watch: Watch = UNWATCHED) -> Run:
+    """Carry out the run that `job` describes, in the event loop of `run_blocking`, and return the run. Models
+    that the user passed as objects stay loaded."""
+    result = run_blocking(_carry_out(job, models, watch))
+    return Run.finished(job.folder, job.questions.count, result.summary, result.records)
+
+
+async def _carry_out(job: Job, models: OpenedModels, watch: Watch) -> SessionResult:
+    watch.on_event(Event("starting", 0, job.questions.count))
+    async with models.started(), _watched(watch.stop) as stopping:
+        return await work_on(job, stopping, watch.on_event, watch.on_step)
+
+
+@contextlib.asynccontextmanager
+async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
+    """Yield an asyncio event that is set soon after `stop` is set. If `stop` is None, the asyncio event is
+    never set. Code in the event loop cannot wait for `stop` itself."""
+    stopping = asyncio.Event()
+
+    async def look() -> None:
+        assert stop is not None
+        while not stop.is_set():
+            await asyncio.sleep(_LOOK_S)
+        stopping.set()
+
+    looking = None if stop is None else asyncio.ensure_future(look())
+    try:
+        yield stopping
+    finally:
+        if looking is not None:
+            looking.cancel()
+
+
+def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
+    """Return how many questions may be in progress at once. This number is `concurrency`, or if `concurrency`
+    is None, the default for these models. Raises `InputError` if `concurrency` is below 1.
+    """
+    if concurrency is not None:
+        return at_least_one("concurrency", concurrency)
+    return max([64, *(one.questions_at_once for one in map(collecting, models.values()) if one is not None)])
+
+
+def allowed_failures(given: int | str | None, total: int) -> int | None:
+    """Return how many of `total` questions may fail. `given` is a number, or a share such as "5%". If `given`
+    is None, all questions may fail, and the result is None. Raises `InputError` if `given` is neither a
+    number nor a share."""
+    if given is None:
+        return None
+    text = str(given)
+    share = text.removesuffix("%")
+    if not share.isascii() or not share.isdigit() or (text != share and int(share) > 100):
+        raise InputError(f"max_failures {text}: expected a number, or a share of the questions such as 5%")
+    return int(share) if text == share else total * int(share) // 100

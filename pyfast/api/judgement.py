@@ -1,0 +1,102 @@
+"""Let a language model compare the answers of two runs, and count which run answers better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.jobs import at_once, begin, carry_out
+from pyfast.api.models import GivenLLM, opened
+from pyfast.api.run import Run
+from pyfast.engine import Budget, Job, Questions, Watch
+from pyfast.engine.events import UNWATCHED
+from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES, Row, judge, open_pairs, win_rates
+from pyfast.llm.roles import check_roles
+from pyfast.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions
+from pyfast.systems.system import source_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The result of judging two runs."""
+
+    run: Run
+    """The run in which the judge compared the answers: one question for each pair of answers"""
+    rows: list[Row]
+    """The result for each dimension, such as comprehensiveness. Empty if the judge's run was stopped before
+    its end"""
+    failed: int
+    """The number of pairs that could not be judged"""
+
+
+def judge_runs(
+    run_a: str | Path,
+    run_b: str | Path,
+    *,
+    run: str | Path,
+    questions: str | Path | None = None,
+    ties: bool = True,
+    llm: GivenLLM = "embedded",
+    llm_options: Mapping[str, Any] | None = None,
+    concurrency: int | None = None,
+    budget: Mapping[str, Any] | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    watch: Watch = UNWATCHED,
+) -> Judgement:
+    """Let a language model compare the answers of two runs. The model sees each pair of answers in both orders.
+
+    Args:
+        run_a: The folder of a finished run.
+        run_b: The folder of another run over the same questions.
+        run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
+            arguments.
+        questions: The file of questions. You need it only if the file is no longer at the place from which
+            `run_a` read it.
+        ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
+            Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order
+            of the two answers, or the two answers are the same.
+        llm: The model that judges. Its role is `judge`. `llm` and all later arguments are as in
+            `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
+            others are refused.
+
+    Returns:
+        For each dimension: how often each run wins, and the win rate of `run_a` with its bootstrap interval.
+        In the win rate, a tie counts as half a win.
+
+    Raises:
+        InputError: The runs answer different questions, or a run is not finished, or an argument is not valid for
+            `pyfast.answer`.
+
+    Example:
+        >>> from pyfast.api.judgement import judge_runs
+        >>> judgement = judge_runs("RUN_A", "RUN_B", run="JUDGED", llm="openai:qwen3-8b@http://127.0.0.1:8000")
+        >>> print(judgement.rows[-1].dimension, judgement.rows[-1].rate)
+    """
+    options = options.only("judge_runs", *OF_EVERY_RUN)
+    limits = Budget.parse(budget or {})
+    pairs = open_pairs(Path(run_a), Path(run_b), None if questions is None else Path(questions))
+    used = opened(llm, llm_options)
+    check_roles("judge", (JUDGE.role,), used.by_role)
+    models = used.full()
+    job = Job(
+        folder=Path(run),
+        questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest(), str(pairs.questions)),
+        system="judge",
+        system_code=source_digest(judge),
+        ask=partial(judge, ties=ties),
+        settings={} if ties else {"ties": False},
+        prompts=(JUDGE if ties else JUDGE_WITHOUT_TIES,),
+        llm=models,
+        places={"run_a": str(run_a), "run_b": str(run_b)},
+        concurrency=at_once(concurrency, models),
+        budget=limits,
+        options=replace(options, keep_prompts=False),
+    )
+    begin(job)
+    done = carry_out(job, used, watch)
+    left = done.status.questions - done.status.ended
+    rows, failed = ([], 0) if left else win_rates(Path(run))
+    return Judgement(done, rows, failed)

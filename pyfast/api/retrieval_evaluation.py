@@ -1,0 +1,233 @@
+"""`pyfast.evaluate_retrieval`: measure how much of the gold evidence a retriever finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pyfast.api.evaluation import GoldLike
+from pyfast.api.index import index_of
+from pyfast.corpus.published import refuse_published
+from pyfast.errors import InputError
+from pyfast.evaluation.compare import Difference
+from pyfast.evaluation.compare import compare as differences_of
+from pyfast.evaluation.data_sets.convert import GOLD
+from pyfast.evaluation.evaluate import Row, Scored, rows_of
+from pyfast.evaluation.gold import read_records
+from pyfast.evaluation.ranking import RetrievalQuestion, ranking_figures
+from pyfast.retrieval import Index, Pool
+from pyfast.retrieval.rerank import order_pools
+from pyfast.retrieval.score_cache import FILE
+
+Ranking = Literal["list", "graph_rank", "bridge_rank"]
+_AT_ONCE = 64  # questions in a batch
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalSetting:
+    """One way to retrieve passages, to be compared with others."""
+
+    retriever: str = "bm25"
+    """The retriever, as in `pyfast.open_index`"""
+    ranking: Ranking = "list"
+    """How the passages are ordered. `list`: by the retriever. `graph_rank` or `bridge_rank`: by the op with
+    this name"""
+    expand: bool | str = False
+    """Whether to add passages that share terms with the best passages. You can also name a retriever, such as
+    `dense`: pyfast then adds the passages that this retriever finds most similar to the best passages. Only
+    possible with the ranking `bridge_rank`
+    """
+    rerank: str = "off"
+    """The reranker, as in `pyfast.open_index`"""
+    pool: int = 100
+    """The number of passages to retrieve for a question"""
+
+    @staticmethod
+    def parse(text: str) -> RetrievalSetting:
+        """Read a setting from a text such as `ranking=bridge_rank expand=on rerank=cross`. Raises
+        `InputError` if a name or a value in the text is not valid."""
+        given: dict[str, Any] = {}
+        for word in text.split():
+            name, _, value = word.partition("=")
+            given[name] = {"on": True, "off": False}.get(value, value) if name == "expand" else value
+            if name == "pool" and value.isdecimal():
+                given[name] = int(value)
+        names = [field.name for field in fields(RetrievalSetting)]
+        if unknown := given.keys() - set(names):
+            raise InputError(f"setting {text!r}: no {sorted(unknown)[0]!r}; there are: {', '.join(names)}")
+        setting = RetrievalSetting(**given)
+        setting.check()
+        return setting
+
+    def check(self) -> None:
+        """Raise `InputError` if a value is not valid."""
+        if self.ranking not in get_args(Ranking):
+            raise InputError(f"ranking: expected one of {', '.join(get_args(Ranking))}, got {self.ranking!r}")
+        if not isinstance(self.expand, bool | str):
+            raise InputError(f"expand: expected on, off or the name of a retriever, got {self.expand!r}")
+        if self.expand and self.ranking != "bridge_rank":
+            raise InputError("expand: only ranking=bridge_rank can rank the added passages")
+        if not isinstance(self.pool, int) or self.pool < 1:
+            raise InputError(f"pool: expected a number of passages, got {self.pool!r}")
+
+    def __str__(self) -> str:
+        """Return the retriever, and each other value that differs from its default, as a text that `parse`
+        can read."""
+        changed = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        changed = {"retriever": self.retriever, **changed}
+        return " ".join(f"{name}={'on' if value is True else value}" for name, value in changed.items())
+
+
+@dataclass(frozen=True, slots=True)
+class SettingReport:
+    """The figures of one `RetrievalSetting`."""
+
+    setting: RetrievalSetting
+    rows: list[Row]
+    """The figures for all questions first, then for each type of question"""
+    questions: list[Scored]
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalReport:
+    """The result of `pyfast.evaluate_retrieval`: how much of the gold evidence each setting found."""
+
+    settings: dict[str, SettingReport]
+    """The report of each setting, by its name"""
+    differences: list[Difference]
+    """The differences between each setting and each later setting"""
+    without_gold: tuple[str, ...]
+    """The ids of the questions that name no gold evidence. They are not scored"""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report in JSON types, without the figures of single questions."""
+        reports = {
+            name: {"setting": asdict(one.setting), "rows": [asdict(row) for row in one.rows]}
+            for name, one in self.settings.items()
+        }
+        differences = [asdict(one) for one in self.differences]
+        return {"settings": reports, "differences": differences, "without_gold": list(self.without_gold)}
+
+
+def evaluate_retrieval(
+    index: Index | str | Path,
+    questions: GoldLike,
+    settings: Sequence[str | RetrievalSetting] | Mapping[str, str | RetrievalSetting] = ("",),
+    *,
+    gold: GoldLike | None = None,
+    at: Sequence[int] = (2, 5, 10, 20),
+    scores: str | Path | None = None,
+) -> RetrievalReport:
+    """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
+
+    Gold evidence is a set of documents. The documents of the retrieved passages are ranked by their best
+    passages. `recall@k` is the share of the gold documents that are among the first k documents.
+
+    Args:
+        index: An index, or its folder. The call ignores the index's own retriever and rerankers.
+        questions: A file of JSON lines, or mappings with the same keys: `id`, `question`, `supporting` (the uris
+            of the gold documents) and optionally `type`. If a question has a `table_id`, this table is its gold
+            document.
+        settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
+            mapping to give the settings names. An empty text stands for BM25. Each setting is compared with every
+            later setting.
+        gold: A file of JSON lines with `id` and `supporting`. None: the field `supporting` of the
+            questions. If no question has this field: the file gold.jsonl that `pyfast data convert` wrote into
+            the folder of the questions.
+        at: The values of k for `recall@k` and `ndcg@k`.
+        scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
+
+    Returns:
+        For each setting: `recall@k`, `ndcg@k` and `mrr` (mean reciprocal rank) with 95 % intervals. For each pair
+        of settings: the differences on the same questions, with p-values after Holm's correction.
+
+    Raises:
+        InputError: A setting or a file is not valid, or no question has gold evidence.
+        ModelNotFoundError: The model of a reranker or retriever is not on this machine.
+
+    Example:
+        >>> import pyfast
+        >>> questions = [{"id": "q1", "question": "Who discovered Titan?", "supporting": ["titan"]}]
+        >>> index = pyfast.build_index([{"id": "titan", "title": "Titan", "text": "Huygens found it."}], "IDX")
+        >>> report = pyfast.evaluate_retrieval(index, questions, ["", "ranking=bridge_rank expand=on"])
+        >>> report.settings["retriever=bm25"].rows[0]["recall@2"].value == 1
+        True
+    """
+    named = _named(settings)
+    cuts = sorted(set(at))
+    if not cuts or cuts[0] < 1:
+        raise InputError(f"at: expected ranks from 1, got {list(at)}")
+    asked, without = _asked(questions, gold)
+    opened = index_of(index)
+    reports: dict[str, SettingReport] = {}
+    for name, setting in named.items():
+        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank)
+        if scores is not None:
+            Path(scores).mkdir(parents=True, exist_ok=True)
+            own = own.keeping_scores(Path(scores) / FILE)
+        pools = [
+            pool
+            for start in range(0, len(asked), _AT_ONCE)
+            for pool in _ranked(own, setting, [one.question for one in asked[start : start + _AT_ONCE]])
+        ]
+        scored = [
+            Scored(one.id, "retrieved", None, {"type": one.type or "(none)"}, None, _shares(own, pool, one, cuts))
+            for one, pool in zip(asked, pools, strict=True)
+        ]
+        reports[name] = SettingReport(setting, rows_of(scored), scored)
+    scored_by_name = {name: report.questions for name, report in reports.items()}
+    differences, _ = differences_of(scored_by_name)
+    return RetrievalReport(reports, differences, without)
+
+
+def _named(
+    settings: Sequence[str | RetrievalSetting] | Mapping[str, str | RetrievalSetting],
+) -> dict[str, RetrievalSetting]:
+    pairs = settings.items() if isinstance(settings, Mapping) else ((None, one) for one in settings)
+    named: dict[str, RetrievalSetting] = {}
+    for given, one in pairs:
+        setting = RetrievalSetting.parse(one) if isinstance(one, str) else replace(one)
+        setting.check()
+        name = str(setting) if given is None else given
+        if name in named:
+            raise InputError(f"settings: {name!r} is given twice")
+        named[name] = setting
+    if not named:
+        raise InputError("settings: expected at least one")
+    return named
+
+
+def _asked(questions: GoldLike, gold: GoldLike | None) -> tuple[list[RetrievalQuestion], tuple[str, ...]]:
+    """Return (the questions with gold evidence, the ids of the questions without it)."""
+    every = _read(questions)
+    if gold is None and isinstance(questions, str | Path) and not any(one.gold for one in every):
+        beside = Path(questions).with_name(GOLD)
+        gold = beside if beside.is_file() else None
+    if gold is not None:
+        supporting = {one.id: one for one in _read(gold)}
+        every = [supporting.get(one.id, one).model_copy(update={"question": one.question}) for one in every]
+    asked = [one for one in every if one.gold and one.question.strip()]
+    if not asked:
+        raise InputError("no question names its gold evidence (`supporting`)")
+    return asked, tuple(one.id for one in every if not one.gold)
+
+
+def _read(source: GoldLike) -> list[RetrievalQuestion]:
+    lines = Path(source) if isinstance(source, str | Path) else list(source)
+    if isinstance(lines, Path):
+        refuse_published(lines)
+    return list(read_records(lines, RetrievalQuestion))
+
+
+def _ranked(index: Index, setting: RetrievalSetting, questions: Sequence[str]) -> list[Pool]:
+    pools = index.search(questions, setting.pool)
+    return order_pools(index, list(zip(pools, questions, strict=True)), setting.ranking, setting.expand)
+
+
+def _shares(
+    index: Index, pool: Pool, question: RetrievalQuestion, cuts: Sequence[int]
+) -> dict[str, tuple[float, float]]:
+    uris = list(dict.fromkeys(index.uri(passage) for passage in pool.passages.tolist()))
+    return {name: (value, 1.0) for name, value in ranking_figures(uris, question.gold, cuts).items()}

@@ -1,0 +1,250 @@
+"""`pyfast.verify`: check that a run or an index is complete and undamaged."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyfast.api.jobs import QUESTIONS
+from pyfast.corpus.encode import other_than_digest
+from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_configuration
+from pyfast.engine.journal import open_to_read, sound
+from pyfast.engine.kept_prompts import KeptPrompts
+from pyfast.engine.questions import questions_in
+from pyfast.engine.record import digest
+from pyfast.engine.run_folder import ANSWERS, JOURNAL, check_journal, is_running
+from pyfast.engine.traces import TRACES, read_traces
+from pyfast.errors import InputError, OtherBuildError, PyfastError
+from pyfast.knowledge import Knowledge
+from pyfast.knowledge.extraction import FOLDER as EXTRACTION
+from pyfast.knowledge.snapshots import CURRENT, current_number, snapshot_numbers
+from pyfast.retrieval import Index
+from pyfast.retrieval.index import KNOWLEDGE
+from pyfast.retrieval.manifest import is_index, read_manifest
+from pyfast.sqlite_files import fault
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check, and its result."""
+
+    name: str
+    passed: bool
+    detail: str
+    """What was found, or what is wrong, in one line"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The results of all checks of a run or an index."""
+
+    path: Path
+    kind: str
+    """`run` or `index`"""
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all checks passed."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def summary(self) -> str:
+        """One line with the folder, the number of checks, and the names of the failed checks."""
+        failed = [check.name for check in self.checks if not check.passed]
+        result = f"damaged: {', '.join(failed)}" if failed else "whole"
+        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {result}"
+
+
+def verify(path: str | Path) -> Verification:
+    """Check the checksums of a run or an index. For a run, compare each answer with the journal.
+
+    A run that was stopped or killed passes if it can be resumed. `verify` only reads: it changes and repairs
+    nothing. It can check a run while another process works on it.
+
+    Args:
+        path: The folder of a run or an index.
+
+    Returns:
+        The checks, and whether all of them passed.
+
+    Raises:
+        InputError: The folder is neither a run nor an index.
+        OtherBuildError: The run, the index or its knowledge graph has another format.
+
+    Example:
+        >>> import pyfast
+        >>> verification = pyfast.verify("RUN")
+        >>> verification.passed
+        True
+        >>> print(verification.summary)
+        RUN: run, 5 checks: whole
+    """
+    folder = Path(path)
+    if is_index(folder):
+        return Verification(folder, "index", tuple(_index(folder)))
+    if (folder / CONFIGURATION).is_file():
+        return Verification(folder, "run", tuple(_run(folder)))
+    raise InputError(f"{folder}: neither an index nor a run folder")
+
+
+def _check(name: str, look: Callable[[], str]) -> Check:
+    """Carry out a check. It has passed if `look` returns a text, and failed if `look` raises an error. The
+    text or the error is the detail of the result."""
+    try:
+        return Check(name, True, look())
+    except OtherBuildError:
+        raise
+    except sqlite3.Error as error:
+        return Check(name, False, fault(error))
+    except (PyfastError, OSError) as error:
+        return Check(name, False, str(error))
+
+
+class _DamageError(PyfastError):
+    """Raised if a check finds a fault."""
+
+
+def _run(folder: Path, within: str = "") -> Iterator[Check]:
+    def check(name: str, look: Callable[[], str]) -> Check:
+        return _check(within + name, look)
+
+    path = folder / CONFIGURATION
+    try:
+        described = read_configuration(path)
+    except (InputError, OSError) as error:
+        yield Check(within + CONFIGURATION, False, str(error))
+        return
+    total = described.get("questions", {}).get("count")
+    if type(total) is not int or total < 1:
+        yield Check(within + CONFIGURATION, False, "the number of questions is missing")
+        return
+    yield Check(within + CONFIGURATION, True, f"format {FORMAT}, {total} questions")
+    given = folder / QUESTIONS
+    if given.is_file():
+        yield check(QUESTIONS, lambda: _questions(given, described.get("questions", {}).get("digest")))
+    # Read the files first, because another process may be writing: it writes to the journal before the files.
+    answers, torn = _lines(folder / ANSWERS)
+    traces = _traces_digests(folder / TRACES)
+    yield check(JOURNAL, lambda: _journal(folder, total))
+    yield check(ANSWERS, lambda: _answers(folder, answers, torn, total))
+    yield check(TRACES, lambda: _traces(folder, traces, len(answers)))
+    if (folder / KNOWLEDGE).is_dir():
+        yield check(KNOWLEDGE, lambda: _snapshot(folder / KNOWLEDGE))
+
+
+def _questions(path: Path, recorded: object) -> str:
+    questions = questions_in(path)
+    if questions.digest != recorded:
+        raise _DamageError(f"other questions than those of {CONFIGURATION}")
+    return f"{questions.count} questions"
+
+
+def _journal(folder: Path, total: int) -> str:
+    check_journal(folder)
+    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
+        (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+        if state != "ok":
+            raise _DamageError(f"SQLite: {state}")
+        completions = broken = ended = 0
+        for number, entry in database.execute("SELECT question, entry FROM completions"):
+            completions += 1
+            broken += not sound(entry, number)
+        if broken:
+            raise _DamageError(f"{broken} of {completions} completions are not what was written")
+        for number, state in database.execute("SELECT number, state FROM questions"):
+            ended += 1
+            if not 0 <= number < total or state not in ("answered", "abstained", "failed"):
+                raise _DamageError(f"question {number} of {total} ended as {str(state)[:40]!r}")
+        prompts = KeptPrompts(database).check()
+    kept = f", {prompts} prompts" if prompts else ""
+    return f"{completions} completions, {ended} questions ended{kept}"
+
+
+def _traces_digests(path: Path) -> list[str]:
+    digests = []
+    with contextlib.suppress(OSError):  # With too few digests, the comparison reports the missing lines.
+        for line in read_traces(path):
+            digests.append(digest(line))
+    return digests
+
+
+def _lines(path: Path) -> tuple[list[str], bool]:
+    """Return (the digest of each complete line of a file, whether an incomplete line follows)."""
+    digests, line = [], b"\n"
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                digests.append(digest(line))
+    return digests, not line.endswith(b"\n")
+
+
+def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
+    if len(answers) > total or (torn and len(answers) == total):
+        raise _DamageError(f"something follows the answers to all {total} questions")
+    unknown = _compare(folder, "line", answers)
+    state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command resumes it"
+    return f"{len(answers)} of {total} lines, as the journal knows them{unknown}{state}"
+
+
+def _traces(folder: Path, traces: list[str], answers: int) -> str:
+    if len(traces) < answers:
+        raise _DamageError(f"only {len(traces)} lines for {answers} answers can be read")
+    return f"{len(traces)} lines, as the journal knows them{_compare(folder, 'trace', traces)}"
+
+
+def _compare(folder: Path, column: str, digests: list[str]) -> str:
+    """Compare the digests of a file's lines with the digests that the journal has in the column `column`:
+    `line` for answers, `trace` for traces. Raises `_DamageError` if a digest differs.
+
+    Returns a text with the number of lines for which the journal has no digest. If the journal has a digest
+    for each line, the text is empty.
+    """
+    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
+        known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
+    other = [
+        number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)
+    ]
+    if other:
+        raise _DamageError(f"{len(other)} lines are not what was written, the first is line {other[0]}")
+    unknown = sum(known[number] is None for number in range(len(digests)))
+    return f", but for {unknown} that it has no digests of" if unknown else ""
+
+
+def _snapshot(folder: Path) -> str:
+    store = Knowledge.open(folder)
+    return f"{len(store)} triples, {len(store.manifest['files'])} files"
+
+
+def _index(folder: Path) -> Iterator[Check]:
+    def contents() -> str:
+        index = Index(folder)
+        index.check_all()
+        manifest = index.manifest
+        return f"{manifest['passages']} passages, {len(manifest['files'])} files"
+
+    def documents() -> str:
+        index, count = Index(folder), 0
+        for part in index.parts:
+            if uri := other_than_digest(part.corpus):
+                raise _DamageError(f"{uri} differs from its digest; build the index again")
+            count += part.corpus.documents
+        return f"{count} documents, as they were read"
+
+    def snapshots() -> str:
+        current = current_number(home)
+        for number in snapshot_numbers(home):
+            if number != current:
+                read_manifest(home / str(number), "knowledge")
+        return _snapshot(home / str(current))
+
+    yield _check("index", contents)
+    yield _check("documents", documents)
+    home = folder / KNOWLEDGE
+    if (home / CURRENT).exists():
+        yield _check(KNOWLEDGE, snapshots)
+    if (home / EXTRACTION / CONFIGURATION).is_file():
+        yield from _run(home / EXTRACTION, f"{KNOWLEDGE}/{EXTRACTION}/")

@@ -1,0 +1,263 @@
+"""Arguments that several commands share. A command takes an object of options, and `with_options` makes an option
+of the command line of each of its fields."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, fields
+from functools import cache, wraps
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+from pyfast.errors import InputError
+from pyfast.options import Option, Options, RunOptions, read_values, told
+
+IndexFolder = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
+RunFolders = Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")]
+Concurrency = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=65_536,
+        help="How many questions or chunks are in progress at once; by default 64, or 10,000 with a Batch API.",
+    ),
+]
+Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N questions or chunks.")]
+_OPTIONS_FILE = Annotated[
+    Path | None,
+    typer.Option(
+        "--options",
+        help="A TOML file with options of this command, by the names of the fields of pyfast.RunOptions; its"
+        " tables sampling and cluster are pyfast.Sampling and pyfast.Cluster. The command line takes precedence.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmOptions(Options):
+    """Options and limits of language models."""
+
+    llm_options: Annotated[
+        Mapping[str, Any],
+        Option(
+            "An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of"
+            " one role; repeatable.",
+            flag="--llm-option",
+            typed=list[str] | None,
+            read="values",
+        ),
+    ]
+    budget: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            "A limit of each question or chunk, such as seconds=60 or tokens=20000, or of the whole"
+            " run, such as run_tokens=1000000; repeatable.",
+            typed=list[str] | None,
+            read="pairs",
+        ),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments of a function of the API."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models(LlmOptions):
+    """The language models of a command, with their options and limits."""
+
+    llm: Annotated[
+        Mapping[str, str],
+        Option(
+            "The LLM: embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER,"
+            " openai:MODEL@URL, batch:MODEL@URL, instant, or MODULE:NAME. ROLE=LLM chooses the LLM for"
+            " the prompts of one role, such as pick=vllm:MODEL; repeatable.",
+            typed=list[str],
+            shown=("embedded",),
+            read="models",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Models):
+    """Who answers: a system with its settings, and the language models."""
+
+    system: Annotated[str, Option("A system, as `pyfast systems` lists them, or MODULE:NAME.")] = "n2n"
+    settings: Annotated[
+        Mapping[str, str],
+        Option(
+            "A setting of the system, such as graph=off or preset=paper; repeatable.",
+            flag="--set",
+            typed=list[str] | None,
+            read="pairs",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched(Options):
+    """How passages are found in an index."""
+
+    retriever: Annotated[
+        str,
+        Option(
+            "The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, late,"
+            " hybrid (hybrid:bm25+sparse), or MODULE:NAME."
+        ),
+    ] = "bm25"
+    rerank: Annotated[
+        str,
+        Option(
+            "The reranker, which scores the best passages again: off, cross (cross:MODEL), late, both, or"
+            " MODULE:NAME."
+        ),
+    ] = "off"
+    filter: Annotated[
+        list[str] | None,
+        Option(
+            "Search only documents that meet this condition, such as source=reports/*, level=table_row,"
+            " time>=1990 (of triples) or meta.author=Sagan|Drake. Repeatable: documents must meet all"
+            " conditions."
+        ),
+    ] = None
+
+    def open(self, index: str | Path) -> Any:
+        """Open an index."""
+        import pyfast.api.index
+
+        return pyfast.api.index.open_index(index, self.retriever, self.rerank, self.filter or ())
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take objects of options. Each of its arguments whose type is a class of `Options` becomes the
+    options of the fields. `Annotated[CLASS, "NAME", ...]` takes only some fields of the class."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, tuple[type[Options], list[str]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for name in inspect.signature(command).parameters.values():
+        if (group := _group(hints[name.name])) is None:
+            parameters.append(name.replace(annotation=hints[name.name], kind=inspect.Parameter.KEYWORD_ONLY))
+        else:
+            groups[name.name] = group
+            parameters += (_parameter(one) for one in fields(group[0]) if one.name in group[1])
+    wanted = {kind: names for kind, names in groups.values() if kind.TABLE or kind is RunOptions}
+    if RunOptions in wanted:
+        parameters.append(_keyword("options_file", _OPTIONS_FILE, None))
+    parameters.append(_keyword("context", typer.Context))
+
+    @wraps(command)
+    def called(*, context: typer.Context, options_file: Path | None = None, **given: Any) -> None:
+        from_file = {} if options_file is None else read_values(options_file, wanted)
+        for argument, (kind, names) in groups.items():
+            values = {name: _read(kind.__dataclass_fields__[name], given.pop(name)) for name in names}
+            values |= {
+                name: value
+                for name, value in from_file.get(kind, {}).items()
+                if getattr(context.get_parameter_source(name), "name", "") != "COMMANDLINE"
+            }
+            given[argument] = kind.of(values)
+        command(**given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
+
+
+def _group(hint: Any) -> tuple[type[Options], list[str]] | None:
+    """Return the class of options that a type names, and the names of the wanted fields. Return None if it names
+    none."""
+    parts = get_args(hint) or (hint,)
+    if not (isinstance(parts[0], type) and issubclass(parts[0], Options)):
+        return None
+    names = parts[1:] if get_origin(hint) is Annotated else ()
+    return parts[0], list(names or (one.name for one in fields(parts[0])))
+
+
+def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _parameter(one: Field[Any]) -> inspect.Parameter:
+    """Make the parameter of typer for a field."""
+    of, about = told(one)
+    default: Any = one.default if isinstance(one.default, str | int | float | None) else None
+    if about.shown is not None:
+        default = about.shown if isinstance(about.shown, str) else list(about.shown)
+    flag = about.flag or f"--{one.name.replace('_', '-')}"
+    flag = f"{flag}/--no-{flag[2:]}" if default is True else flag
+    return _keyword(one.name, _annotation(about.typed or of, about, flag), default)
+
+
+@cache
+def _annotation(typed: Any, about: Option, flag: str) -> Any:
+    return Annotated[typed, typer.Option(flag, help=about.help, min=about.min, max=about.max)]
+
+
+def _read(one: Field[Any], given: Any) -> Any:
+    """Make the value of a field from what the command line gave for it."""
+    about = told(one)[1]
+    return _READERS[about.read](about.flag or f"--{one.name}", given) if about.read else given
+
+
+def read_models(given: list[str] | None) -> dict[str, str]:
+    """Read the `--llm` options: one model for each role (purpose of a prompt). Raises `InputError` if a role
+    has two models."""
+    from pyfast.llm import DEFAULT_ROLE, ROLES
+
+    specs: dict[str, str] = {}
+    for text in given or ():
+        role, equals, spec = text.partition("=")
+        if not equals or role not in ROLES:
+            role, spec = DEFAULT_ROLE, text
+        if role in specs:
+            raise InputError(f"--llm: the role {role!r} is given twice")
+        specs[role] = spec
+    return specs
+
+
+def pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """Read texts of the form NAME=VALUE as a mapping. Raises `InputError` if a text has another form. The
+    error names the option `option`."""
+    named = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: expected NAME=VALUE")
+        named[name] = value
+    return named
+
+
+def values(option: str, given: list[str] | None) -> dict[str, Any]:
+    """Read texts of the form NAME=VALUE, as `pairs` does, and parse each value as JSON (numbers, true, objects). A
+    value that is not JSON stays text."""
+    import orjson
+
+    parsed: dict[str, Any] = {}
+    for name, text in pairs(option, given).items():
+        try:
+            parsed[name] = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            parsed[name] = text
+    return parsed
+
+
+def numbers(option: str, given: str) -> list[float]:
+    """Read numbers with commas between them. Raises `InputError` if a part is not a number. The error names
+    the option `option`."""
+    try:
+        return [float(number) for number in given.split(",")] if given else []
+    except ValueError:
+        raise InputError(f"{option} {given}: expected numbers, such as 2,1") from None
+
+
+_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "models": lambda flag, given: read_models(given),
+    "pairs": pairs,
+    "values": values,
+    "numbers": numbers,
+    "several": lambda flag, given: given or (),
+}

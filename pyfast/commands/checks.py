@@ -1,0 +1,77 @@
+"""`pyfast check`, `pyfast verify` and `pyfast doctor`: check a system, a folder and this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyfast.commands.arguments import pairs
+from pyfast.commands.terminal import console, plain
+
+if TYPE_CHECKING:
+    from pyfast.conformance import CheckResult
+
+
+def check(
+    system: Annotated[str, typer.Argument(help="A system, or MODULE:NAME.")],
+    index: Annotated[
+        Path | None, typer.Option(help="The folder of an index. Without it, the check makes a small index.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")
+    ] = None,
+) -> None:
+    """Check that a system can be resumed, keeps its budgets, and survives hostile questions and unusable
+    replies.
+    """
+    from pyfast.conformance import check_system
+
+    results = check_system(system, index, pairs("--set", setting), on_result=_tell)
+    failed = [result.name for result in results if not result.passed]
+    if failed:
+        rest = "; the other checks need this one and did not run" if len(results) == 1 else ""
+        print(f"{system} breaks {len(failed)} of pyfast's promises: {', '.join(failed)}{rest}")
+        raise typer.Exit(1)
+    print(f"{system} keeps all {len(results)} promises")
+
+
+def _tell(result: CheckResult) -> None:
+    print(f"{'ok  ' if result.passed else 'FAIL'}  {result.name}: {plain(result.detail)}", flush=True)
+    if result.causes:
+        print(f"      likely causes: {result.causes}", flush=True)
+
+
+def verify(path: Annotated[Path, typer.Argument(help="The folder of a run or an index.")]) -> None:
+    """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
+    journal."""
+    import pyfast.api.verification
+
+    verification = pyfast.api.verification.verify(path)
+    for check in verification.checks:
+        print(f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {plain(check.detail)}")
+    print(verification.summary)
+    if not verification.passed:
+        raise typer.Exit(1)
+
+
+def doctor() -> None:
+    """Show how pyfast was built, what this machine has, and on which device each op runs."""
+    from rich.table import Table
+
+    from pyfast.api.environment import describe_environment
+
+    environment, screen = describe_environment(), console(stderr=False)
+    machine = f"{environment.machine}, {environment.cores} cores, {environment.instructions}"
+    print(f"pyfast {environment.pyfast}, Python {environment.python}, {machine}")
+    print(f"GPU ops: {'built' if environment.has_gpu_ops else 'not built'}")
+    print(f"GPU: {environment.gpu_problem or '; '.join(environment.gpus)}")
+    packages = Table("package", "version", "for")
+    for package in environment.packages:
+        packages.add_row(package.name, package.version or "not installed", package.use)
+    screen.print(packages)
+    ops = Table("op", "arrays on the CPU", "arrays on a GPU")
+    for op, on_gpu in environment.ops.items():
+        ops.add_row(op, "cpu", "cuda" if on_gpu else "refused")
+    screen.print(ops)

@@ -1,0 +1,157 @@
+"""Progress and end of all commands that start a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from pyfast.commands.terminal import clock, console, left_out, plain, tell_unusable, tokens
+from pyfast.errors import CallError, RunError
+
+if TYPE_CHECKING:
+    from pyfast.api.run import Run
+    from pyfast.engine import Event, OnEvent, Watch
+
+T = TypeVar("T")
+
+
+def watched(folder: Path, llms: Mapping[str, str], work: Callable[[Watch], T]) -> T:
+    """Call a function of the API that carries out a run, show the progress, and return the result.
+
+    After Ctrl-C or SIGTERM, the questions in progress finish, and then the process ends. After a second
+    Ctrl-C, or before the first question has started, the process ends immediately. SIGQUIT and a closed
+    terminal also end it immediately.
+    """
+    from pyfast.engine import Watch
+
+    stop = threading.Event()
+    with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
+        try:
+            result = work(Watch(on_event, stop=stop))
+        except KeyboardInterrupt:
+            _stopped(folder)
+        except RunError as error:
+            if stop.is_set():
+                _stopped(folder)
+            if any((folder / name).exists() for name in ("run.toml", "journal.sqlite")):
+                raise type(error)(f"{error}; the same command resumes {folder}") from None
+            raise
+    return result
+
+
+def tell(run: Run) -> None:
+    """Print the result of this session (this process's work on a run).
+
+    If the run was stopped, the process ends. Raises `CallError` if all questions failed.
+    """
+    assert run.path is not None and run.session is not None
+    session, answers = run.session, run.path / "answers.jsonl"
+    if session.left:
+        _stopped(run.path)
+    ended = sum(session.states.values())
+    if not ended:
+        print(f"nothing was left to do; {answers}")
+        return
+    states = ", ".join(f"{count} {state}" for state, count in sorted(session.states.items()))
+    replayed = f" ({session.replayed} from the journal)" if session.replayed else ""
+    print(
+        f"{ended} questions: {states}; {session.llm_calls} LLM calls{replayed};"
+        f" {tokens(session)};"
+        f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
+    )
+    tell_unusable(session, run.path)
+    if session.left_out:
+        print(f"passages that prompts had no room for: {left_out(session)} (a larger context window shows them)")
+    if session.states["failed"] == ended:
+        raise CallError(f"every question failed, the first because: {session.first_failure}")
+
+
+@contextlib.contextmanager
+def _progress(llms: Mapping[str, str]) -> Iterator[tuple[OnEvent, threading.Event]]:
+    """Yield (a function that shows the events of a run, a `threading.Event` that is set when the first
+    question can start)."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    from pyfast.engine import dedicate_process
+
+    screen = console()
+    waits = TextColumn("{task.fields[waits]}", markup=False)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), waits)
+    bars = Progress(*columns, console=screen, disable=not screen.is_terminal)
+    bar = bars.add_task("", waits="")
+    starting = screen.status(Text(plain(f"starting {', '.join(dict.fromkeys(llms.values()))}")))
+    is_answering = threading.Event()
+
+    def show(event: Event) -> None:
+        if event.kind == "starting":
+            starting.start()
+        elif event.kind == "started":
+            dedicate_process()
+            starting.stop()
+            is_answering.set()
+            bars.update(bar, total=event.total, completed=event.done)
+            bars.start()
+        else:
+            waiting = event.waiting
+            waits = "" if waiting is None else f"waiting for {waiting.llm} since {clock(waiting.since)}"
+            bars.update(bar, completed=event.done, waits=waits)
+
+    try:
+        yield show, is_answering
+    finally:
+        starting.stop()
+        bars.stop()
+
+
+@contextlib.contextmanager
+def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Path) -> Iterator[None]:
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        if stop.is_set() or not is_answering.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        print("pyfast: finishing the questions in progress; press Ctrl-C again to stop at once", file=sys.stderr)
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        _say(f"pyfast: ended by {signal.Signals(number).name}; the same command resumes {folder}")
+        os._exit(128 + number)  # Shells report a process that a signal has ended in this way.
+
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), interrupted)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # A signal is ignored, for example, under nohup.
+            handlers[number] = ended
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stopped(run: Path) -> NoReturn:
+    """Print that the run was stopped and can be resumed. Then end the process immediately, without waiting
+    for threads in which the LLM computes."""
+    _say(f"pyfast: stopped; the same command resumes {run}")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(130)
+
+
+def _say(line: str) -> None:
+    """Print on stderr. Do nothing if the terminal was closed."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
