@@ -10,8 +10,7 @@ import bad_systems
 import pytest
 
 from pyfast.conformance import CheckResult, check_system, checks
-from pyfast.conformance.llm import CheckLLM, spoiled
-from pyfast.conformance.material import MARK
+from pyfast.conformance.material import MARK, CheckLLM, spoiled
 from pyfast.conformance.runs import name_of
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Completion, Request

@@ -23,7 +23,7 @@ from pyfast.systems.hseq.planner import PLANNER
 from pyfast.systems.hseq.system import Settings
 
 if TYPE_CHECKING:
-    from pyfast.training.estimate import Estimate
+    from pyfast.training.devices import Estimate
     from pyfast.training.hseq_iterator import Recipe
     from pyfast.training.loop import Point, Schedule
     from pyfast.training.weak_positives import Gold

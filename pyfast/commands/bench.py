@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pyfast.experiments import Bench
-    from pyfast.experiments.figures import Change
+    from pyfast.experiments.latency import Change
 
 
 @with_options
@@ -47,8 +47,7 @@ def bench(
 
 
 def _show(result: Bench) -> None:
-    from pyfast.experiments.figures import PERCENTILES
-    from pyfast.experiments.load import STAGES
+    from pyfast.experiments.load import PERCENTILES, STAGES
 
     has_goal = any("request_goodput" in load for load in result.loads)
     latencies = [f"p{p}_e2el_ms" for p in PERCENTILES]

@@ -12,15 +12,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import shorten
 from typing import Any
 
-from pyfast.conformance.llm import CheckLLM, spoiled
-from pyfast.conformance.material import build_corpus, marked, poisoned, questions_about
+import orjson
+
+from pyfast.conformance.material import CheckLLM, build_corpus, marked, poisoned, questions_about, spoiled
 from pyfast.conformance.runs import PATIENCE_S, Subject, answered, name_of, recorded
-from pyfast.engine import Answer, Budget, Context, Question
+from pyfast.engine import Answer, Context, Question
+from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import PyfastError
 from pyfast.retrieval import Index
 from pyfast.systems.registry import load_system
@@ -46,18 +49,7 @@ class CheckResult:
 
 
 class _NotHeldError(Exception):
-    """Raised if the system does not keep a promise."""
-
-    causes = ""
-
-
-class _DiffersError(_NotHeldError):
-    """Raised if the record of a question is not the same in two runs."""
-
-    causes = (
-        "the clock, random numbers without a seed, the order of a set, or a variable that questions or processes"
-        " share"
-    )
+    """Raised if the system does not keep a promise. The arguments are `detail` and `causes` of `CheckResult`."""
 
 
 @dataclass(slots=True)
@@ -68,18 +60,21 @@ class _Checked:
     name: str
     questions: list[Question]
     place: Path
-    plain: list[bytes] = field(default_factory=list)
+    plain: list[dict[str, Any]] = field(default_factory=list)
     steps: Counter[str] = field(default_factory=Counter)
     """How many steps (LLM calls and batched calls) each question took in the last run, by the question's id"""
 
     def run(
         self, folder: str, questions: Sequence[Question], llm: CheckLLM, concurrency: int, **limits: int
-    ) -> list[bytes]:
-        """Make a new run in this process. Return each record of the run as a line of JSON."""
+    ) -> list[dict[str, Any]]:
+        """Make a new run in this process, and return its records. Raises `_NotHeldError` unless each question has
+        one record."""
         self.steps.clear()
         subject = replace(self.subject, system=replace(self.subject.system, answer=self._counted))
-        budget = Budget.model_validate({"seconds": _QUESTION_S, **limits})
-        return answered(subject, questions, llm, self.place / folder, concurrency, budget)
+        budget = {"seconds": _QUESTION_S, **limits}
+        records = answered(subject, questions, llm, self.place / folder, concurrency, budget)
+        _check_complete(records, questions)
+        return records
 
     async def _counted(self, question: Question, ctx: Context, *rest: Any, **more: Any) -> Answer:
         try:
@@ -150,7 +145,7 @@ def _result(name: str, check: Callable[[_Checked], str], checked: _Checked) -> C
     try:
         return CheckResult(name, True, check(checked))
     except _NotHeldError as fault:
-        return CheckResult(name, False, str(fault), fault.causes)
+        return CheckResult(name, False, *fault.args)
     except PyfastError as error:
         return CheckResult(name, False, f"the run ended: {error}")
     except TimeoutError:
@@ -161,17 +156,14 @@ def _result(name: str, check: Callable[[_Checked], str], checked: _Checked) -> C
 
 def _answers(checked: _Checked) -> str:
     """Check that every question ends and none fails, if the LLM follows each schema."""
-    lines = checked.run("plain", checked.questions, CheckLLM(), 16)
-    _check_complete(lines, checked.questions)
-    checked.plain = lines
-    failed = [record for record in map(json.loads, lines) if record["state"] == "failed"]
+    records = checked.plain = checked.run("plain", checked.questions, CheckLLM(), 16)
+    failed = [record for record in records if record["state"] == "failed"]
     if failed:
         first = failed[0]
         raise _NotHeldError(
-            f"{len(failed)} of {len(lines)} questions failed, {first['id']} because: {first['reason']}"
+            f"{len(failed)} of {len(records)} questions failed, {first['id']} because: {first['reason']}"
         )
-    calls = sum(record["usage"]["llm_calls"] for record in map(json.loads, lines))
-    return f"{len(lines)} questions, {calls} LLM calls"
+    return f"{len(records)} questions, {sum(_used(checked, 'calls'))} LLM calls"
 
 
 def _same_at_any_concurrency(checked: _Checked) -> str:
@@ -197,7 +189,8 @@ def _killed_and_resumed(checked: _Checked) -> str:
         "delay_s": _DELAY_S,
         "concurrency": _KILLED_CONCURRENCY,
     }
-    command = [sys.executable, "-m", "pyfast.conformance.killed_run", json.dumps(order, default=str)]
+    code = "from pyfast.conformance.runs import main; main()"
+    command = [sys.executable, "-c", code, json.dumps(order, default=str)]
     # The child process imports what this one can: the user's module may be beside a script.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     deadline = time.monotonic() + PATIENCE_S
@@ -225,62 +218,41 @@ def _killed_and_resumed(checked: _Checked) -> str:
     if process.returncode:
         last = (output_path.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
         raise _NotHeldError(f"after {len(killed_at)} kills it ended with status {process.returncode}: {last}")
-    lines = recorded(run)
-    _check_complete(lines, checked.questions)
-    _check_same(lines, checked.plain, "after it was killed and resumed")
+    records = recorded(run)
+    _check_complete(records, checked.questions)
+    _check_same(records, checked.plain, "after it was killed and resumed")
     asked = Counter(log.read_text().split() if log.exists() else [])
-    again = asked.total() - sum(record["usage"]["llm_calls"] for record in map(json.loads, checked.plain))
+    again = asked.total() - sum(_used(checked, "calls"))
     when = ", ".join(map(str, killed_at))
     return f"killed {len(killed_at)} times, with {when} answers written; {again} LLM calls asked again"
 
 
-def _budget_of_calls(checked: _Checked) -> str:
-    """Check a budget of LLM calls: only questions that need more calls fail, and each question ends in the
-    same way as it does alone."""
-    used = [record["usage"]["llm_calls"] for record in map(json.loads, checked.plain)]
-    return _within(checked, "calls", used, _middle(used))
+def _used(checked: _Checked, limit: str) -> list[int]:
+    """Return how many LLM calls, tokens or steps each question takes in an undisturbed run."""
+    if limit == "steps":
+        checked.run("steps", checked.questions, CheckLLM(), 16)
+        return [checked.steps[question.id] for question in checked.questions]
+    names = ("llm_calls",) if limit == "calls" else ("prompt_tokens", "completion_tokens")
+    return [sum(record["usage"][name] for name in names) for record in checked.plain]
 
 
-def _budget_of_tokens(checked: _Checked) -> str:
-    """Check a budget of tokens: only questions that need more tokens fail, and each question ends in the same
-    way as it does alone."""
-    usages = [record["usage"] for record in map(json.loads, checked.plain)]
-    used = [usage["prompt_tokens"] + usage["completion_tokens"] for usage in usages]
-    return _within(
-        checked, "tokens", used, _middle(used) // 2
-    )  # The last call may exceed the budget, so half of it stops more questions.
-
-
-def _budget_of_steps(checked: _Checked) -> str:
-    """Check a budget of steps: only questions that need more steps fail, and each question ends in the same
-    way as it does alone."""
-    checked.run("steps", checked.questions, CheckLLM(), 16)
-    used = [checked.steps[question.id] for question in checked.questions]
-    return _within(checked, "steps", used, _middle(used))
-
-
-def _middle(used: list[int]) -> int:
-    """Return a limit that only some questions exceed. `used` is how much each question uses. If all questions
-    use the same number, all of them exceed the limit."""
-    middle = sorted(used)[len(used) // 2]
-    return middle - 1 if middle == max(used) else middle
-
-
-def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str:
-    """Make two runs with the value `allowed` for the limit `limit`: one with many questions at once, one with
-    one question at a time. Check that the records of both runs are equal, that the limit is the reason of
-    each failure, and that no single question fails that needs less than `allowed`. `used` is how much each
-    question used without the limit."""
+def _budget(limit: str, checked: _Checked) -> str:
+    """Check a budget of LLM calls, tokens or steps (`limit`): only questions that need more fail, because of the
+    limit, and each question ends in the same way as it does alone."""
+    used = _used(checked, limit)
+    allowed = sorted(used)[len(used) // 2]  # a limit that only some questions exceed
+    if allowed == max(used):
+        allowed -= 1  # Then all questions that use the same exceed it.
+    if limit == "tokens":
+        allowed //= 2  # The last call may exceed the budget, so half of it stops more questions.
     if allowed < 1:
         return f"each question takes one of the {limit}: there is nothing to cut"
-    lines = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
+    records = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
     steps = dict(checked.steps)
-    _check_complete(lines, checked.questions)
     alone = checked.run(f"{limit}-1", checked.questions, CheckLLM(), 1, **{limit: allowed})
-    _check_same(lines, alone, f"with {limit}={allowed} beside other questions")
+    _check_same(records, alone, f"with {limit}={allowed} beside other questions")
     failed = 0
-    for line, took, question in zip(lines, used, checked.questions, strict=True):
-        record = json.loads(line)
+    for record, took, question in zip(records, used, checked.questions, strict=True):
         if record["state"] == "failed":
             failed += 1
             if "used" not in record["reason"]:
@@ -293,83 +265,88 @@ def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str
             raise _NotHeldError(
                 f"{question.id} went on after its {allowed} steps were used up: a BudgetError is not to be caught"
             )
-    return f"with {limit}={allowed}, {failed} of {len(lines)} questions failed; each is as it is alone"
+    return f"with {limit}={allowed}, {failed} of {len(records)} questions failed; each is as it is alone"
 
 
 def _poison(checked: _Checked) -> str:
     """Check that a hostile question changes the record of no other question. Also check that the control tokens
     in a question or a document reach the LLM only as plain text."""
-    questions, llm = poisoned(checked.questions), CheckLLM()
-    lines = checked.run("poison", questions, llm, 16)
-    _check_complete(lines, questions)
-    _check_neighbours(lines, checked, "beside questions that are meant to harm")
+    llm = CheckLLM()
+    records = _beside(checked, "poison", poisoned(checked.questions), llm, "questions that are meant to harm")
     if llm.leaks:
         raise _NotHeldError(
             f"{', '.join(llm.leaks)} of a question reached the LLM as a control token: fill it into a Prompt, or"
             " pass it through pyfast.engine.plain"
         )
-    states = Counter(record["state"] for record in map(json.loads, lines) if record["id"].startswith("poison"))
-    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + "; the others unchanged"
+    return _states(records)
 
 
 def _malformed(checked: _Checked) -> str:
     """Check that an unusable reply of the LLM affects only the question that got the reply. If this question
     fails, the cause must be an error of pyfast, not of Python, and not the time limit."""
-    questions = marked(checked.questions)
-    lines = checked.run("malformed", questions, CheckLLM(spoiled), 16)
-    _check_complete(lines, questions)
-    _check_neighbours(lines, checked, "beside questions of which the LLM's answers are malformed")
-    states: Counter[str] = Counter()
-    for record in map(json.loads, lines):
-        if not record["id"].startswith("marked"):
-            continue
-        states[record["state"]] += 1
-        if _FOREIGN.match(record.get("reason") or ""):
-            raise _NotHeldError(f"an answer of the LLM made the system raise {record['reason']}")
-        if "not done within" in (record.get("reason") or ""):
-            raise _NotHeldError(f"answers of the LLM kept the system from coming to an end: {record['reason']}")
-    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + "; the others unchanged"
+    when = "questions of which the LLM's answers are malformed"
+    records = _beside(checked, "malformed", marked(checked.questions), CheckLLM(spoiled), when)
+    for reason in (record.get("reason") or "" for record in records):
+        if _FOREIGN.match(reason):
+            raise _NotHeldError(f"an answer of the LLM made the system raise {reason}")
+        if "not done within" in reason:
+            raise _NotHeldError(f"answers of the LLM kept the system from coming to an end: {reason}")
+    return _states(records)
+
+
+def _beside(
+    checked: _Checked, name: str, questions: Sequence[Question], llm: CheckLLM, when: str
+) -> list[dict[str, Any]]:
+    """Run the ordinary questions beside others, and check that their records do not change. Returns the records
+    of the others."""
+    records = checked.run(name, questions, llm, 16)
+    known = {question.id for question in checked.questions}
+    _check_same([record for record in records if record["id"] in known], checked.plain, f"beside {when}")
+    return [record for record in records if record["id"] not in known]
+
+
+def _states(records: Sequence[Mapping[str, Any]]) -> str:
+    states = sorted(Counter(record["state"] for record in records).items())
+    return ", ".join(f"{count} {state}" for state, count in states) + "; the others unchanged"
 
 
 _CHECKS: dict[str, Callable[[_Checked], str]] = {
     "answers": _answers,
     "concurrency": _same_at_any_concurrency,
     "kill and resume": _killed_and_resumed,
-    "budget of calls": _budget_of_calls,
-    "budget of tokens": _budget_of_tokens,
-    "budget of steps": _budget_of_steps,
+    **{f"budget of {limit}": partial(_budget, limit) for limit in ("calls", "tokens", "steps")},
     "poison questions": _poison,
     "malformed answers": _malformed,
 }
 
 
-def _check_complete(lines: Sequence[bytes], questions: Sequence[Question]) -> None:
+def _check_complete(records: Sequence[Mapping[str, Any]], questions: Sequence[Question]) -> None:
     """Raise `_NotHeldError` unless each question has one record, in the order of the questions."""
-    ids = [json.loads(line)["id"] for line in lines]
+    ids = [record["id"] for record in records]
     if ids != [question.id for question in questions]:
         raise _NotHeldError(f"of {len(questions)} questions {len(set(ids))} have a record, of {len(ids)} records")
 
 
-def _check_same(lines: Sequence[bytes], before: Sequence[bytes], when: str) -> None:
-    for one, other in zip(lines, before, strict=True):
-        if one != other:
-            new, old = json.loads(one), json.loads(other)
-            part, value, before = _first_difference(new, old)
-            raise _DiffersError(f"{new['id']} differs {when}: {part} is {_cut(value)}, and was {_cut(before)}")
+def _check_same(records: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]], when: str) -> None:
+    """Raise `_NotHeldError` unless the records of two runs are the same bytes."""
+    for new, old in zip(records, before, strict=True):
+        if orjson.dumps(new) != orjson.dumps(old):
+            part, value, was = _first_difference(new, old)
+            raise _NotHeldError(
+                f"{new['id']} differs {when}: {part} is {_cut(value)}, and was {_cut(was)}",
+                "the clock, random numbers without a seed, the order of a set, or a variable that questions or"
+                " processes share",
+            )
 
 
 def _first_difference(new: Any, old: Any, path: str = "") -> tuple[str, Any, Any]:
     """Return (the path of the first difference between two JSON values, the new value there, the old value
     there)."""
-    if isinstance(new, dict) and isinstance(old, dict):
-        new, old = ({str(name): value for name, value in each.items()} for each in (new, old))
-        places = list({**new, **old})
-    elif isinstance(new, list) and isinstance(old, list):
+    if isinstance(new, list) and isinstance(old, list):
         new, old = (dict(enumerate(each)) for each in (new, old))
-        places = list({**new, **old})
-    else:
+    if not (isinstance(new, dict) and isinstance(old, dict)):
         return path, new, old
-    for place in places:
+    for place in {**new, **old}:
         if place not in new or place not in old or new[place] != old[place]:
             deeper = f"{path}.{place}" if path else str(place)
             return _first_difference(new.get(place, "missing"), old.get(place, "missing"), deeper)
@@ -380,11 +357,6 @@ def _cut(value: Any) -> str:
     return shorten(json.dumps(value, ensure_ascii=False), 80, placeholder=" …")
 
 
-def _check_neighbours(lines: Sequence[bytes], checked: _Checked, when: str) -> None:
-    known = {json.loads(line)["id"] for line in checked.plain}
-    _check_same([line for line in lines if json.loads(line)["id"] in known], checked.plain, when)
-
-
 def _lines(run: Path) -> int:
-    path = run / "answers.jsonl"
+    path = run / ANSWERS
     return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -1,18 +1,17 @@
-"""Carry out runs of the checked system. Only the function `answered` calls the engine."""
+"""Carry out runs of the checked system, in this process or in one that a check kills."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from pyfast.api.answer import answer
-from pyfast.conformance.llm import CheckLLM
-from pyfast.engine import Budget, Question
+from pyfast.conformance.material import CheckLLM, questions_about
+from pyfast.engine import Question
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.engine.traces import records_of
 from pyfast.errors import InputError
@@ -37,15 +36,13 @@ def answered(
     questions: Sequence[Question],
     llm: CheckLLM,
     folder: Path,
-    concurrency: int = 16,
-    budget: Budget | None = None,
-) -> list[bytes]:
-    """Answer questions in a run's folder, or resume the run. Returns each record of the run as a line of JSON.
+    concurrency: int,
+    budget: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Answer questions in a run's folder, or resume the run. Returns the records of the run, with their traces.
 
-    Raises the errors of `pyfast.answer`. If the budget has no limit `run_seconds`, a run that hangs is ended
-    after `PATIENCE_S` seconds.
+    Raises the errors of `pyfast.answer`. A run that hangs is ended after `PATIENCE_S` seconds.
     """
-    limits = {"run_seconds": PATIENCE_S, **(budget or Budget()).model_dump(exclude_none=True)}
     answer(
         questions,
         index=subject.index,
@@ -54,14 +51,25 @@ def answered(
         settings=subject.settings,
         run=folder,
         concurrency=concurrency,
-        budget=limits,
+        budget={"run_seconds": PATIENCE_S, **budget},
     )
     return recorded(folder)
 
 
-def recorded(run: Path) -> list[bytes]:
-    """Read each record of a run, with its trace, as a line of JSON."""
-    return [orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for _, record in records_of(run / ANSWERS)]
+def recorded(run: Path) -> list[dict[str, Any]]:
+    """Read each record of a run, with its trace."""
+    return [record for _, record in records_of(run / ANSWERS)]
+
+
+def main() -> None:
+    """Start or resume a run in a process that a check kills. The first argument of the process is a JSON object
+    with the system's name, the settings, the paths of index, run and log, the LLM's delay, and the
+    concurrency."""
+    order = json.loads(sys.argv[1])
+    index = None if order["index"] is None else Index(Path(order["index"]))
+    subject = Subject(load_system(order["system"]), order["settings"], index)
+    llm = CheckLLM(delay_s=order["delay_s"], log=Path(order["log"]))
+    answered(subject, questions_about(index), llm, Path(order["run"]), order["concurrency"], {})
 
 
 def name_of(system: System) -> str:
@@ -69,17 +77,12 @@ def name_of(system: System) -> str:
     if there is none."""
     if system.name in names() and load_system(system.name) is system:
         return system.name
-    for name in _bound_to(system):
-        return name
-    raise InputError(
-        f"{system.name}: bound to no name in a module that can be imported, so that no other process could run it:"
-        " put it in a module, as SYSTEM = System(...)"
-    )
-
-
-def _bound_to(system: System) -> Iterator[str]:
     for module, loaded in list(sys.modules.items()):
         if module != "__main__":
             for name, value in list(vars(loaded).items()) if hasattr(loaded, "__dict__") else ():
                 if value is system:
-                    yield f"{module}:{name}"
+                    return f"{module}:{name}"
+    raise InputError(
+        f"{system.name}: bound to no name in a module that can be imported, so that no other process could run it:"
+        " put it in a module, as SYSTEM = System(...)"
+    )

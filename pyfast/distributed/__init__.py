@@ -4,9 +4,8 @@ questions) after the other.
 This package does not know how to answer questions: the public API gives it a `Work` object that answers them.
 """
 
-from pyfast.distributed.cluster import connected
+from pyfast.distributed.cluster import connected, spread
 from pyfast.distributed.driver import work_on_blocks
-from pyfast.distributed.spread import spread
 from pyfast.distributed.worker import Work
 
 __all__ = ["Work", "connected", "spread", "work_on_blocks"]

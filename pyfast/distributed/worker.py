@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pyfast.distributed.leases import Lease, take
+from pyfast.distributed.blocks import Lease, take
 from pyfast.engine import Configuration, Event, OnEvent, Summary, dedicate_process
 from pyfast.engine.status import totals_of
 from pyfast.errors import PyfastError, told_of
@@ -89,61 +89,50 @@ class Worker:
             self._work = self._work or self._opens()
             described = self._work.start()
         except PyfastError as error:
-            return _failed(error)
+            return Told(error=told_of(error))
         dedicate_process()
         return Told(described)
 
     def answer(self, name: str, free: Lease | None) -> Told:
         """Answer the questions in the folder `name` of a block, and return the counts of the block, or an
         error. If the block no longer has the lease that the driver saw (`free`), return an empty `Told`."""
-        assert self._work is not None
-        with contextlib.ExitStack() as fills:
-            fills.enter_context(self._full)
-            return self._answer(Path(name), free, self._work, fills)
+        work, block = self._work, Path(name)
+        assert work is not None
+        with contextlib.ExitStack() as full:
+            full.enter_context(self._full)
+            try:
+                holding = take(block, free)
+            except PyfastError as error:
+                return Told(error=told_of(error))
+            except OSError as error:
+                return Told(error=("RunError", f"{block}: {error.strerror}"))
+            if holding is None:
+                return Told()
+            turn = work.turn()
 
-    def _answer(self, block: Path, free: Lease | None, work: Work, fills: contextlib.ExitStack) -> Told:
-        """Answer a block. When few questions of the block are left, close `fills`. This releases the lock
-        `_full`, so that the worker's next block can start."""
-        try:
-            holding = take(block, free)
-        except PyfastError as error:
-            return _failed(error)
-        except OSError as error:
-            return Told(error=("RunError", f"{block}: {error.strerror}"))
-        if holding is None:
-            return Told()
-        turns = [work.turn()]
+            def is_alive() -> bool:
+                nonlocal turn
+                if not turn.done():
+                    return False
+                turn = work.turn()
+                return True
 
-        def is_alive() -> bool:
-            if not turns[0].done():
-                return False
-            turns[0] = work.turn()
-            return True
+            def hear(event: Event) -> None:
+                holding.hear(event)
+                if event.total - event.done <= work.concurrency() // 2:
+                    full.close()  # This releases the lock, so that this worker's next block can start.
 
-        def hear(event: Event) -> None:
-            holding.hear(event)
-            if event.total - event.done <= work.concurrency() // 2:
-                fills.close()
-
-        holding.keep(is_alive, _leave)
-        try:
-            session = work.answer(block, hear, self._stop)
-            return Told(totals=session if holding.is_new else totals_of(block), session=session)
-        except PyfastError as error:
-            return _failed(error)
-        finally:
-            holding.give_back()
-            gc.collect()  # what a run leaves holds all its questions, and the collector is seldom called
+            # If another worker takes the block, this process ends immediately.
+            holding.keep(is_alive, lambda: os._exit(1))
+            try:
+                session = work.answer(block, hear, self._stop)
+                return Told(totals=session if holding.is_new else totals_of(block), session=session)
+            except PyfastError as error:
+                return Told(error=told_of(error))
+            finally:
+                holding.give_back()
+                gc.collect()  # what a run leaves holds all its questions, and the collector is seldom called
 
     def stop(self) -> None:
         """Stop: no new question starts, and the questions in progress finish."""
         self._stop.set()
-
-
-def _failed(error: PyfastError) -> Told:
-    return Told(error=told_of(error))
-
-
-def _leave() -> None:
-    """End the process immediately, because another worker has taken a block of this worker."""
-    os._exit(1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,44 +17,24 @@ from pyfast.api.evaluation import evaluate
 from pyfast.api.index import build_index, open_index
 from pyfast.api.knowledge import build_knowledge
 from pyfast.api.run import Run
-from pyfast.engine import Watch
+from pyfast.distributed.cluster import connected
+from pyfast.engine import Event, Watch
 from pyfast.engine.events import UNWATCHED
 from pyfast.errors import InputError, RunError
-from pyfast.evaluation import Figure, Scored
+from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.cost import Cost, Prices, cost_of, read_prices
+from pyfast.evaluation.cost import Prices, cost_of, read_prices
 from pyfast.evaluation.evaluate import rows_of
-from pyfast.experiments.differences import Searched, searched, uses_knowledge
 from pyfast.experiments.plan import Model, Plan, Row, read_plan
-from pyfast.experiments.side_by_side import side_by_side
-from pyfast.experiments.writing import write_tables
+from pyfast.experiments.writing import Cell, Searched, searched, uses_knowledge, write_tables
 from pyfast.knowledge import has_knowledge
 from pyfast.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, RunOptions, Sampling
-from pyfast.retrieval.index import Index
+from pyfast.retrieval import Index
 
 _LOG = logging.getLogger("pyfast")
+_LOOK_S = 0.25
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One cell of an experiment's table: one row (a system) on one data set with one model. It has a run for
-    each seed."""
-
-    set: str
-    row: str
-    model: str
-    runs: tuple[Path, ...]
-    """One run for each seed"""
-    figures: Mapping[str, Figure]
-    """The figures by name. Each is a mean over questions and seeds, with a 95 % interval over the questions"""
-    paper: Mapping[str, float]
-    """The published figures of this row on this set, by the name of the column"""
-    cost: Cost
-    """The mean cost of a question, in the run of the first seed"""
-    scored: Sequence[Scored]
-    """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +138,17 @@ def experiment(
         [('RAG', 2), ('LLM alone', 2)]
     """
     options.only("experiment", *OF_EXPERIMENT)
-    read = read_plan(plan)
-    if llm is not None:
-        read = read.model_copy(update={"models": {_name_of(llm): Model(llm=llm, options=llm_options or {})}})
-    parts = {"limit": limit, "sample": options.sample}
-    read = read.model_copy(update={name: part for name, part in parts.items() if part is not None})
+    models = None if llm is None else {_name_of(llm): Model(llm=llm, options=llm_options or {})}
+    changed = {"models": models, "limit": limit, "sample": options.sample}
+    read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
     bare = replace(options, sample=None)
+    given = {"concurrency": concurrency, "options": bare, "watch": watch}
     planned, todo = [], []
     sets: dict[str, Searched] = {}
     for name, source in sources.items():
         for model_name, model in read.models.items():
-            given = {"concurrency": concurrency, "options": bare, "watch": watch}
             index = _index(read, name, source, folder / "indexes", model_name, given)
             sets[name] = searched(_questions(source), index)
             for row in read.rows:
@@ -184,11 +164,48 @@ def experiment(
         for do in todo:
             do(watch=watch)
     else:
-        side_by_side(todo, cluster, watch)
+        _run_on_workers(todo, cluster, watch)
     cells = [_cell(*one) for one in planned]
-    result = Experiment(read, cells)
-    write_tables(result.plan, result.cells, folder, sets)
-    return result
+    write_tables(read, cells, folder, sets)
+    return Experiment(read, cells)
+
+
+def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch: Watch) -> None:
+    """Carry out runs on a cluster. Each worker of the cluster carries out one run at a time.
+
+    `runs` has one function for each run, which gets the arguments `cluster` and `watch` of `pyfast.answer`. Calls
+    of `on_event` do not overlap. The counts in an event are sums over all runs that have started. If a run raises
+    an error, all other runs in progress are stopped before it is raised.
+    """
+    halt, turn = threading.Event(), threading.Lock()
+    counts: dict[int, tuple[int, int]] = {}
+
+    def hear(number: int, event: Event) -> None:
+        with turn:
+            counts[number] = event.done, event.total
+            done, total = map(sum, zip(*counts.values(), strict=True))
+            watch.on_event(replace(event, done=done, total=total))
+
+    with connected(cluster) as pool:
+        threads = ThreadPoolExecutor(pool.size, "pyfast-run")
+        one = replace(cluster, workers=1)
+        doing = [
+            threads.submit(run, cluster=one, watch=Watch(partial(hear, number), stop=halt))
+            for number, run in enumerate(runs)
+        ]
+        try:
+            left = set(doing)
+            while left and not (watch.stop is not None and watch.stop.is_set()):
+                ended, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+                for run in ended:
+                    run.result()
+        finally:
+            halt.set()
+            threads.shutdown(cancel_futures=True)
+        for run in doing:
+            if run.cancelled():
+                raise RunError("stopped; the same command resumes the experiment")
+            run.result()
 
 
 def _run(
@@ -240,10 +257,7 @@ def _cell(
 
 def _together(of_seeds: Sequence[Sequence[Scored]]) -> Sequence[Scored]:
     """Add up the scores of each question over the seeds."""
-    if len(of_seeds) == 1:
-        return of_seeds[0]
-    others = [{one.id: one for one in some} for some in of_seeds[1:]]
-    return [_sum([one, *(other[one.id] for other in others)]) for one in of_seeds[0]]
+    return [_sum(same) for same in zip(*(_as(of_seeds[0], scored) for scored in of_seeds), strict=True)]
 
 
 def _sum(same: Sequence[Scored]) -> Scored:

@@ -15,25 +15,48 @@ from typing import Any
 
 import orjson
 
+import pyfast.experiments.load as generator
 from pyfast.api.engine import Engine
 from pyfast.api.event_loop import run_blocking
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
-from pyfast.experiments.arrivals import Float64, arrival_times, read_trace
-from pyfast.experiments.figures import FORMAT, VERSION, Change, compare, figures, summary
-from pyfast.experiments.load import Ask, Sample, asker, closed_loop, open_loop, repeated
+from pyfast.experiments.load import Sample, arrival_times, closed_loop, open_loop, repeated
+from pyfast.experiments.plots import plot_bench
 from pyfast.files import write_atomically
 from pyfast.options import Load, at_least_one
-from pyfast.retrieval.index import Index
+from pyfast.retrieval import Index
 from pyfast.systems import System
 from pyfast.version import __version__
 
 _LOG = logging.getLogger("pyfast")
+_FORMAT = {"format": "pyfast-bench", "version": 1}
+_HIGHER_IS_BETTER = ("request_throughput", "request_goodput")
 _GAIN = 1.05  # Saturation: twice as many clients raise the throughput by less than this factor.
 _MOST_CLIENTS = 4096
 _SHARES = (0.5, 0.7, 0.8, 0.9)  # shares of the throughput at saturation
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure in an earlier and in a later result, at the same load."""
+
+    load: str
+    figure: str
+    before: float
+    after: float
+    is_real: bool
+    """Whether the values of all later repetitions are above the values of all earlier repetitions, or all are
+    below. Otherwise the difference may be noise
+    """
+    is_better: bool
+    """Whether the later value is better than the earlier value"""
+
+    @property
+    def ratio(self) -> float:
+        """The later value, divided by the earlier value."""
+        return self.after / self.before if self.before else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +83,36 @@ class Bench:
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types. Figures have the names of `vllm bench serve`."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            **self.about,
-            "saturation": self.saturation,
-            "loads": self.loads,
-        }
+        return {**_FORMAT, **self.about, "saturation": self.saturation, "loads": self.loads}
 
     def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
         """Compare this result with an earlier result: a file that `bench` wrote, or the result of `as_json`.
+        Only loads that are in both results are compared.
 
         Raises:
             InputError: The file is not a result of `bench`, or the two results share no load.
         """
-        if isinstance(before, Mapping):
-            return compare(before, self.as_json())
-        try:
-            earlier = orjson.loads(Path(before).read_bytes())
-        except (OSError, orjson.JSONDecodeError) as error:
-            raise InputError(f"{before}: {error}") from None
-        return compare(earlier if isinstance(earlier, dict) else {}, self.as_json())
+        earlier: Any = before
+        if not isinstance(before, Mapping):
+            try:
+                earlier = orjson.loads(Path(before).read_bytes())
+            except (OSError, orjson.JSONDecodeError) as error:
+                raise InputError(f"{before}: {error}") from None
+        if not isinstance(earlier, Mapping) or any(earlier.get(name) != it for name, it in _FORMAT.items()):
+            raise InputError(f"not a result of `pyfast bench`, version {_FORMAT['version']}")
+        loads = {old["load"]: old for old in earlier["loads"]}
+        changes = []
+        for new in self.loads:
+            old = loads.get(new["load"], {"ranges": {}})
+            for name in (*generator.LATENCIES, *_HIGHER_IS_BETTER):
+                if name in new["ranges"] and name in old["ranges"]:
+                    (low, high), (old_low, old_high) = new["ranges"][name], old["ranges"][name]
+                    better = new[name] < old[name] if name in generator.LATENCIES else new[name] > old[name]
+                    is_real = low > old_high or high < old_low
+                    changes.append(Change(new["load"], name, old[name], new[name], is_real, better))
+        if not changes:
+            raise InputError("the two results share no load: give the same rates and clients")
+        return changes
 
 
 def bench(
@@ -142,34 +174,41 @@ def bench(
     for number in load.clients:
         at_least_one("clients", number)
     asked, given = _questions(questions), opened(llm, llm_options)
+
+    def open_load(rate: float, name: str = "") -> _Load:
+        seeds = range(load.seed, load.seed + load.repeats)
+        times = [arrival_times(load.arrivals, rate, load.count, seed, load.burstiness) for seed in seeds]
+        shape = {"poisson": 1.0, "gamma": load.burstiness}.get(load.arrivals)
+        return _Load(name or f"{rate:g}/s {load.arrivals}", times=times, rate=rate, burstiness=shape)
+
     plans: list[_Load] = [_Load(f"{number} clients", clients=number) for number in load.clients]
-    plans += [_open_load(rate, load) for rate in load.rates]
+    plans += [open_load(rate) for rate in load.rates]
     if load.trace is not None:
-        times = read_trace(Path(load.trace))
-        name = f"trace {Path(load.trace).name}"
-        plans.append(_Load(name, times=[times] * load.repeats, rate=_rate_of(times)))
+        times = generator.read_trace(Path(load.trace))
+        rate = (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None
+        plans.append(_Load(f"trace {Path(load.trace).name}", times=[times] * load.repeats, rate=rate))
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
 
     async def measured(folder: str | None) -> Bench:
         engine = Engine(index, given.by_role, concurrency=concurrency, budget=budget, journal=folder)
         async with engine:
-            ask = asker(engine, system, settings)
+            ask = generator.asker(engine, system, settings)
             loads: list[dict[str, Any]] = []
 
-            async def measure(one: _Load) -> dict[str, Any]:
-                _LOG.info("measuring %s", one.name)
+            async def measure(plan: _Load) -> dict[str, Any]:
+                _LOG.info("measuring %s", plan.name)
                 await closed_loop(ask, repeated(asked, load.warm_up, "warm-up"), min(load.warm_up, 16) or 1)
-                samples = [await one.once(ask, asked, load.count, repeat) for repeat in range(load.repeats)]
-                loads.append(_result(one, samples, load.objective))
+                samples = [await plan.once(ask, asked, load.count, repeat) for repeat in range(load.repeats)]
+                loads.append(_result(plan, samples, load.objective))
                 return loads[-1]
 
             most = None
             if load.sweep:
                 most = await _saturation(measure)
-                plans.extend(_open_load(share * most, load, f"{share:.0%} of saturation") for share in _SHARES)
-            for one in plans:
-                await measure(one)
+                plans.extend(open_load(share * most, f"{share:.0%} of saturation") for share in _SHARES)
+            for plan in plans:
+                await measure(plan)
             return Bench(about, loads, most)
 
     about = {
@@ -193,7 +232,7 @@ def bench(
         result = run_blocking(measured(folder))
     if out is not None:
         write_atomically(Path(out) / "bench.json", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
-        _plot(result, Path(out) / "bench.png")
+        plot_bench(result.as_json(), Path(out) / "bench.png")
     return result
 
 
@@ -204,11 +243,13 @@ class _Load:
 
     name: str
     clients: int | None = None
-    times: Sequence[Float64] = ()
+    times: Sequence[generator.Float64] = ()
     rate: float | None = None
     burstiness: float | None = None
 
-    async def once(self, ask: Ask, questions: Sequence[Question], count: int, repeat: int) -> list[Sample]:
+    async def once(
+        self, ask: generator.Ask, questions: Sequence[Question], count: int, repeat: int
+    ) -> list[Sample]:
         """Carry out one repetition of the load. Returns a sample for each question. `repeat` is the number of
         the repetition, from 0."""
         if self.clients is not None:
@@ -217,27 +258,15 @@ class _Load:
         return await open_loop(ask, repeated(questions, len(times), f"r{repeat}"), times)
 
 
-def _open_load(rate: float, load: Load, name: str = "") -> _Load:
-    arrivals, burstiness = load.arrivals, load.burstiness
-    seeds = range(load.seed, load.seed + load.repeats)
-    times = [arrival_times(arrivals, rate, load.count, seed, burstiness) for seed in seeds]
-    shape = {"poisson": 1.0, "gamma": burstiness}.get(arrivals)
-    return _Load(name or f"{rate:g}/s {arrivals}", times=times, rate=rate, burstiness=shape)
-
-
-def _rate_of(times: Float64) -> float | None:
-    return (len(times) - 1) / float(times[-1]) if len(times) > 1 and times[-1] > 0 else None
-
-
-def _result(load: _Load, samples: Sequence[Sequence[Sample]], objective: float | None) -> dict[str, Any]:
-    each = [figures(some, objective) for some in samples]
+def _result(plan: _Load, samples: Sequence[Sequence[Sample]], objective: float | None) -> dict[str, Any]:
+    each = [generator.figures(some, objective) for some in samples]
     latencies = [[round(1e3 * sample.latency, 3) for sample in some] for some in samples]
     return {
-        "load": load.name,
-        "request_rate": "inf" if load.rate is None else load.rate,
-        "burstiness": load.burstiness,
-        "max_concurrency": load.clients,
-        **summary(each),
+        "load": plan.name,
+        "request_rate": "inf" if plan.rate is None else plan.rate,
+        "burstiness": plan.burstiness,
+        "max_concurrency": plan.clients,
+        **generator.summary(each),
         "each": [{**repeat, "e2els": values} for repeat, values in zip(each, latencies, strict=True)],
     }
 
@@ -247,8 +276,8 @@ async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> 
     questions a second."""
     clients, most = 1, 0.0
     while clients <= _MOST_CLIENTS:
-        load = await measure(_Load(f"{clients} clients", clients=clients))
-        reached = float(load["request_throughput"])
+        result = await measure(_Load(f"{clients} clients", clients=clients))
+        reached = float(result["request_throughput"])
         if reached < most * _GAIN:
             return max(reached, most)
         clients, most = 2 * clients, reached
@@ -256,18 +285,9 @@ async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> 
 
 
 def _questions(given: Sequence[str | Mapping[str, Any] | Question] | str | Path) -> list[Question]:
-    path = given if isinstance(given, Path) else as_path(given) if isinstance(given, str) else None
-    texts = [given] if isinstance(given, str | Path) else given
-    asked = list((questions_from(texts) if path is None else questions_in(path)).read())
+    if isinstance(given, str):
+        given = as_path(given) or [given]
+    asked = list((questions_in(given) if isinstance(given, Path) else questions_from(given)).read())
     if any(question.conversation is not None for question in asked):
         raise InputError("questions: expected single questions, got the turns of a conversation")
     return asked
-
-
-def _plot(result: Bench, path: Path) -> None:
-    try:
-        from pyfast.experiments.plots import plot_bench
-    except ModuleNotFoundError:
-        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
-        return
-    plot_bench(result.as_json(), path)

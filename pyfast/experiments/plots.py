@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from pyfast.experiments.load import PERCENTILES, STAGES
 
-from pyfast.experiments.figures import PERCENTILES
-from pyfast.experiments.load import STAGES
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LOG = logging.getLogger("pyfast")
+
+
+def _empty_plot(width: float, height: float) -> Figure | None:
+    """Return an empty plot of this size in inches. If matplotlib is not installed, warn and return None."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
+        return None
+    return Figure((width, height), layout="constrained")
 
 
 def plot_bench(result: Mapping[str, Any], path: Path) -> None:
     """Draw the results of all loads of a benchmark into a PNG file: latency against throughput, and the mean
-    time of each stage."""
+    time of each stage. Without matplotlib, only warn."""
+    figure = _empty_plot(11, 4.5)
+    if figure is None:
+        return
     loads = sorted(
         (load for load in result["loads"] if "mean_e2el_ms" in load), key=lambda load: load["request_throughput"]
     )
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     throughput = [load["request_throughput"] for load in loads]
     for percent in PERCENTILES:
@@ -33,7 +47,6 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
         below = [a + b for a, b in zip(below, means, strict=True)]
     right.set(xlabel="mean time of a question, ms")
     right.legend()
-    FigureCanvasAgg(figure)
     figure.savefig(path, format="png")
 
 
@@ -57,8 +70,10 @@ def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, 
 
 def plot_pareto(points: Sequence[tuple[str, float, float]], unit: str, quality: str, path: Path) -> None:
     """Draw the points (name, cost, quality) into a PNG file, with the Pareto front as a line. `unit` is the
-    unit of the cost, and `quality` is the name of the measured quality."""
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    unit of the cost, and `quality` is the name of the measured quality. Without matplotlib, only warn."""
+    figure = _empty_plot(8, 5)
+    if figure is None:
+        return
     axes = figure.subplots()
     dearest = max((cost for _, cost, _ in points), default=0.0)
     for name, cost, value in points:
@@ -71,5 +86,4 @@ def plot_pareto(points: Sequence[tuple[str, float, float]], unit: str, quality: 
     )
     axes.set(xlabel=unit, ylabel=quality, xlim=(0, None), ylim=(0, None))
     axes.legend()
-    FigureCanvasAgg(figure)
     figure.savefig(path, format="png")

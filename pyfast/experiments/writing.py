@@ -1,27 +1,72 @@
-"""Write the cells of an experiment as tables and as a plot."""
+"""The cells of an experiment, as tables with the known differences from the paper, and as a plot."""
 
 from __future__ import annotations
 
 import csv
 import io
-import logging
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyfast.experiments.differences import Searched, differences
+from pyfast.engine import read_questions
+from pyfast.evaluation import Figure, Scored
+from pyfast.evaluation.cost import Cost
 from pyfast.experiments.plan import Plan
+from pyfast.experiments.plots import plot_pareto
 from pyfast.files import write_atomically, written_aside
+from pyfast.retrieval import Index
+from pyfast.systems import load_system
 
-if TYPE_CHECKING:
-    from pyfast.experiments.cells import Cell
+_TEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+)
 
-_LOG = logging.getLogger("pyfast")
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of an experiment's table: one row (a system) on one data set with one model. It has a run for
+    each seed."""
+
+    set: str
+    row: str
+    model: str
+    runs: tuple[Path, ...]
+    """One run for each seed"""
+    figures: Mapping[str, Figure]
+    """The figures by name. Each is a mean over questions and seeds, with a 95 % interval over the questions"""
+    paper: Mapping[str, float]
+    """The published figures of this row on this set, by the name of the column"""
+    cost: Cost
+    """The mean cost of a question, in the run of the first seed"""
+    scored: Sequence[Scored]
+    """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What the questions of a data set search."""
+
+    questions: int
+    """The number of questions in the data set"""
+    documents: int
+    """The number of documents in the corpus"""
+    own: float | None
+    """The mean number of documents to which a question is limited. None: no question is limited"""
+    retriever: str
+
+
+def searched(questions: Path, index: Index) -> Searched:
+    """Count the questions of a data set, their own documents, and the documents of its corpus."""
+    limits = [len(question.documents) for question in read_questions(questions)]
+    limited = [number for number in limits if number]
+    own = sum(limited) / len(limited) if limited else None
+    return Searched(len(limits), int(index.manifest["documents"]), own, index.opened_with[0])
 
 
 def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[str, Searched]) -> None:
@@ -33,8 +78,8 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
     for name, style in (("tables.md", "github"), ("tables.tex", "latex_booktabs")):
         texts = [f"# {plan.title}\n"] if plan.title and name.endswith("md") else []
         for model in plan.models:
-            head, rows = table_of(plan, cells, model)
-            lines = differences(plan, cells, model, sets)
+            head, rows = _table(plan, cells, model)
+            lines = _differences(plan, cells, model, sets)
             comment = "%% " if name.endswith("tex") else ""
             shown = tabulate(rows, head, tablefmt=style, disable_numparse=True)
             texts += [f"{comment}Model: {model}.\n", f"{shown}\n", _listed(lines, name.endswith("tex"))]
@@ -47,58 +92,100 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
     write_atomically(folder / "tables.csv", text.getvalue())
     with written_aside(folder / "cells.parquet") as aside:
         pq.write_table(pa.Table.from_pylist(records), aside)
-    _plot(plan, cells, folder / "pareto.png")
+    quality = plan.columns[0]
+    points = [
+        (f"{cell.row} ({cell.set})", _price(cell.cost), cell.figures[quality].value)
+        for cell in cells
+        if quality in cell.figures
+    ]
+    plot_pareto(points, f"{_currency(cells) or 'tokens'} a question", quality, folder / "pareto.png")
+
+
+def _price(cost: Cost) -> float:
+    return cost.prompt_tokens + cost.completion_tokens if cost.money is None else cost.money
 
 
 def _listed(lines: Sequence[str], tex: bool) -> str:
     if not tex:
         return "".join(f"- {line}\n" for line in lines)
-    items = "".join(f"\\item {_TEX.sub(lambda found: _ESCAPED[found[0]], line)}\n" for line in lines)
+    items = "".join(f"\\item {line.translate(_TEX)}\n" for line in lines)
     return f"\\begin{{itemize}}\n{items}\\end{{itemize}}\n" if lines else ""
 
 
-_ESCAPED = {character: f"\\{character}" for character in "&%$#_{}"}
-_ESCAPED |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_TEX = re.compile(r"[&%$#_{}\\~^]")
+def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[str, Searched]) -> list[str]:
+    """Return a line for each known difference between the table of one model and the paper, and for what the
+    questions of each set search."""
+    published = any(row.paper for row in plan.rows)
+    lines = []
+    if published:
+        other = plan.paper_model or "the paper's model"
+        lines.append(f"Model: the measured figures are of {model}, the published figures (paper) of {other}.")
+    for name, of_set in sets.items():
+        scored = max((len(cell.scored) for cell in cells if (cell.set, cell.model) == (name, model)), default=0)
+        paper = f", in the paper {plan.paper_questions[name]:,}" if name in plan.paper_questions else ""
+        lines.append(f"Questions of {name}: {scored:,} of the {of_set.questions:,} in the data set{paper}.")
+        if of_set.own is None or plan.documents == "all":
+            where = f"all {of_set.documents:,} documents of the corpus"
+        else:
+            where = f"its own documents ({of_set.own:.1f} on average), of {of_set.documents:,} in the corpus"
+        lines.append(f"Search in {name}: each question searches {where}. Retriever: {of_set.retriever}.")
+    if uses_knowledge(plan):
+        by = f"the model of this table ({model})" if plan.knowledge == "llm" else "rules, without an LLM"
+        lines.append(f"Knowledge graph: extracted by {by}.")
+    if len(plan.seeds) > 1 or plan.temperature:
+        lines.append(f"Runs: {len(plan.seeds)} for each cell, at temperature {plan.temperature:g}.")
+    return [*lines, *(plan.paper_differences if published else ())]
 
 
-def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
+def uses_knowledge(plan: Plan) -> bool:
+    """Return whether the system of a row that is run uses a knowledge graph."""
+    return any(load_system(row.system).opens is not None for row in plan.rows if not row.not_run)
+
+
+def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
     """Make the table of one model, as a header and rows. A published figure has its own column, after the column
     of the measured figure."""
-    head = ["row"]
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
-    for name in plan.sets:
-        for column in plan.columns:
-            head += [f"{name} {column}", *(["paper"] if (name, column) in published else [])]
-    head += ["LLM calls", "tokens", "seconds"]
-    currency = next((cell.cost.currency for cell in cells if cell.cost.currency), None)
-    head += [currency] if currency else []
+    columns = [(name, column) for name in plan.sets for column in plan.columns]
+    heads = [[f"{name} {column}", *["paper"] * ((name, column) in published)] for name, column in columns]
+    currency = _currency(cells)
+    head = [
+        "row",
+        *chain.from_iterable(heads),
+        "LLM calls",
+        "tokens",
+        "seconds",
+        *([currency] if currency else []),
+    ]
     by_place = {(cell.set, cell.row): cell for cell in cells if cell.model == model}
     rows = []
     for row in plan.rows:
         line = [row.name]
-        of_row = [by_place[name, row.name] for name in plan.sets if (name, row.name) in by_place]
-        for name in plan.sets:
+        for name, column in columns:
             cell = by_place.get((name, row.name))
-            for column in plan.columns:
-                figure = None if cell is None else cell.figures.get(column)
-                shown = "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+            figure = None if cell is None else cell.figures.get(column)
+            shown = "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+            line.append(row.not_run or shown)
+            if (name, column) in published:
                 paper = row.paper.get(name, {}).get(column)
-                line.append(row.not_run or shown)
-                if (name, column) in published:
-                    line.append("" if paper is None else f"{paper:.3f}")
-        costs = [cell.cost for cell in of_row]
+                line.append("" if paper is None else f"{paper:.3f}")
+        costs = [by_place[name, row.name].cost for name in plan.sets if (name, row.name) in by_place]
         line.append(_mean([cost.llm_calls for cost in costs]))
         line.append(_mean([cost.prompt_tokens + cost.completion_tokens for cost in costs]))
-        line.append(_mean([cost.seconds for cost in costs if cost.seconds is not None]))
+        line.append(_mean([cost.seconds for cost in costs]))
         if currency:
-            line.append(_mean([cost.money for cost in costs if cost.money is not None], 6))
+            line.append(_mean([cost.money for cost in costs], 6))
         rows.append(line)
     return head, rows
 
 
-def _mean(values: Sequence[float], digits: int = 1) -> str:
-    return f"{sum(values) / len(values):.{digits}f}" if values else ""
+def _currency(cells: Sequence[Cell]) -> str | None:
+    return next((cell.cost.currency for cell in cells if cell.cost.currency), None)
+
+
+def _mean(values: Sequence[float | None], digits: int = 1) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.{digits}f}" if known else ""
 
 
 def _record(cell: Cell) -> dict[str, Any]:
@@ -113,24 +200,3 @@ def _record(cell: Cell) -> dict[str, Any]:
     paper = {f"{name}_paper": value for name, value in cell.paper.items()}
     place = {"set": cell.set, "row": cell.row, "model": cell.model, "runs": " ".join(map(str, cell.runs))}
     return {**place, "questions": len(cell.scored), **figures, **paper, **cost, **each}
-
-
-def _plot(plan: Plan, cells: Sequence[Cell], path: Path) -> None:
-    try:
-        from pyfast.experiments.plots import plot_pareto
-    except ModuleNotFoundError:
-        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
-        return
-    points = [
-        (f"{cell.row} ({cell.set})", _price(cell), cell.figures[plan.columns[0]].value)
-        for cell in cells
-        if plan.columns[0] in cell.figures
-    ]
-    currency = next((cell.cost.currency for cell in cells if cell.cost.currency), None)
-    plot_pareto(points, f"{currency or 'tokens'} a question", plan.columns[0], path)
-
-
-def _price(cell: Cell) -> float:
-    if cell.cost.money is not None:
-        return cell.cost.money
-    return cell.cost.prompt_tokens + cell.cost.completion_tokens

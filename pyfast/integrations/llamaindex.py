@@ -9,7 +9,7 @@ from typing import Any
 from pyfast.api.index import index_of
 from pyfast.api.search import retrieve
 from pyfast.extras import explained
-from pyfast.integrations.passages import best_places, passage_metadata
+from pyfast.integrations import best_places, passage_metadata
 from pyfast.options import at_least_one
 from pyfast.retrieval import Index
 

@@ -4,7 +4,6 @@ and 5, table 4 of its paper).
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -25,7 +24,7 @@ from pyfast.llm.local import chat, folder_digest, folder_hash
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.training.devices import open_devices
-from pyfast.training.loop import Point, Schedule, fit
+from pyfast.training.loop import Point, Schedule, fit, write_recipe
 from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora
 
 _LOG = logging.getLogger("pyfast")
@@ -118,11 +117,7 @@ def train(
     parameters = learning(model)
     if recipe.graph:
         parameters |= {f"encoder.{name}": weight for name, weight in encoder.train().named_parameters()}
-    described = {
-        "recipe": asdict(recipe),
-        "model": folder_hash(model_folder),
-        "examples": _digest(examples),
-    }
+    described = {"recipe": asdict(recipe), "model": folder_hash(model_folder), "examples": _digest(examples)}
     curve = fit(
         examples,
         lambda batch: torch.stack([loss_of(example, model, encoder) for example in batch]).sum(),
@@ -136,8 +131,7 @@ def train(
     save_merged(model, tokenizer, out / MODEL)
     if recipe.graph:
         save_encoder(encoder, out, folder_digest(out / MODEL))
-    summary = {"recipe": asdict(recipe), "schedule": asdict(schedule), "steps": len(curve), "turns": len(turns)}
-    (out / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    write_recipe(out, asdict(recipe), schedule, curve, turns=len(turns))
     return curve
 
 
@@ -187,20 +181,12 @@ def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recip
     system would send, with gold answers as the answers of earlier turns.
     """
     prepared = list(_prepared(turns))
-    items = find_evidence_items(
-        index, [query_of(history, turn.text) for turn, history in prepared], recipe.passages, recipe.k
-    )
+    queries = [query_of(history, turn.text) for turn, history in prepared]
+    items = find_evidence_items(index, queries, recipe.passages, recipe.k)
     evidence = _with_memory(index, prepared, items, recipe)
-    linear = linearise(index, evidence)
-    end = tokenizer.eos_token_id
     return [
-        _example(
-            tokenizer,
-            Turn(lines, history, turn.text),
-            (*tokenizer.encode(turn.answers[0], add_special_tokens=False), end),
-            recipe,
-        )
-        for (turn, history), lines in zip(prepared, linear, strict=True)
+        _example(tokenizer, Turn(lines, history, turn.text), turn.answers[0], recipe)
+        for (turn, history), lines in zip(prepared, linearise(index, evidence), strict=True)
         if turn.answers
     ]
 
@@ -225,29 +211,22 @@ def _with_memory(
     if recipe.memory == "off":
         return evidence
     for depth in range(1, max((len(history) for _, history in prepared), default=0) + 1):
-        places = [place for place, (_, history) in enumerate(prepared) if len(history) == depth]
+        turns = [(at, turn, history) for at, (turn, history) in enumerate(prepared) if len(history) == depth]
         recalls = [
-            MemoryQuery(
-                query_of(prepared[place][1], prepared[place][0].text),
-                evidence[place],
-                tuple(evidence[place - depth : place]),
-                prepared[place][0].id,
-            )
-            for place in places
+            MemoryQuery(query_of(history, turn.text), evidence[at], tuple(evidence[at - depth : at]), turn.id)
+            for at, turn, history in turns
         ]
-        for place, recalled in zip(
-            places,
-            apply_memory(index, recalls, recipe.memory, recipe.embedder, recipe.memory_share),
-            strict=True,
-        ):
-            evidence[place] = recalled
+        recalled = apply_memory(index, recalls, recipe.memory, recipe.embedder, recipe.memory_share)
+        for (at, _, _), found in zip(turns, recalled, strict=True):
+            evidence[at] = found
     return evidence
 
 
-def _example(tokenizer: Any, turn: Turn, answer: tuple[int, ...], recipe: Recipe) -> Example:
+def _example(tokenizer: Any, turn: Turn, gold: str, recipe: Recipe) -> Example:
     """Make an example. The prompt is cut as the system cuts it for an LLM with a context window of
     `max_prompt_tokens` tokens."""
     most, items = recipe.max_prompt_tokens, len(turn.linear.lines)
+    answer = (*tokenizer.encode(gold, add_special_tokens=False), tokenizer.eos_token_id)
     if recipe.graph:
         with_graph = framed(tokenizer, turn, most, most)
         return Example(with_graph, answer, items - with_graph.graph.items)

@@ -4,9 +4,9 @@ step of a trajectory: a state, and the correct action in this state.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,10 @@ import torch
 from pyfast.llm.local import chat_tokens, digest, folder_hash
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
-from pyfast.training.devices import Devices, open_devices
-from pyfast.training.estimate import Estimate, estimated
-from pyfast.training.loop import Batches, Point, Schedule, fit, steps_of
-from pyfast.training.lora import (
-    ALL_PROJECTIONS,
-    Precision,
-    completion_losses,
-    learning,
-    open_model,
-    save_adapter,
-    with_lora,
-)
-from pyfast.training.mixture import mixed
-from pyfast.training.trajectories import Target, trajectories
+from pyfast.training.devices import Devices, Estimate, estimated, open_devices
+from pyfast.training.loop import Batches, Point, Schedule, fit, steps_of, write_recipe
+from pyfast.training.lora import ALL_PROJECTIONS, Precision, completion_losses, learning, open_model, with_lora
+from pyfast.training.trajectories import Target, mixed, trajectories
 from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
 
 ADAPTER = "adapter"
@@ -141,14 +131,8 @@ def train(
     )  # fmt: skip
     if not devices.first:
         return curve
-    save_adapter(model, out / ADAPTER)
-    summary = {
-        "recipe": recipe.as_json(),
-        "schedule": asdict(schedule),
-        "steps": len(curve),
-        "examples": len(examples),
-    }
-    (out / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    model.save_pretrained(out / ADAPTER)  # only the low-rank updates, which vLLM loads with the original model
+    write_recipe(out, recipe.as_json(), schedule, curve, examples=len(examples))
     return curve
 
 
@@ -173,10 +157,9 @@ def prepared(
     """
     torch.manual_seed(seed)
     model, tokenizer = open_model(model_folder, compute.precision)
-    targets = mixed(
-        [list(targets_of(index, golds, recipe)) for index, golds in sources], recipe.weights, recipe.size, seed
-    )
-    examples = [example_of(target, tokenizer, recipe) for target in targets]
+    targets = [list(targets_of(index, golds, recipe)) for index, golds in sources]
+    chosen = mixed(targets, recipe.weights, recipe.size, seed)
+    examples = [example_of(target, tokenizer, recipe) for target in chosen]
     if compute.checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model = with_lora(
@@ -192,8 +175,7 @@ def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[
         weak_positives(gold, passages_of_one, recipe.max_positives, recipe.lexical_weight)
         for gold, passages_of_one in zip(golds, passages, strict=True)
     ]
-    for steps in trajectories(index, golds, positives, recipe.settings, recipe.guidance):
-        yield from steps
+    return chain.from_iterable(trajectories(index, golds, positives, recipe.settings, recipe.guidance))
 
 
 def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:

@@ -23,8 +23,7 @@ from safetensors.torch import save_file
 
 from pyfast.errors import InputError, RunError
 from pyfast.files import written_aside
-from pyfast.training.devices import ALONE, Devices
-from pyfast.training.estimate import Estimate, estimated
+from pyfast.training.devices import ALONE, Devices, Estimate, estimated
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
 _STATE = ("step", "exp_avg", "exp_avg_sq")
@@ -32,6 +31,8 @@ _STATE = ("step", "exp_avg", "exp_avg_sq")
 parameter had a gradient"""
 
 E = TypeVar("E")
+Parameters = Mapping[str, torch.Tensor]
+"""The trained parameters by name"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ class Point:
 def fit(
     examples: Sequence[E],
     loss: Callable[[Sequence[E]], torch.Tensor],
-    parameters: Mapping[str, torch.Tensor],
+    parameters: Parameters,
     folder: Path,
     schedule: Schedule,
     described: Mapping[str, Any],
@@ -158,51 +159,43 @@ def fit(
         if devices.first:
             on_estimate(estimate)
     if devices.first:
-        _write_curve(folder / CURVE, curve)
+        (folder / CURVE).write_text("".join(map(_line, curve)), encoding="utf-8")
+
+    def carry_out(step: int) -> Point:
+        started = perf_counter()
+        for group in optimizer.param_groups:
+            group["lr"] = schedule.learning_rate_of(step, total)
+        epoch, chosen = batch(len(examples), schedule, step)
+        losses = 0.0
+        for places in devices.share(batches.of([examples[i] for i in chosen])):
+            seed = blake2b(repr((schedule.seed, step, places[0])).encode()).digest()[:7]
+            torch.manual_seed(int.from_bytes(seed))
+            value = loss([examples[chosen[place]] for place in places])
+            torch.autograd.backward(value / len(chosen))
+            losses += value.item()
+        mean = devices.add_gradients(parameters.values(), losses) / len(chosen)
+        norm = torch.nn.utils.clip_grad_norm_(parameters.values(), schedule.clip).item()
+        if not math.isfinite(mean) or not math.isfinite(norm):
+            raise RunError(f"step {step}: the loss is {mean:g}, its gradient {norm:g}; try a lower learning rate")
+        optimizer.step()
+        optimizer.zero_grad()
+        return Point(step, epoch, mean, norm, perf_counter() - started)
+
     for step in range(done, total):
         if devices.either(stop()):
             break
-        point = _step(examples, loss, parameters, optimizer, schedule, step, batches, devices)
+        point = carry_out(step)
         curve.append(point)
         reached = step + 1
         if devices.first:
             with (folder / CURVE).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(point)) + "\n")
+                file.write(_line(point))
             on_step(point, total)
             if reached % schedule.save_every == 0:
                 _save(folder / CHECKPOINT, parameters, optimizer, digest, reached)
     if reached > done and devices.first:
         _save(folder / CHECKPOINT, parameters, optimizer, digest, reached)
     return curve
-
-
-def _step(
-    examples: Sequence[E],
-    loss: Callable[[Sequence[E]], torch.Tensor],
-    parameters: Mapping[str, torch.Tensor],
-    optimizer: torch.optim.Optimizer,
-    schedule: Schedule,
-    step: int,
-    batches: Batches[E],
-    devices: Devices,
-) -> Point:
-    started = perf_counter()
-    for group in optimizer.param_groups:
-        group["lr"] = schedule.learning_rate_of(step, schedule.steps(len(examples)))
-    epoch, chosen = batch(len(examples), schedule, step)
-    losses = 0.0
-    for places in devices.share(batches.of([examples[i] for i in chosen])):
-        torch.manual_seed(int.from_bytes(blake2b(repr((schedule.seed, step, places[0])).encode()).digest()[:7]))
-        value = loss([examples[chosen[place]] for place in places])
-        torch.autograd.backward(value / len(chosen))
-        losses += value.item()
-    mean = devices.add_gradients(parameters.values(), losses) / len(chosen)
-    norm = torch.nn.utils.clip_grad_norm_(parameters.values(), schedule.clip).item()
-    if not math.isfinite(mean) or not math.isfinite(norm):
-        raise RunError(f"step {step}: the loss is {mean:g}, its gradient {norm:g}; try a lower learning rate")
-    optimizer.step()
-    optimizer.zero_grad()
-    return Point(step, epoch, mean, norm, perf_counter() - started)
 
 
 def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]:
@@ -230,9 +223,7 @@ def steps_of(
     return steps
 
 
-def _tensors(
-    parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
-) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(parameters: Parameters, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield all tensors that a step changes, by name: the parameters, and what Adam stores for each
     parameter. Adam stores nothing for a parameter that never had a gradient."""
     for name, parameter in parameters.items():
@@ -242,22 +233,14 @@ def _tensors(
                 yield f"{part}:{name}", optimizer.state[parameter][part]
 
 
-def _save(
-    path: Path,
-    parameters: Mapping[str, torch.Tensor],
-    optimizer: torch.optim.Optimizer,
-    digest: str,
-    step: int,
-) -> None:
+def _save(path: Path, parameters: Parameters, optimizer: torch.optim.Optimizer, digest: str, step: int) -> None:
     """Write the checkpoint into a temporary file, and then rename this file."""
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(parameters, optimizer)}
     with written_aside(path) as aside:
         save_file(tensors, aside, {"training": digest, "step": str(step)})
 
 
-def _restore(
-    path: Path, parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer, digest: str
-) -> int:
+def _restore(path: Path, parameters: Parameters, optimizer: torch.optim.Optimizer, digest: str) -> int:
     """Load the checkpoint, if there is one. Returns the number of finished steps."""
     if not path.exists():
         return 0
@@ -298,8 +281,16 @@ def _curve(path: Path, done: int) -> list[Point]:
     return curve
 
 
-def _write_curve(path: Path, curve: Sequence[Point]) -> None:
-    path.write_text("".join(f"{json.dumps(asdict(point))}\n" for point in curve), encoding="utf-8")
+def _line(point: Point) -> str:
+    return f"{json.dumps(asdict(point))}\n"
+
+
+def write_recipe(
+    folder: Path, recipe: Mapping[str, Any], schedule: Schedule, curve: Sequence[Point], **counts: int
+) -> None:
+    """Write recipe.json: how a model was trained, in how many steps, and on how many examples."""
+    summary = {"recipe": recipe, "schedule": asdict(schedule), "steps": len(curve), **counts}
+    (folder / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 
 def _digest(described: Mapping[str, Any]) -> str:

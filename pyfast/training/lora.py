@@ -106,12 +106,6 @@ def completion_losses(
     return torch.stack(losses)
 
 
-def save_adapter(model: Any, folder: Path) -> None:
-    """Write only the low-rank updates of a model, in peft's format. vLLM can load these updates together with
-    the original model."""
-    model.save_pretrained(folder)
-
-
 def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
     """Merge an adapter into its model, and write the merged model to `out`. Programs that cannot load
     adapters can load this model.

@@ -27,7 +27,7 @@ from hostile_server import allow, counts, hostile  # noqa: E402
 from runs import answers, traces  # noqa: E402
 
 import pyfast  # noqa: E402
-from pyfast.distributed.leases import read_lease  # noqa: E402
+from pyfast.distributed.blocks import read_lease  # noqa: E402
 from pyfast.retrieval import passage_vectors  # noqa: E402
 
 QUESTIONS, CONCURRENCY, WORKERS = 240, 4, 2

@@ -21,9 +21,20 @@ from hypothesis import strategies as st
 from runs import answers, traces
 
 import pyfast
-from pyfast.distributed import leases
-from pyfast.distributed.blocks import QUESTIONS, Block, blocks_in, cut, remove
-from pyfast.distributed.leases import LEASE, Holding, Lease, is_given_back, read_lease, take
+from pyfast.distributed import blocks as blocks_module
+from pyfast.distributed.blocks import (
+    LEASE,
+    QUESTIONS,
+    Block,
+    Holding,
+    Lease,
+    blocks_in,
+    cut,
+    is_given_back,
+    read_lease,
+    remove,
+    take,
+)
 from pyfast.distributed.worker import Told, Worker
 from pyfast.engine import Configuration, OnEvent, Question, RunFolder, Summary, read_questions
 from pyfast.engine.configuration import read_configuration
@@ -196,7 +207,7 @@ def test_a_block_that_somebody_may_still_write_to_is_taken_as_a_copy(
 ) -> None:
     """The one who had it finds its files moved, and another's lease."""
     if elsewhere:
-        monkeypatch.setattr(leases, "machine", lambda: "another")
+        monkeypatch.setattr(blocks_module, "machine", lambda: "another")
     first = taken(block)
     monkeypatch.undo()
     with (block / ANSWERS).open("rb") as held:
@@ -204,7 +215,7 @@ def test_a_block_that_somebody_may_still_write_to_is_taken_as_a_copy(
             fcntl.flock(held, fcntl.LOCK_EX)
         before, was = (block / ANSWERS).stat().st_ino, answers(block)
         lost = []
-        monkeypatch.setattr(leases, "BEAT_S", 0.02)
+        monkeypatch.setattr(blocks_module, "BEAT_S", 0.02)
         first.keep(lambda: True, lambda: lost.append(True))
         second = taken(block)
         assert (block / ANSWERS).stat().st_ino != before and answers(block) == was

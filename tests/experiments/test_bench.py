@@ -20,9 +20,7 @@ import pyfast
 from pyfast.cli import app
 from pyfast.engine.journal import Journal
 from pyfast.errors import InputError
-from pyfast.experiments.arrivals import arrival_times, read_trace
-from pyfast.experiments.figures import figures
-from pyfast.experiments.load import STAGES, Sample
+from pyfast.experiments.load import STAGES, Sample, arrival_times, figures, read_trace
 
 SERVER = Path(__file__).with_name("service_server.py")
 
