@@ -103,7 +103,7 @@ gpu-check:
 	$(GPU_BIN)/python -m pip install --quiet --upgrade pip
 	CMAKE_ARGS="$(CMAKE_ARGS) -DPYFAST_CUDA=on" PYTHONWARNINGS=ignore \
 		$(GPU_BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[qa,test]' torch cupy-cuda13x==14.2.0
-	$(GPU_BIN)/python -m pyfast.cli doctor
+	$(GPU_BIN)/python -m pyfast.commands.cli doctor
 	PYFAST_REQUIRE_GPU=1 $(GPU_BIN)/python -m pytest tests/cuda/test_device.py
 	$(GPU_BIN)/python benchmarks/gpu.py
 
@@ -175,7 +175,7 @@ clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(LOWEST_VENV) $(GPU_VENV) build dist *.egg-info pyfast/_native*.so demo
 
 # The built libraries of a report's page, from npm, in pinned versions. Then run the suite `browser`: it finds a style
-# whose digest pyfast/reports/writing.py has to allow.
+# whose digest pyfast/reports/pages.py has to allow.
 VENDOR = pyfast/reports/static/vendor
 vendor:
 	rm -rf build/npm && mkdir -p build/npm

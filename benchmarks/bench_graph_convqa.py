@@ -14,9 +14,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GATv2Conv
 
-from pyfast.conversation import Chain, TokenGraph, linearise, token_graph
-from pyfast.conversation.encoder import GraphEncoder, Shape
 from pyfast.engine import read_questions
+from pyfast.knowledge.conversation import Chain, TokenGraph, linearise, token_graph
+from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape
 from pyfast.ops.arrays import thread_count
 from pyfast.retrieval import find_evidence_items
 

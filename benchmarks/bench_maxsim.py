@@ -21,8 +21,8 @@ from threadpoolctl import threadpool_limits
 from pyfast import _native, ops
 from pyfast.ops.arrays import ends
 from pyfast.retrieval import Index
-from pyfast.retrieval.encoders import open_model, packaged_model, rotated
-from pyfast.retrieval.passage_vectors import coded
+from pyfast.retrieval.vectors.encoders import open_model, packaged_model, rotated
+from pyfast.retrieval.vectors.passage_vectors import coded
 
 lateweave = pytest.importorskip("lateweave", reason="the extra bench brings it")
 

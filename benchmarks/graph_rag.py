@@ -38,7 +38,7 @@ from pyfast.knowledge import Knowledge, Session, open_knowledge
 from pyfast.llm import open_llm
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index
-from pyfast.retrieval.embeddings import DEFAULT, Embedder, find_embedder
+from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder, find_embedder
 from pyfast.systems import load_system
 
 HERE = Path(__file__).parent
@@ -178,7 +178,7 @@ def embedder() -> None:
 
     torch.set_num_threads(1)
     folder = find_embedder(DEFAULT)
-    load = "from time import process_time; from pyfast.retrieval.embeddings import Embedder; "
+    load = "from time import process_time; from pyfast.retrieval.vectors.embeddings import Embedder; "
     load += "Embedder(device='cpu').encode(['Who commanded Apollo 11?']); print(process_time())"
     own = "from time import process_time; from sentence_transformers import SentenceTransformer as S; "
     own += f"S({str(folder)!r}, device='cpu').encode('Who commanded Apollo 11?'); print(process_time())"

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyfast.api.models import started
 from pyfast.engine import Ask, Budget, Job, Question, Questions, Summary, work_on
 from pyfast.llm import FullLLM
-from pyfast.options import RunOptions
 from pyfast.retrieval import Index
 from pyfast.systems import System
+from pyfast.utils.options import RunOptions
 
 
 def job(

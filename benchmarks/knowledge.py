@@ -61,7 +61,7 @@ from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.knowledge.session import Learned, encode_statements
 from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.embeddings import Embedder
+from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.systems import load_system
 from pyfast.systems.mtqa.settings import Settings as MtqaSettings
 from pyfast.systems.prompts import answers_in

@@ -34,8 +34,8 @@ import pyfast
 from pyfast.engine import Budget, Question
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index
-from pyfast.stop_words import LUCENE
 from pyfast.systems import load_system
+from pyfast.utils.stop_words import LUCENE
 
 T = TypeVar("T")
 K, SINGLE, BATCH, ADDED = 10, 500, 1000, 1000

@@ -36,12 +36,12 @@ from tokenizers import Tokenizer
 import pyfast
 from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index
-from pyfast.retrieval.embeddings import find_embedder
-from pyfast.retrieval.encoders import packaged_model, rotated
 from pyfast.retrieval.pools import RANK_CONSTANT, split, stack_pools
 from pyfast.retrieval.rerank import expand
 from pyfast.retrieval.terms import term_ids
 from pyfast.retrieval.vector_retrievers import FUSED
+from pyfast.retrieval.vectors.embeddings import find_embedder
+from pyfast.retrieval.vectors.encoders import packaged_model, rotated
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 K, SAME = 10, 0.97

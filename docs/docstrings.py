@@ -6,7 +6,7 @@ from typing import Any
 
 import griffe
 
-from pyfast import options
+from pyfast.utils import options
 
 
 class ExampleSections(griffe.Extension):
@@ -18,7 +18,7 @@ class ExampleSections(griffe.Extension):
             obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
 
     def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
-        """Give an option of `pyfast.options` its type, and its meaning as its documentation."""
+        """Give an option of `pyfast.utils.options` its type, and its meaning as its documentation."""
         kind = getattr(options, attr.parent.name, None) if attr.parent is not None else None
         if not (isinstance(kind, type) and issubclass(kind, options.Options)):
             return

@@ -100,7 +100,7 @@ def command_line() -> str:
     """Every command with its arguments and options, from the program itself."""
     import typer
 
-    from pyfast.cli import app
+    from pyfast.commands.cli import app
 
     parts = ["# Command line\n\n`pyfast COMMAND --help` prints the same text.\n"]
     parts += _commands(typer.main.get_command(app), ("pyfast",))

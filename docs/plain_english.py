@@ -47,7 +47,7 @@ BANNED = {
 }
 _PHRASE = re.compile(rf"\b(?:{'|'.join(BANNED)})\b", re.IGNORECASE)
 # Words that the search itself must contain.
-_OWN = {Path(__file__).resolve(), ROOT / "pyfast/stop_words.py"}
+_OWN = {Path(__file__).resolve(), ROOT / "pyfast/utils/stop_words.py"}
 TEXTS = (
     "README.md",
     "CONTRIBUTING.md",

@@ -31,7 +31,7 @@ def pyfast(*arguments: str | Path) -> None:
     """Run the command line of this environment, showing it as a user would type it."""
     shown = " ".join(str(a).replace(f"{ROOT}/", "") for a in arguments)
     print(f"\n$ pyfast {shown}", flush=True)
-    subprocess.run([sys.executable, "-m", "pyfast.cli", *map(str, arguments)], check=True)
+    subprocess.run([sys.executable, "-m", "pyfast.commands.cli", *map(str, arguments)], check=True)
 
 
 def show(question: dict[str, Any], record: dict[str, Any]) -> None:

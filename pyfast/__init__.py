@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pyfast.version import __version__ as __version__
+from pyfast.utils.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pyfast import errors as errors
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pyfast.api.evaluation import compare as compare
     from pyfast.api.evaluation import convert as convert
     from pyfast.api.evaluation import evaluate as evaluate
+    from pyfast.api.experiments import Bench as Bench
+    from pyfast.api.experiments import Experiment as Experiment
+    from pyfast.api.experiments import bench as bench
+    from pyfast.api.experiments import experiment as experiment
     from pyfast.api.index import add_documents as add_documents
     from pyfast.api.index import build_index as build_index
     from pyfast.api.index import compact_index as compact_index
@@ -41,27 +45,23 @@ if TYPE_CHECKING:
     from pyfast.engine import Record as Record
     from pyfast.engine import Usage as Usage
     from pyfast.engine import Watch as Watch
-    from pyfast.experiments import Bench as Bench
-    from pyfast.experiments import Experiment as Experiment
-    from pyfast.experiments import bench as bench
-    from pyfast.experiments import experiment as experiment
     from pyfast.llm import LLM as LLM
     from pyfast.llm import open_llm as open_llm
-    from pyfast.options import Cluster as Cluster
-    from pyfast.options import GraphConvqaOptions as GraphConvqaOptions
-    from pyfast.options import HseqOptions as HseqOptions
-    from pyfast.options import IndexOptions as IndexOptions
-    from pyfast.options import Load as Load
-    from pyfast.options import RunOptions as RunOptions
-    from pyfast.options import Sampling as Sampling
-    from pyfast.options import ServerOptions as ServerOptions
-    from pyfast.options import read_options as read_options
     from pyfast.reports import report as report
     from pyfast.reports import show as show
     from pyfast.reports import view as view
     from pyfast.retrieval import Index as Index
     from pyfast.server import serve as serve
     from pyfast.server import serve_mcp as serve_mcp
+    from pyfast.utils.options import Cluster as Cluster
+    from pyfast.utils.options import GraphConvqaOptions as GraphConvqaOptions
+    from pyfast.utils.options import HseqOptions as HseqOptions
+    from pyfast.utils.options import IndexOptions as IndexOptions
+    from pyfast.utils.options import Load as Load
+    from pyfast.utils.options import RunOptions as RunOptions
+    from pyfast.utils.options import Sampling as Sampling
+    from pyfast.utils.options import ServerOptions as ServerOptions
+    from pyfast.utils.options import read_options as read_options
 
 if not TYPE_CHECKING:  # A type checker reads only the imports above.
     _PLACES = {
@@ -78,9 +78,9 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
         "pyfast.api.engine": ("Engine",),
         "pyfast.api.verification": ("verify",),
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage", "Watch"),
-        "pyfast.experiments": ("Bench", "Experiment", "bench", "experiment"),
+        "pyfast.api.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
-        "pyfast.options": (
+        "pyfast.utils.options": (
             *("Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"),
             *("ServerOptions", "read_options"),
         ),
@@ -95,7 +95,7 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
         if name not in __all__:
             raise AttributeError(f"module 'pyfast' has no attribute {name!r}")
         place = next((place for place, names in _PLACES.items() if name in names), None)
-        from pyfast.extras import explained
+        from pyfast.utils.extras import explained
 
         with explained():
             value = import_module(f"pyfast.{name}") if place is None else getattr(import_module(place), name)

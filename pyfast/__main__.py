@@ -6,17 +6,17 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. The import of `pyfast.cli` is inside the function, because it takes half a
+    """Run the command line. The import of `pyfast.commands.cli` is inside the function, because it takes half a
     second."""
     # An exception would be raised inside an import, and some code there would go on without the module.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     from pyfast.errors import MissingPackageError
-    from pyfast.extras import explained
+    from pyfast.utils.extras import explained
 
     try:
         with explained():
-            from pyfast.cli import main as run
+            from pyfast.commands.cli import main as run
     except MissingPackageError as error:
         os.write(2, f"pyfast: {error}\n".encode())
         sys.exit(1)

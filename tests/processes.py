@@ -29,7 +29,7 @@ def load_first(*modules: str) -> None:
 
 
 def _main(arguments: list[str], told: tuple[Path, Path], prepare: Callable[[], None] | None) -> None:
-    from pyfast.cli import main
+    from pyfast.commands.cli import main
 
     for stream, path in enumerate(told, 1):  # appended: it may be the same for both
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)

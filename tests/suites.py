@@ -54,7 +54,7 @@ KERNELS = (
     *(f"tests/ops/{name}.py" for name in ("conftest", "gatv2_problems", "graph_problems", "pool_problems")),
     *("tests/ops/real_pools.py", "tests/ops/test_hseq_stream.py", "tests/ops/test_maxsim.py"),
 )
-PROCESSES = ("pyfast/api/", "pyfast/cli.py", "pyfast/commands/", "pyfast/engine/", "tests/processes.py")
+PROCESSES = ("pyfast/api/", "pyfast/commands/cli.py", "pyfast/commands/", "pyfast/engine/", "tests/processes.py")
 
 # Those that stand five apart are drawn together: what takes long is spread.
 SUITES: Mapping[str, Suite] = {
@@ -77,15 +77,15 @@ SUITES: Mapping[str, Suite] = {
             *(*PACKAGES, *PROCESSES, "pyfast/llm/llamacpp.py", "pyfast/llm/openai.py", "pyfast/llm/protocol.py"),
             *(
                 "pyfast/llm/batch_provider.py",
-                "pyfast/llm/collecting.py",
+                "pyfast/llm/batch_interface.py",
                 "pyfast/llm/openai_batches.py",
-                "pyfast/llm/http.py",
+                "pyfast/llm/server_calls.py",
                 "pyfast/systems/n2n",
                 "tests/engine/",
                 "tests/batch_server.py",
                 "tests/hostile_server.py",
                 "tests/llm/test_openai_batches.py",
-                "pyfast/experiments/cells.py",
+                "pyfast/api/experiments/cells.py",
                 "tests/experiments/test_experiment.py",
             ),
         ),
@@ -117,7 +117,13 @@ SUITES: Mapping[str, Suite] = {
     "training": Suite(
         300,
         (
-            *(*PACKAGES, "pyfast/training/", "pyfast/conversation/", "pyfast/nn.py", "pyfast/ops/gatv2"),
+            *(
+                *PACKAGES,
+                "pyfast/training/",
+                "pyfast/knowledge/conversation/",
+                "pyfast/ops/nn.py",
+                "pyfast/ops/gatv2",
+            ),
             *("tests/training/", "tests/ops/test_gatv2"),
         ),
     ),
@@ -125,7 +131,7 @@ SUITES: Mapping[str, Suite] = {
     "models": Suite(
         250,
         (
-            *(*PACKAGES, "pyfast/conformance/", "pyfast/systems/", "pyfast/llm/llamacpp.py"),
+            *(*PACKAGES, "pyfast/api/conformance/", "pyfast/systems/", "pyfast/llm/llamacpp.py"),
             *("pyfast/llm/protocol.py", "pyfast/llm/transformers.py", "examples/", "tests/test_conformance.py"),
             *("tests/systems/test_embedded.py", "tests/systems/test_graph_convqa"),
             *("pyfast/evaluation/", "tests/evaluation/test_evaluate.py"),
@@ -159,7 +165,7 @@ SUITES: Mapping[str, Suite] = {
                 "tests/environments.py",
             ),
             *("docs/howto/integrations.md", "pyfast/ops/maxsim.py"),
-            *("pyfast/retrieval/late.py", "pyfast/retrieval/encoders.py"),
+            *("pyfast/retrieval/late_interaction.py", "pyfast/retrieval/vectors/encoders.py"),
             *("pyfast/server/", "tests/server/http_server.py", "tests/server/test_guidellm.py"),
         ),
     ),
@@ -170,7 +176,7 @@ SUITES: Mapping[str, Suite] = {
         480,
         (
             *(*PACKAGES, "pyfast/llm/vllm", "pyfast/llm/local.py", "pyfast/llm/protocol.py"),
-            *("pyfast/conversation/", "pyfast/systems/graph_convqa"),
+            *("pyfast/knowledge/conversation/", "pyfast/systems/graph_convqa"),
             *("tests/vllm/", "tests/models.py"),
         ),
     ),

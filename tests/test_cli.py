@@ -17,7 +17,7 @@ QUESTION = '{"id": "a", "question": "Which planet does Titan circle?", "answers"
 
 
 def pyfast(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pyfast.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "pyfast.commands.cli", *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
@@ -194,7 +194,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         "".join(f'{{"id": "{i}", "question": "Which planet does {i} circle?"}}\n' for i in range(99))
     )
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
-    command = [sys.executable, "-B", "-c", f"{limited}; from pyfast.cli import main; main()"]
+    command = [sys.executable, "-B", "-c", f"{limited}; from pyfast.commands.cli import main; main()"]
     command += ["answer", str(questions), "--system", "direct", "--llm", "instant", "--run", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
@@ -206,7 +206,7 @@ def test_a_stopped_run_keeps_whole_lines(tmp_path: Path, sent: signal.Signals) -
     questions, answers = tmp_path / "q.jsonl", tmp_path / "run" / "answers.jsonl"
     many = (json.dumps({"id": str(i), "question": f"Which planet does {i} circle?"}) for i in range(400_000))
     questions.write_text("\n".join(many))
-    command = [sys.executable, "-m", "pyfast.cli", "answer", str(questions), "--system", "direct"]
+    command = [sys.executable, "-m", "pyfast.commands.cli", "answer", str(questions), "--system", "direct"]
     command += ["--llm", "instant", "--run", str(tmp_path / "run"), "--concurrency", "4"]
     run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
@@ -238,7 +238,7 @@ def test_a_run_in_which_everything_fails_says_so(place: Path) -> None:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        command = [sys.executable, "-m", "pyfast.cli", "answer", "good.jsonl", "--run", "all-failed"]
+        command = [sys.executable, "-m", "pyfast.commands.cli", "answer", "good.jsonl", "--run", "all-failed"]
         command += ["--index", "index", "--llm", f"openai:m@{url}"]
         process = await asyncio.create_subprocess_exec(*command, cwd=place, stderr=asyncio.subprocess.PIPE)
         _, told = await asyncio.wait_for(process.communicate(), 60)
@@ -265,7 +265,7 @@ HEAVY = ("torch", "vllm", "ray", "transformers", "sklearn", "numba", "llvmlite",
 
 @pytest.mark.parametrize(
     ("module", "light"),
-    [("pyfast", (*HEAVY, "numpy", "scipy", "pydantic")), ("pyfast.cli", (*HEAVY, "numpy", "scipy"))]
+    [("pyfast", (*HEAVY, "numpy", "scipy", "pydantic")), ("pyfast.commands.cli", (*HEAVY, "numpy", "scipy"))]
     + [
         (f"pyfast.{room}", HEAVY)
         for room in ("ops", "llm", "corpus", "retrieval", "engine", "systems", "evaluation")

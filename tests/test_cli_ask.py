@@ -10,7 +10,7 @@ from scripted import Scripted, plan
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.engine import Step
 from pyfast.errors import CallError
 

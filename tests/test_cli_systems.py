@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.errors import InputError
 from pyfast.systems import describe_settings, describe_system, describe_systems, names
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import bad_systems
 import pytest
 
-from pyfast.conformance import CheckResult, check_system, checks
-from pyfast.conformance.material import MARK, CheckLLM, spoiled
-from pyfast.conformance.runs import name_of
+from pyfast.api.conformance import CheckResult, check_system, checks
+from pyfast.api.conformance.material import MARK, CheckLLM, spoiled
+from pyfast.api.conformance.runs import name_of
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index
@@ -145,7 +145,7 @@ async def test_the_llm_is_a_function_of_the_request() -> None:
 
 def test_the_command_fails_where_a_check_does(tmp_path: Path) -> None:
     def told(*arguments: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "pyfast.cli", "check", *arguments]
+        command = [sys.executable, "-m", "pyfast.commands.cli", "check", *arguments]
         path = {"PYTHONPATH": ":".join(sys.path)}
         result = subprocess.run(command, capture_output=True, text=True, env=path, cwd=tmp_path, timeout=120)
         return result.returncode, result.stdout + result.stderr

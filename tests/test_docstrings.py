@@ -20,7 +20,7 @@ ROOT = Path(pyfast.__file__).parent
 # In api/test_public_names.py.
 ELSEWHERE = (
     "pyfast.api.",
-    "pyfast.experiments.cells.",
+    "pyfast.api.experiments.cells.",
     "pyfast.integrations.",
     "pyfast.llm.open_llm",
     "pyfast.reports.",

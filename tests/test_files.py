@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyfast.errors import InputError
-from pyfast.files import built_aside, free_name, link_folder, sync_to_disk, write_atomically, written_aside
+from pyfast.utils.files import built_aside, free_name, link_folder, sync_to_disk, write_atomically, written_aside
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:

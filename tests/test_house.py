@@ -8,8 +8,10 @@ import pkgutil
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,11 @@ from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import build, merge
 from pyfast.commands.serve import serve
 from pyfast.commands.train import graph_convqa, hseq_iterator
-from pyfast.extras import EXTRAS
-from pyfast.options import Options
-from pyfast.retrieval.building import MEMORY
-from pyfast.retrieval.making import PassageSize
+from pyfast.retrieval.index.builder import MEMORY
+from pyfast.retrieval.index.part_maker import PassageSize
 from pyfast.retrieval.terms import Analysis
+from pyfast.utils.extras import EXTRAS
+from pyfast.utils.options import Options
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "pyfast").rglob("*.py"))
@@ -40,37 +42,25 @@ NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
 
 # A room stands above all that it imports; rooms of one storey do not see each other.
 STOREYS = [
-    {"errors", "version", "_native"},
-    {
-        "blocks",
-        "extras",
-        "jsonl",
-        "files",
-        "plugins",
-        "processes",
-        "sqlite_files",
-        "stop_words",
-        "text_forms",
-        "token_budget",
-    },
-    {"options"},
+    {"errors"},
+    {"utils"},
     {"ops", "llm"},
-    {"corpus", "nn"},
+    {"corpus"},
     {"retrieval"},
     {"engine"},
-    {"knowledge", "conversation"},
+    {"knowledge"},
     {"systems"},
-    {"training", "evaluation", "distributed"},
+    {"training", "evaluation"},
     {"api"},
-    {"pyfast"},  # the public API's names, loaded when they are used
-    {"conformance", "experiments", "reports", "server", "integrations"},
+    {"pyfast"},  # the public API's names, loaded when they are used; below it only native code is asked for
+    {"reports", "server", "integrations"},
     {"commands"},
-    {"cli"},
     {"__main__"},
 ]
-LOADED_LATER = {"experiments", "reports", "server"}
+LOADED_LATER = {"reports", "server"}
 """Above the public API, but with names in it: `pyfast.serve` loads them when it is first used"""
 STOREY = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}
+MOST_ROOMS, MOST_FILES = 18, 20
 
 
 def room(path: Path) -> str:
@@ -91,21 +81,49 @@ def imports(path: Path) -> Iterator[str]:
                 yield str(node.module)
 
 
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES
+}
+
+
+def taken(path: Path) -> Iterator[str]:
+    """The files of pyfast from which a file imports, as modules: `from pyfast.room import file` means the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from (name for name in [inner if inner in MODULES else str(node.module)] if name in MODULES)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=NAMES)
 def test_imports_go_one_way(path: Path) -> None:
     own = room(path)
-    for module in imports(path):
-        top, *rest = module.split(".")
-        if top == "pyfast":
-            assert rest and rest[0] in STOREY, f"{own} imports a name from the public `pyfast`: {module}"
-            other = rest[0]
-            if own == "pyfast" and other in LOADED_LATER:
-                continue
+    for module in taken(path):
+        other = room(MODULES[module])
+        if own != "pyfast" or other not in LOADED_LATER:
             assert other == own or STOREY[other] < STOREY[own], f"{own} imports {module}"
 
 
-def test_every_room_has_its_storey() -> None:
-    assert {room(path) for path in SOURCES} <= STOREY.keys()
+def test_rooms_are_few_and_no_file_stands_in_a_circle(capsys: pytest.CaptureFixture[str]) -> None:
+    """Imports inside of functions, and for types alone, count too."""
+    arrows = {name: set(taken(path)) - {name} for name, path in MODULES.items()}
+    rooms = {room(path) for path in SOURCES}
+    between = {(room(MODULES[a]), room(MODULES[b])) for a, others in arrows.items() for b in others}
+    between = {(above, below) for above, below in between if above != below}
+    up = [pair for pair in between if STOREY[pair[0]] <= STOREY[pair[1]] and pair[1] not in LOADED_LATER]
+    with capsys.disabled():
+        print(f"\n{len(rooms)} rooms, {len(between)} arrows between them, {len(up)} up, {len(MODULES)} files")
+    assert rooms <= STOREY.keys() and len(rooms) <= MOST_ROOMS and up == []
+    tuple(TopologicalSorter(arrows).static_order())  # raises a CycleError that names the files of a circle
+
+
+def test_no_folder_has_too_many_files() -> None:
+    """Beyond that, a folder has subfolders. An op has its one name in every folder, so that they stay together."""
+    sizes = Counter(path.parent.relative_to(ROOT).as_posix() for path in SOURCES if path.stem != "__init__")
+    del sizes["pyfast/ops"]
+    assert {folder: size for folder, size in sizes.items() if size > MOST_FILES} == {}
 
 
 IN_OTHERS = {"shared_terms", "list_segments", "segment_ids"}  # ops in the files of evidence_graph and cite
@@ -281,7 +299,7 @@ CALLED += [found for name, found in vars(pyfast.Engine).items() if inspect.isfun
     ids=lambda one: one.__qualname__,
 )
 def test_no_public_function_has_a_long_list_of_arguments(called: Callable[..., Any]) -> None:
-    """Options go into the dataclasses of `pyfast.options`."""
+    """Options go into the dataclasses of `pyfast.utils.options`."""
     given = [name for name in inspect.signature(called).parameters if name != "self"]
     assert len(given) <= MOST_ARGUMENTS
 

@@ -1,4 +1,4 @@
-"""pyfast.nn.GATv2Conv against PyG's: the same weights, results, gradients and training."""
+"""pyfast.ops.nn.GATv2Conv against PyG's: the same weights, results, gradients and training."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from pyfast.errors import ArrayError, InputError
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.nn")
 
-from pyfast import nn  # noqa: E402
+from pyfast.ops import nn  # noqa: E402
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -207,8 +207,8 @@ def test_edge_features_are_refused() -> None:
 
 
 def test_without_torch_it_says_what_to_install() -> None:
-    program = "import sys; sys.modules['torch'] = None\nimport pyfast, pyfast.ops\nimport pyfast.nn"
+    program = "import sys; sys.modules['torch'] = None\nimport pyfast, pyfast.ops\nimport pyfast.ops.nn"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode and done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: pyfast.nn needs torch: pip install 'pyfast-qa[torch]'"
+        "ModuleNotFoundError: pyfast.ops.nn needs torch: pip install 'pyfast-qa[torch]'"
     )

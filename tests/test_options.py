@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.api.judgement import judge_runs
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.errors import InputError
 
 FILE = """
@@ -90,6 +90,6 @@ def test_a_cluster_needs_an_address() -> None:
 
 
 def test_options_load_neither_pydantic_nor_numpy() -> None:
-    code = "import sys, pyfast.options; print(*sys.modules)"
+    code = "import sys, pyfast.utils.options; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"pydantic", "numpy", "torch", "ray"} & set(done.stdout.split())

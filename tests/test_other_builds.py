@@ -18,7 +18,7 @@ from pyfast.engine.configuration import read_configuration
 from pyfast.errors import OtherBuildError
 from pyfast.knowledge import build_knowledge, open_knowledge
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.changing import delete_documents
+from pyfast.retrieval.index.changes import delete_documents
 
 FORMATS = [None, 0, 2, 7, "1"]
 """An earlier build wrote no `format_version`"""
@@ -87,7 +87,7 @@ def test_a_knowledge_graph(known: Any, tmp_path: Path, number: object) -> None:
 @pytest.mark.parametrize("number", FORMATS)
 def test_an_encoder(tmp_path: Path, number: object) -> None:
     pytest.importorskip("torch")
-    from pyfast.conversation.encoder import GraphEncoder, Shape, load_encoder, save_encoder
+    from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, load_encoder, save_encoder
 
     save_encoder(GraphEncoder(Shape(8)), tmp_path)
     renumber(tmp_path / "encoder.json", number)

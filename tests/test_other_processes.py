@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ot
 
 _SLEEPS = """
 import os, time
-from pyfast.processes import end_with_parent
+from pyfast.utils.processes import end_with_parent
 def main():
     end_with_parent()
     print(os.getpid(), flush=True)
@@ -24,7 +24,7 @@ def main():
 _STARTS = """
 import os, signal, sys
 from subprocess import DEVNULL, PIPE
-from pyfast.processes import process_of
+from pyfast.utils.processes import process_of
 with process_of("sleeps", stdin=DEVNULL, stdout=PIPE) as process:
     print(process.stdout.readline().decode(), flush=True)
     if sys.argv[1] == "killed":
@@ -48,7 +48,7 @@ def test_it_ends_with_the_one_that_started_it(tmp_path: Path, end: str, code: in
 
 
 def test_it_does_not_begin_if_that_one_has_ended() -> None:
-    code = "from pyfast.processes import end_with_parent; end_with_parent(); print('goes on')"
+    code = "from pyfast.utils.processes import end_with_parent; end_with_parent(); print('goes on')"
     environment = {**os.environ, "_PYFAST_PARENT": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
     assert done.returncode == 1 and not done.stdout

@@ -18,7 +18,7 @@ from tiny import tiny_model
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.engine import read_questions
 from pyfast.errors import InputError
 from pyfast.retrieval import Index

@@ -19,8 +19,8 @@ from pyfast.engine import RunFolder, read_status
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.knowledge import Knowledge, Session
 from pyfast.knowledge.store import FILE
-from pyfast.retrieval.manifest import write_manifest
-from pyfast.sqlite_files import fault, open_database
+from pyfast.retrieval.index.manifest import write_manifest
+from pyfast.utils.sqlite_files import fault, open_database
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
 FOREVER = f"SELECT i, i, i, i, i FROM ({ENDLESS})"
@@ -138,7 +138,7 @@ def test_a_signal_ends_a_look(tmp_path: Path, number: signal.Signals) -> None:
     """A statement that takes for ever, in the thread that has to hear the signal."""
     script = f"""
 import pathlib, signal, sqlite3, sys
-from pyfast.sqlite_files import fault, open_database
+from pyfast.utils.sqlite_files import fault, open_database
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in the background
 signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 database = open_database(pathlib.Path({str(tmp_path / "new")!r}))

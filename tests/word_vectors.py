@@ -18,7 +18,7 @@ def _word(word: str) -> Float32:
 
 
 class WordVectors:
-    """As `pyfast.retrieval.embeddings.Embedder`: a text's vector is the sum of one for each of its words."""
+    """An `Embedder`: a text's vector is the sum of one for each of its words."""
 
     fingerprint = "words"
     dimensions = DIMENSIONS

@@ -12,9 +12,9 @@ from pyfast.api.ray_workers import answer_by_workers
 from pyfast.api.run import Run
 from pyfast.engine import Watch
 from pyfast.engine.events import UNWATCHED
-from pyfast.options import GREEDY, RUN_DEFAULTS, Cluster, RunOptions, Sampling
 from pyfast.retrieval import Index
 from pyfast.systems import System
+from pyfast.utils.options import GREEDY, RUN_DEFAULTS, Cluster, RunOptions, Sampling
 
 
 def answer(

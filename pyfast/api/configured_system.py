@@ -12,11 +12,11 @@ from pyfast.api.index import index_of
 from pyfast.engine import Ask, Prompt, PromptOverrides, read_prompts
 from pyfast.errors import InputError
 from pyfast.llm import Role
-from pyfast.options import FollowUps
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
 from pyfast.systems.conversations import PROMPTS, answer_turn
 from pyfast.systems.system import Settings
+from pyfast.utils.options import FollowUps
 
 
 @dataclass(frozen=True, slots=True)

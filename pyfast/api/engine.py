@@ -44,9 +44,9 @@ from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError
 from pyfast.llm.roles import check_given
-from pyfast.options import RUN_DEFAULTS, FollowUps, RunOptions, at_least_one, not_below
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.systems import System
+from pyfast.utils.options import RUN_DEFAULTS, FollowUps, RunOptions, at_least_one, not_below
 
 
 class Engine:

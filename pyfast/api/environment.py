@@ -10,7 +10,7 @@ import pyfast._native as native
 from pyfast.ops import __all__ as exported
 from pyfast.ops.arrays import available_cores
 from pyfast.ops.backend import GPU_OPS, gpu_name, gpu_problem
-from pyfast.version import __version__
+from pyfast.utils.version import __version__
 
 _PACKAGES = {
     "numpy": "every op",

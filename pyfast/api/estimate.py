@@ -13,13 +13,13 @@ from pyfast.api.answer import answer
 from pyfast.api.jobs import ManyQuestions, read_in
 from pyfast.api.run import Run, folder_of
 from pyfast.engine import recorded_value
-from pyfast.engine.ended_questions import ServiceTimes, Used, service_times, used_by
+from pyfast.engine.journal.journal_reader import ServiceTimes, Used, service_times, used_by
 from pyfast.errors import InputError
 from pyfast.evaluation.cost import Price, Prices, money_of, read_prices
 from pyfast.llm import open_llm
-from pyfast.options import RunOptions, at_least_one
 from pyfast.retrieval import Index
 from pyfast.systems import System
+from pyfast.utils.options import RunOptions, at_least_one
 
 _DRAWS = 2_000
 

@@ -48,9 +48,9 @@ def evaluate(
             `answers` is a list of several answers, and a correct answer names all of them. Mappings with `turns`
             are conversations. None: the file gold.jsonl in the folder of the questions. If there is no such file,
             the file of the questions.
-        metrics: Metrics, as functions or by name (`pyfast.plugins.names("metrics")`, or `MODULE:NAME`). None: the
-            metrics that the gold file names. If it names no metric: `em_f1` and `evidence`, or `hits` for
-            conversations.
+        metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).
+            None: the metrics that the gold file names. If it names no metric: `em_f1` and `evidence`, or `hits`
+            for conversations.
 
     Returns:
         Figures with 95 % intervals: first for all questions, then for each type of question. For conversations

@@ -15,16 +15,17 @@ from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.jsonl_documents import document_of
 from pyfast.corpus.readers import DocumentSource, Roots
 from pyfast.corpus.readers import sources_of as files_of
-from pyfast.distributed import connected, spread
 from pyfast.engine import recorded_value
+from pyfast.engine.distributed import connected, spread
 from pyfast.errors import InputError
-from pyfast.options import INDEX_DEFAULTS, Cluster, IndexOptions
-from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever, changing
+from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
-from pyfast.retrieval.changing import Change, IndexInfo
-from pyfast.retrieval.making import PassageSize
-from pyfast.retrieval.manifest import commit_numbers
+from pyfast.retrieval.index import changes as changing
+from pyfast.retrieval.index.changes import Change, IndexInfo
+from pyfast.retrieval.index.manifest import commit_numbers
+from pyfast.retrieval.index.part_maker import PassageSize
 from pyfast.retrieval.terms import Analysis
+from pyfast.utils.options import INDEX_DEFAULTS, Cluster, IndexOptions
 
 Source = str | Path | Document | Mapping[str, Any]
 _LOG = logging.getLogger("pyfast")

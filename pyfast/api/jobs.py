@@ -37,12 +37,12 @@ from pyfast.engine.questions import sampled, unrestricted
 from pyfast.engine.run_folder import BLOCKS
 from pyfast.errors import InputError
 from pyfast.llm import FullLLM, Role
-from pyfast.llm.collecting import collecting
+from pyfast.llm.batch_interface import collecting
 from pyfast.llm.roles import check_roles
-from pyfast.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_least_one
 from pyfast.retrieval import Index
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.systems import System
+from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_least_one
 
 QuestionLike = str | Mapping[str, Any] | Question
 ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | str | Path

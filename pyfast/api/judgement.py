@@ -15,8 +15,8 @@ from pyfast.engine import Budget, Job, Questions, Watch
 from pyfast.engine.events import UNWATCHED
 from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES, Row, judge, open_pairs, win_rates
 from pyfast.llm.roles import check_roles
-from pyfast.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions
 from pyfast.systems.system import source_digest
+from pyfast.utils.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from pyfast.knowledge import prune_knowledge as prune
 from pyfast.knowledge import reset_knowledge as reset
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH
 from pyfast.llm.roles import check_roles
-from pyfast.options import OF_EXTRACTION, RUN_DEFAULTS, Cluster, RunOptions, at_least_one
 from pyfast.retrieval import Index
-from pyfast.retrieval.embeddings import DEFAULT, Embedder
+from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder
+from pyfast.utils.options import OF_EXTRACTION, RUN_DEFAULTS, Cluster, RunOptions, at_least_one
 
 MIN_CHUNK_TOKENS = 50
 _LOG = logging.getLogger("pyfast")

@@ -25,11 +25,11 @@ from pyfast.evaluation.open_questions import (
     OPEN_USERS,
     open_questions,
 )
-from pyfast.files import write_atomically
 from pyfast.llm.roles import check_roles
-from pyfast.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions, at_least_one
 from pyfast.retrieval import Index
 from pyfast.systems.system import source_digest
+from pyfast.utils.files import write_atomically
+from pyfast.utils.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions, at_least_one
 
 
 def write_questions(

@@ -17,15 +17,15 @@ from pyfast.api.index import open_index
 from pyfast.api.jobs import AnswerArguments, ManyQuestions, begin, carry_out, job_of
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
-from pyfast.distributed import work_on_blocks
-from pyfast.distributed.blocks import QUESTIONS
 from pyfast.engine import Configuration, Job, OnEvent, Summary, Watch, questions_from, questions_in, read_prompts
+from pyfast.engine.distributed import work_on_blocks
+from pyfast.engine.distributed.blocks import QUESTIONS
 from pyfast.engine.events import UNWATCHED
 from pyfast.errors import InputError
 from pyfast.llm import by_role
-from pyfast.options import Cluster
 from pyfast.retrieval import Index
 from pyfast.retrieval.pools import RERANK_SCORES
+from pyfast.utils.options import Cluster
 
 Opens = Callable[[], tuple[Job, OpenedModels]]
 _OF_RUN = ("run_tokens", "run_seconds")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import overload
 
 from pyfast.engine import Record, Status, Summary, read_status
-from pyfast.engine.ended_questions import calls_of
-from pyfast.engine.kept_prompts import LLMCall
+from pyfast.engine.journal.journal_reader import calls_of
+from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.run_folder import ANSWERS, JOURNAL
 from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces

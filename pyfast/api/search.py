@@ -12,10 +12,10 @@ import pyfast.ops as ops
 from pyfast.api.index import index_of
 from pyfast.engine import Evidence
 from pyfast.errors import InputError
-from pyfast.options import at_least_one
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.forward_index import weigh
 from pyfast.retrieval.terms import count_terms, term_ids
+from pyfast.utils.options import at_least_one
 
 
 def retrieve(queries: Sequence[str], index: Index | str | Path, k: int = 20) -> list[list[Evidence]]:

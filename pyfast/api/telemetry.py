@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pyfast.errors import InputError
-from pyfast.extras import install
+from pyfast.utils.extras import install
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

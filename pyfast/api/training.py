@@ -15,12 +15,12 @@ from pyfast.api.models import GivenLLM
 from pyfast.api.run import Run
 from pyfast.engine import questions_in
 from pyfast.errors import InputError
-from pyfast.extras import explained
-from pyfast.options import GRAPH_CONVQA_DEFAULTS, HSEQ_DEFAULTS, GraphConvqaOptions, HseqOptions
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.hseq.planner import PLANNER
 from pyfast.systems.hseq.system import Settings
+from pyfast.utils.extras import explained
+from pyfast.utils.options import GRAPH_CONVQA_DEFAULTS, HSEQ_DEFAULTS, GraphConvqaOptions, HseqOptions
 
 if TYPE_CHECKING:
     from pyfast.training.devices import Estimate

@@ -11,8 +11,8 @@ from pathlib import Path
 from pyfast.api.jobs import QUESTIONS
 from pyfast.corpus.encode import other_than_digest
 from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_configuration
-from pyfast.engine.journal import open_to_read, sound
-from pyfast.engine.kept_prompts import KeptPrompts
+from pyfast.engine.journal.journal import open_to_read, sound
+from pyfast.engine.journal.prompt_store import KeptPrompts
 from pyfast.engine.questions import questions_in
 from pyfast.engine.record import digest
 from pyfast.engine.run_folder import ANSWERS, JOURNAL, check_journal, is_running
@@ -22,9 +22,9 @@ from pyfast.knowledge import Knowledge
 from pyfast.knowledge.extraction import FOLDER as EXTRACTION
 from pyfast.knowledge.snapshots import CURRENT, current_number, snapshot_numbers
 from pyfast.retrieval import Index
-from pyfast.retrieval.index import KNOWLEDGE
-from pyfast.retrieval.manifest import is_index, read_manifest
-from pyfast.sqlite_files import fault
+from pyfast.retrieval.index.index import KNOWLEDGE
+from pyfast.retrieval.index.manifest import is_index, read_manifest
+from pyfast.utils.sqlite_files import fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pyfast.commands.arguments import Asked, Concurrency, Limit, Searched, with_
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain
 from pyfast.errors import InputError
-from pyfast.options import Cluster, RunOptions, Sampling
+from pyfast.utils.options import Cluster, RunOptions, Sampling
 
 if TYPE_CHECKING:
     from pyfast.api.estimate import Estimate

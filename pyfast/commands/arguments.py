@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from pyfast.errors import InputError
-from pyfast.options import Option, Options, RunOptions, read_values, told
+from pyfast.utils.options import Option, Options, RunOptions, read_values, told
 
 IndexFolder = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]

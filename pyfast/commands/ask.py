@@ -13,12 +13,12 @@ import typer
 from pyfast.commands.arguments import Asked, IndexFolder, Searched, with_options
 from pyfast.commands.terminal import clock, console, json_line, lines, plain, tokens
 from pyfast.errors import CallError
-from pyfast.options import RunOptions
+from pyfast.utils.options import RunOptions
 
 if TYPE_CHECKING:
     from pyfast.engine import Event, Step, Watch
     from pyfast.engine.record import Record
-    from pyfast.retrieval.index import Index
+    from pyfast.retrieval.index.index import Index
 
 _SAID, _SNIPPET = 120, 300  # the maximum number of characters shown of a reply, and of a piece of evidence
 

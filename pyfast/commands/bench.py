@@ -9,13 +9,13 @@ import typer
 
 from pyfast.commands.arguments import Asked, with_options
 from pyfast.commands.terminal import console, json_line, plain
-from pyfast.options import Load
+from pyfast.utils.options import Load
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pyfast.experiments import Bench
-    from pyfast.experiments.latency import Change
+    from pyfast.api.experiments import Bench
+    from pyfast.api.experiments.latency import Change
 
 
 @with_options
@@ -33,9 +33,9 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure latency and throughput under load, in this process."""
-    import pyfast.experiments.latency
+    import pyfast.api.experiments.latency
 
-    result = pyfast.experiments.latency.bench(
+    result = pyfast.api.experiments.latency.bench(
         questions, load, index=index, concurrency=concurrency, journal=journal, out=out, **asked.given
     )
     if json:
@@ -47,7 +47,7 @@ def bench(
 
 
 def _show(result: Bench) -> None:
-    from pyfast.experiments.load import PERCENTILES, STAGES
+    from pyfast.api.experiments.load import PERCENTILES, STAGES
 
     has_goal = any("request_goodput" in load for load in result.loads)
     latencies = [f"p{p}_e2el_ms" for p in PERCENTILES]

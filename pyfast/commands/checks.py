@@ -11,7 +11,7 @@ from pyfast.commands.arguments import pairs
 from pyfast.commands.terminal import console, plain
 
 if TYPE_CHECKING:
-    from pyfast.conformance import CheckResult
+    from pyfast.api.conformance import CheckResult
 
 
 def check(
@@ -26,7 +26,7 @@ def check(
     """Check that a system can be resumed, keeps its budgets, and survives hostile questions and unusable
     replies.
     """
-    from pyfast.conformance import check_system
+    from pyfast.api.conformance import check_system
 
     results = check_system(system, index, pairs("--set", setting), on_result=_tell)
     failed = [result.name for result in results if not result.passed]

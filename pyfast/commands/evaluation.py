@@ -99,7 +99,7 @@ def some(ids: Iterable[str]) -> str:
 def _write(path: Path, reports: dict[str, Any]) -> None:
     import orjson
 
-    from pyfast.files import write_atomically
+    from pyfast.utils.files import write_atomically
 
     lines = (
         {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups, "figures": one.figures}

@@ -11,10 +11,10 @@ from pyfast.commands.arguments import Concurrency, LlmOptions, read_models, with
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
-from pyfast.options import OF_EXPERIMENT, Cluster, RunOptions
+from pyfast.utils.options import OF_EXPERIMENT, Cluster, RunOptions
 
 if TYPE_CHECKING:
-    from pyfast.experiments.cells import Experiment
+    from pyfast.api.experiments.cells import Experiment
 
 
 @with_options
@@ -52,8 +52,8 @@ def experiment(
 ) -> None:
     """Run systems on data sets with models, and write tables. To resume a stopped experiment, repeat the
     command."""
-    import pyfast.experiments.cells
-    from pyfast.experiments.plan import ready_plans
+    import pyfast.api.experiments.cells
+    from pyfast.api.experiments.plan import ready_plans
 
     if list_plans:
         for name, title in ready_plans().items():
@@ -65,7 +65,7 @@ def experiment(
     result = watched(
         out,
         llms,
-        lambda watch: pyfast.experiments.cells.experiment(
+        lambda watch: pyfast.api.experiments.cells.experiment(
             plan,
             data,
             out,

@@ -14,12 +14,12 @@ import typer
 from pyfast.commands.arguments import IndexFolder, with_options
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
-from pyfast.options import Cluster, IndexOptions
+from pyfast.utils.options import Cluster, IndexOptions
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
     from pyfast.retrieval import BuildProgress
-    from pyfast.retrieval.changing import Change
+    from pyfast.retrieval.index.changes import Change
 
 Readers = Annotated[
     list[str] | None,

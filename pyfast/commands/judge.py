@@ -10,7 +10,7 @@ import typer
 from pyfast.commands.arguments import Concurrency, IndexFolder, LlmOptions, Models, read_models, with_options
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import console
-from pyfast.options import OF_EVERY_RUN, RunOptions
+from pyfast.utils.options import OF_EVERY_RUN, RunOptions
 
 
 @with_options

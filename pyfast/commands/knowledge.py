@@ -10,7 +10,7 @@ import typer
 from pyfast.commands.arguments import Concurrency, IndexFolder, Limit, LlmOptions, read_models, with_options
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import plain
-from pyfast.options import OF_EXTRACTION, Cluster, RunOptions
+from pyfast.utils.options import OF_EXTRACTION, Cluster, RunOptions
 
 if TYPE_CHECKING:
     from pyfast.knowledge import Knowledge

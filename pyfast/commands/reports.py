@@ -34,11 +34,11 @@ def report(
     ] = None,
 ) -> None:
     """Write runs as web pages, for any web server."""
-    import pyfast.reports.writing
+    import pyfast.reports.pages
     from pyfast.engine import dedicate_process
 
     dedicate_process()
-    pyfast.reports.writing.report(
+    pyfast.reports.pages.report(
         runs, out, gold, metrics=metric or None, prices=prices, single=single, processes=processes
     )
     if single is not None:
@@ -55,13 +55,13 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="The port on this machine. 0: any free port.")] = 0,
 ) -> None:
     """Show runs in a browser on this machine, even while they are in progress."""
-    import pyfast.reports.writing
+    import pyfast.reports.pages
 
     def started(address: str) -> None:
         print(f"{address} (Ctrl-C ends it)", flush=True)
 
     with contextlib.suppress(KeyboardInterrupt):
-        pyfast.reports.writing.view(runs, gold, metrics=metric or None, prices=prices, port=port, on_start=started)
+        pyfast.reports.pages.view(runs, gold, metrics=metric or None, prices=prices, port=port, on_start=started)
 
 
 def show(
@@ -82,14 +82,14 @@ def show(
     ] = False,
 ) -> None:
     """Print how one question was answered: the steps of its trace, its gold passages, and its LLM calls."""
-    import pyfast.reports.as_text
+    import pyfast.reports.text_report
     from pyfast.reports import wrong_questions
 
     if (id is None) != wrong:
         raise InputError("show: give the id of a question, or --wrong")
     ids = wrong_questions(run, gold) if id is None else [id]
     for number, each in enumerate(ids, start=1):
-        print(lines(pyfast.reports.as_text.show(run, each, gold, prompts=prompts, whole=all)))
+        print(lines(pyfast.reports.text_report.show(run, each, gold, prompts=prompts, whole=all)))
         if number < len(ids):
             if sys.stdin.isatty() and sys.stdout.isatty():
                 input(f"-- {number} of {len(ids)}; Enter for the next one, Ctrl-C to end --")

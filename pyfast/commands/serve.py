@@ -9,7 +9,7 @@ import typer
 
 from pyfast.commands.arguments import Asked, IndexFolder, Models, Searched, pairs, values, with_options
 from pyfast.errors import InputError
-from pyfast.options import ServerOptions
+from pyfast.utils.options import ServerOptions
 
 
 @with_options
@@ -49,7 +49,7 @@ def serve(
     ] = None,
 ) -> None:
     """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS."""
-    import pyfast.server.listen
+    import pyfast.server.http_server
     from pyfast.api.telemetry import export_spans
     from pyfast.engine import dedicate_process
 
@@ -60,7 +60,7 @@ def serve(
     indexes = {name: searched.open(path) for name, path in paths.items()}
     dedicate_process()
     export_spans()
-    pyfast.server.listen.serve(
+    pyfast.server.http_server.serve(
         indexes or None,
         systems={name: settings.get(name, {}) for name in system} if system else None,
         host=host,

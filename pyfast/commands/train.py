@@ -12,7 +12,7 @@ import typer
 
 from pyfast.commands.arguments import pairs, with_options
 from pyfast.commands.terminal import console
-from pyfast.options import GraphConvqaOptions, HseqOptions
+from pyfast.utils.options import GraphConvqaOptions, HseqOptions
 
 if TYPE_CHECKING:
     from pyfast.api.training import OnStep, Training

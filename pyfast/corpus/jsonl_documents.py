@@ -28,7 +28,7 @@ from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.formats.limits import check_cells
 from pyfast.corpus.grids import Packed, pack, title_of
 from pyfast.errors import GoldError, InputError
-from pyfast.jsonl import parse_as_written, parse_json, read_each_line
+from pyfast.utils.jsonl import parse_as_written, parse_json, read_each_line
 
 JsonObject = Mapping[str, Any]
 _TEXTS = ("contents", "content", "body", "passage")

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Literal
 
-import pyfast.plugins as plugins
+import pyfast.utils.plugins as plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
@@ -35,7 +35,7 @@ from pyfast.corpus.formats.xlsx import read_xlsx
 from pyfast.corpus.grids import COLUMNS, narrow, title_of, without_long_cells
 from pyfast.corpus.jsonl_documents import read_columnar, read_json_documents, read_jsonl_documents
 from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
-from pyfast.extras import explained
+from pyfast.utils.extras import explained
 
 Root = tuple[str, Literal["folder", "files", "file"]]
 """(an absolute path, what it stands for). `folder`: all files below it. `files`: the files directly in it. `file`:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from pyfast.text_forms import shown_names
+from pyfast.utils.text_forms import shown_names
 
 # Stars around words, as people write them: not 2*3*4, **kwargs, *.txt or a pointer in a program.
 _EMPHASIS = re.compile(

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyfast.blocks import in_temporary_file
 from pyfast.errors import InputError
+from pyfast.utils.blocks import in_temporary_file
 
 Integers = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 import pyfast.corpus.rendering as rendering
 import pyfast.corpus.storage as storage
-from pyfast.blocks import MappedFile, MappedFolder, checked, raw
 from pyfast.corpus.documents import Document, KnowledgeGraph, StoredOutline, Table, TextDocument, Triple
 from pyfast.corpus.schema import ROOTS, Kind, Level
 from pyfast.errors import IndexFormatError
 from pyfast.ops.cite import Segments, segment_ids
+from pyfast.utils.blocks import MappedFile, MappedFolder, checked, raw
 
 _GROUP_SHIFT = 12
 _GROUP = 1 << _GROUP_SHIFT  # The first access to a segment checks a group of this many.

@@ -24,10 +24,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import pyfast.corpus.schema as schema
-from pyfast.blocks import ComputedFile, MappedFile, MappedFolder
 from pyfast.corpus.schema import CHILDREN, PASSAGE_LEVELS, ROOTS, Kind, Level
 from pyfast.errors import IndexFormatError, of_another_build
-from pyfast.files import written_aside
+from pyfast.utils.blocks import ComputedFile, MappedFile, MappedFolder
+from pyfast.utils.files import written_aside
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]

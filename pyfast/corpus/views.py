@@ -20,7 +20,7 @@ from pyfast.corpus.documents import Triple
 from pyfast.corpus.schema import Level
 from pyfast.corpus.sequence import Corpus
 from pyfast.ops.hseq_stream import Stream, hseq_stream
-from pyfast.text_forms import name_form
+from pyfast.utils.text_forms import name_form
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]

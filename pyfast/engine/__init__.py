@@ -7,8 +7,8 @@ from pyfast.engine.configuration import Configuration, configuration, recorded_v
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import Event, OnEvent, OnStep, Step, Watch
 from pyfast.engine.job import Job, SessionResult, dedicate_process, work_on
-from pyfast.engine.kept_prompts import LLMCall
-from pyfast.engine.ledger import Ledger
+from pyfast.engine.journal.ledger import Ledger
+from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.outages import Waiting
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.prompt_overrides import PromptOverrides, read_prompts
@@ -25,7 +25,7 @@ from pyfast.engine.run import Ask, Summary, answer_all, answer_question
 from pyfast.engine.run_folder import RunFolder, check_run, set_aside
 from pyfast.engine.status import Status, read_status
 from pyfast.llm.control_tokens import plain
-from pyfast.options import Sampling
+from pyfast.utils.options import Sampling
 
 __all__ = [
     "Answer",

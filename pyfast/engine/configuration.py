@@ -18,10 +18,10 @@ import tomli_w
 
 from pyfast.engine.prompt import Prompt
 from pyfast.errors import InputError, of_another_build
-from pyfast.files import write_atomically
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
-from pyfast.version import __version__
+from pyfast.utils.files import write_atomically
+from pyfast.utils.version import __version__
 
 Configuration = dict[str, dict[str, Any]]
 """The tables of run.toml"""
@@ -241,8 +241,8 @@ def _prompt_digest(prompt: Prompt[Any]) -> str:
 
 
 # Code that no answer depends on. It is above the systems, and run.toml records what it decides.
-_ABOVE = {"api", "commands", "conformance", "distributed", "evaluation", "experiments", "integrations", "reports"}
-_ABOVE |= {"server", "training", "cli.py", "__main__.py", "__init__.py"}
+_ABOVE = {"api", "commands", "evaluation", "integrations", "reports", "server", "training"}
+_ABOVE |= {"__main__.py", "__init__.py"}
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -256,7 +256,7 @@ def code_digest(root: Path = _PACKAGE) -> str:
     digest = blake2b(digest_size=8)
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):
         name = path.relative_to(root)
-        if name.parts[0] not in _ABOVE:
+        if name.parts[0] not in _ABOVE and name.parts[1:2] != ("distributed",):
             digest.update(f"{name}\n".encode())
             digest.update(path.read_bytes())
     digest.update("".join(version(name) for name in ("numpy", "scipy")).encode())

@@ -17,11 +17,11 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
 from pydantic import BaseModel
 
-from pyfast.engine.batching import BatchPoint
+from pyfast.engine.batch_points import BatchPoint
 from pyfast.engine.budget import Budget, Remaining, profile_of, within
 from pyfast.engine.events import OnStep, Step
-from pyfast.engine.journal import Key, Outcome
-from pyfast.engine.ledger import JOURNALLING, Ledger, Stage
+from pyfast.engine.journal.journal import Key, Outcome
+from pyfast.engine.journal.ledger import JOURNALLING, Ledger, Stage
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Clock
 from pyfast.engine.prompt import Prompt, with_sampling
@@ -40,15 +40,15 @@ from pyfast.errors import (
     TransportError,
 )
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
-from pyfast.llm.collecting import Progress
-from pyfast.llm.foreign import check_size, without_controls, without_controls_in, without_reasoning
+from pyfast.llm.batch_interface import Progress
 from pyfast.llm.protocol import device_of, weights_of
-from pyfast.options import GREEDY, Sampling
+from pyfast.llm.reply_cleaning import check_size, without_controls, without_controls_in, without_reasoning
 from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rerank import PassageList, search, search_and_fuse
-from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
+from pyfast.utils.options import GREEDY, Sampling
+from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from pyfast.engine.run import Ask, Summary, answer_all
 from pyfast.engine.run_folder import ANSWERS, GROWN, RunFolder, check_run
 from pyfast.errors import RunError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
-from pyfast.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling
 from pyfast.retrieval import Index
+from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling
 
 _LOG = logging.getLogger("pyfast")
 

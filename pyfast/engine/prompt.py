@@ -16,9 +16,9 @@ from pyfast.engine.replies import mended, objects_in
 from pyfast.errors import AnswerError, CutOffError, first_fault
 from pyfast.llm import DEFAULT_ROLE, Completion, Message, Request, Role, dialogue
 from pyfast.llm.control_tokens import join_plain, plain
-from pyfast.llm.foreign import has_escaped_controls, json_without_controls
+from pyfast.llm.reply_cleaning import has_escaped_controls, json_without_controls
 from pyfast.llm.roles import read_role
-from pyfast.options import GREEDY, Sampling
+from pyfast.utils.options import GREEDY, Sampling
 
 M = TypeVar("M", bound=BaseModel)
 

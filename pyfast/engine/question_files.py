@@ -18,7 +18,7 @@ from pyfast.corpus.formats.delimited import dialect_of, rows
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.jsonl_documents import records
 from pyfast.errors import InputError
-from pyfast.jsonl import read_lines
+from pyfast.utils.jsonl import read_lines
 
 _LOG = logging.getLogger("pyfast")
 

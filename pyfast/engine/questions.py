@@ -17,7 +17,7 @@ import orjson
 from pyfast.corpus.formats.limits import refuse_published
 from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError
-from pyfast.files import write_atomically
+from pyfast.utils.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pyfast.ops.arrays import ends
 from pyfast.ops.cite import list_segments
 from pyfast.retrieval.evidence import ScoredSegments
 from pyfast.retrieval.evidence import cite as cite_segments
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.rerank import PassageList, write_lists
 
 State = Literal["answered", "abstained", "failed"]

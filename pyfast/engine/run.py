@@ -21,7 +21,7 @@ import orjson
 from pyfast.engine.budget import Budget, within
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import OnStep
-from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals, add_stages
+from pyfast.engine.journal.ledger import Ledger, StageTotals, UsageTotals, add_stages
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Waiting, hear_nothing
 from pyfast.engine.prompt_overrides import PromptOverrides
@@ -30,9 +30,9 @@ from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usa
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import LLM, Role
-from pyfast.llm.collecting import BatchLog
-from pyfast.options import GREEDY, Sampling
+from pyfast.llm.batch_interface import BatchLog
 from pyfast.retrieval import Index, PassageList, ScoredSegments
+from pyfast.utils.options import GREEDY, Sampling
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings: a function that answers one question"""

@@ -30,7 +30,7 @@ from pyfast.engine.configuration import (
     read_configuration,
     write_configuration,
 )
-from pyfast.engine.journal import (
+from pyfast.engine.journal.journal import (
     Journal,
     JournalledBatches,
     Key,
@@ -42,22 +42,22 @@ from pyfast.engine.journal import (
     row_of_question,
     runs_of,
 )
-from pyfast.engine.kept_prompts import Asked
-from pyfast.engine.ledger import Ledger
+from pyfast.engine.journal.ledger import Ledger
+from pyfast.engine.journal.prompt_store import Asked
 from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, read_traces
 from pyfast.errors import InputError, RunError
-from pyfast.files import free_name, refuse_links, write_atomically
 from pyfast.llm import Message
-from pyfast.options import Sync
+from pyfast.utils.files import free_name, refuse_links, write_atomically
+from pyfast.utils.options import Sync
 
 GROWN = ("questions.count", "questions.digest")
 """The values of run.toml that change if a run is resumed with more questions"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 BLOCKS = "blocks"
-"""The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.distributed`)
+"""The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.engine.distributed`)
 """
 OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
 _LOG = logging.getLogger("pyfast")

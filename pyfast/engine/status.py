@@ -16,14 +16,14 @@ import orjson
 from pydantic import TypeAdapter
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
-from pyfast.engine.journal import digests, open_to_read, reading
-from pyfast.engine.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, is_ledger
+from pyfast.engine.journal.journal import digests, open_to_read, reading
+from pyfast.engine.journal.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, is_ledger
 from pyfast.engine.outages import Waiting
 from pyfast.engine.record import REPLY_BEGINS
 from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
 from pyfast.errors import InputError
-from pyfast.files import write_atomically
+from pyfast.utils.files import write_atomically
 
 PROGRESS = "progress.json"
 """The file with the progress of an unfinished run on a cluster"""

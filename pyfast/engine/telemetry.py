@@ -46,7 +46,7 @@ class Tracing:
 
     def __init__(self, api: Any) -> None:
         """Read from environment variables which texts must not be in spans."""
-        from pyfast.version import __version__
+        from pyfast.utils.version import __version__
 
         self._api = api
         self._tracer = api.get_tracer("pyfast", __version__)

@@ -20,7 +20,7 @@ import orjson
 import zstandard
 
 from pyfast.errors import InputError
-from pyfast.jsonl import read_lines
+from pyfast.utils.jsonl import read_lines
 
 TRACES = "traces.jsonl.zst"
 LINES = 128

@@ -12,7 +12,7 @@ from statistics import fmean
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pyfast.engine import Record, recorded_value
-from pyfast.engine.ended_questions import Used, used_by
+from pyfast.engine.journal.journal_reader import Used, used_by
 from pyfast.errors import InputError, first_fault
 from pyfast.evaluation.evaluate import Scored
 

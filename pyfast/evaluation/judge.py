@@ -19,8 +19,8 @@ from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_
 from pyfast.engine.configuration import recorded_path
 from pyfast.engine.traces import records_of
 from pyfast.errors import InputError
-from pyfast.jsonl import read_lines
-from pyfast.token_budget import fit_last
+from pyfast.utils.jsonl import read_lines
+from pyfast.utils.token_budget import fit_last
 
 DIMENSIONS = ("comprehensiveness", "accuracy", "empowerment", "overall")
 MOST_TURNS = 20  # the maximum number of earlier turns that the judge sees, if they fit

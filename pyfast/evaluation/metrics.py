@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import NamedTuple, Protocol
 
-import pyfast.plugins as plugins
+import pyfast.utils.plugins as plugins
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold

@@ -16,7 +16,7 @@ from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import AnswerError
 from pyfast.retrieval import Index
 from pyfast.systems.together import together
-from pyfast.token_budget import fit
+from pyfast.utils.token_budget import fit
 
 MAX_USERS, MAX_TASKS, MAX_QUESTIONS = 20, 20, 30
 _PASSAGES, _PASSAGE = 40, 400  # passages in the sample, and the maximum number of characters of each

@@ -10,7 +10,7 @@ from typing import Any
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
 from pyfast.evaluation.metrics import Metric, Values
-from pyfast.extras import explained
+from pyfast.utils.extras import explained
 
 Questions = Sequence[tuple[Record, Gold]]
 

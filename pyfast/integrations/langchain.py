@@ -8,8 +8,8 @@ from typing import Any
 
 from pyfast.api.index import index_of
 from pyfast.api.search import retrieve
-from pyfast.extras import explained
 from pyfast.integrations import best_places, passage_metadata
+from pyfast.utils.extras import explained
 
 with explained():
     from langchain_core.callbacks import Callbacks

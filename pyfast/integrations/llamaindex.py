@@ -8,10 +8,10 @@ from typing import Any
 
 from pyfast.api.index import index_of
 from pyfast.api.search import retrieve
-from pyfast.extras import explained
 from pyfast.integrations import best_places, passage_metadata
-from pyfast.options import at_least_one
 from pyfast.retrieval import Index
+from pyfast.utils.extras import explained
+from pyfast.utils.options import at_least_one
 
 with explained():
     from llama_index.core.base.base_retriever import BaseRetriever

@@ -48,8 +48,8 @@ from pyfast.knowledge.snapshots import (
 from pyfast.knowledge.store import Knowledge
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval import Index
-from pyfast.retrieval.embeddings import Embedder
-from pyfast.retrieval.index import KNOWLEDGE
+from pyfast.retrieval.index.index import KNOWLEDGE
+from pyfast.retrieval.vectors.embeddings import Embedder
 
 _log = logging.getLogger("pyfast")
 

@@ -30,14 +30,14 @@ from pyfast.engine.configuration import CONFIGURATION, read_configuration, recor
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.engine.status import read_status
 from pyfast.errors import InputError
-from pyfast.files import write_atomically
-from pyfast.jsonl import read_lines
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, EXTRACT_MORE, GraphFields, extract_graph
 from pyfast.knowledge.extracts import BY_LLM, Extract
 from pyfast.knowledge.support import Dropped, supported_mentions, supported_statements, themes_of
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval import Index
-from pyfast.retrieval.index import KNOWLEDGE
+from pyfast.retrieval.index.index import KNOWLEDGE
+from pyfast.utils.files import write_atomically
+from pyfast.utils.jsonl import read_lines
 
 TOKENS = 1200
 """The default for the maximum size of a chunk in tokens, as in MTQA's paper"""

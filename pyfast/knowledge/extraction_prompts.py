@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from pyfast.engine import Context, Prompt
 from pyfast.errors import AnswerError, CutOffError
-from pyfast.token_budget import fit
+from pyfast.utils.token_budget import fit
 
 _Name = Annotated[str, Field(max_length=120)]
 _SHORTEST = 600  # characters; if the reply for so short a part is cut off, a shorter part would not help

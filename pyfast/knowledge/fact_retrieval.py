@@ -12,7 +12,7 @@ from pyfast.knowledge.names import escape_name, is_named_in, name_key, relation_
 from pyfast.knowledge.session import Learned
 from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32, Int64
-from pyfast.token_budget import join
+from pyfast.utils.token_budget import join
 
 MAX_TRIPLES = 1000  # the maximum number of triples of a fact, to bound the memory; no prompt holds so many
 _A_FEW = 5  # values of a fact that are shown when the answer is none of them, such as their number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from pyfast.text_forms import name_form
+from pyfast.utils.text_forms import name_form
 
 MAX_WORDS = 12  # the maximum number of words in a name that is searched for in a text
 # Two letters or digits of one word. Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer do not separate words.

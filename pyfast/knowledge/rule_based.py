@@ -14,7 +14,7 @@ from functools import cache
 from hashlib import blake2b
 from itertools import chain, groupby
 
-import pyfast.stop_words as stop_words
+import pyfast.utils.stop_words as stop_words
 from pyfast.corpus import Corpus, KnowledgeGraph, Table
 from pyfast.corpus.rendering import fold
 from pyfast.knowledge.extracts import RULE_BASED, Extract, Mention, Statement

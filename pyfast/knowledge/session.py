@@ -26,9 +26,9 @@ from pyfast.knowledge.snapshots import Writer, has_knowledge, make_apart, open_k
 from pyfast.knowledge.store import Knowledge, fact_text
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval import Index
-from pyfast.retrieval.embeddings import Embedder
-from pyfast.retrieval.index import KNOWLEDGE
-from pyfast.retrieval.vectors import Vectors
+from pyfast.retrieval.index.index import KNOWLEDGE
+from pyfast.retrieval.vectors.embeddings import Embedder
+from pyfast.retrieval.vectors.vector_search import Vectors
 
 
 @dataclass(slots=True, eq=False)

@@ -28,16 +28,17 @@ import numpy as np
 import orjson
 
 from pyfast.errors import IndexFormatError
-from pyfast.files import built_aside, link_folder, sync_to_disk, write_atomically
 from pyfast.knowledge.extracts import Extract
 from pyfast.knowledge.names import name_key, relation_name, tidy
 from pyfast.knowledge.store import FILE, SEARCHED, Knowledge, open_for_writing, signed
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval import Index, vectors
-from pyfast.retrieval.embeddings import Embedder
-from pyfast.retrieval.index import KNOWLEDGE
-from pyfast.retrieval.manifest import read_manifest, write_manifest
-from pyfast.retrieval.vectors import hashes
+from pyfast.retrieval import Index
+from pyfast.retrieval.index.index import KNOWLEDGE
+from pyfast.retrieval.index.manifest import read_manifest, write_manifest
+from pyfast.retrieval.vectors import vector_search as vectors
+from pyfast.retrieval.vectors.embeddings import Embedder
+from pyfast.retrieval.vectors.vector_search import hashes
+from pyfast.utils.files import built_aside, link_folder, sync_to_disk, write_atomically
 
 _NAMED = {
     "relations": "name = ?",

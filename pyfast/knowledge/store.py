@@ -24,10 +24,10 @@ from scipy.sparse import csr_array
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.knowledge.names import name_key, named_in, relation_name, words_of
 from pyfast.ops.arrays import Float32, Int32, Int64
-from pyfast.retrieval import vectors
-from pyfast.retrieval.embeddings import INSTALL, Embedder
-from pyfast.retrieval.manifest import read_manifest
-from pyfast.sqlite_files import fault, open_database
+from pyfast.retrieval.index.manifest import read_manifest
+from pyfast.retrieval.vectors import vector_search as vectors
+from pyfast.retrieval.vectors.embeddings import INSTALL, Embedder
+from pyfast.utils.sqlite_files import fault, open_database
 
 FILE = "triples.sqlite"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyfast.llm.protocol as protocol
-import pyfast.plugins as plugins
+import pyfast.utils.plugins as plugins
 from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, dialogue, with_defaults
 from pyfast.llm.response_cache import CachedLLM

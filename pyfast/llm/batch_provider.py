@@ -18,7 +18,7 @@ from yarl import URL
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError
 from pyfast.llm.chat import one_line
-from pyfast.llm.http import Again, Refused, ServerOptions
+from pyfast.llm.server_calls import Again, Refused, ServerOptions
 
 ENDPOINT = "/v1/chat/completions"
 KEY = "pyfast_key"

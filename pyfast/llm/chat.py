@@ -14,8 +14,8 @@ import numpy as np
 import orjson
 
 from pyfast.errors import CallError
-from pyfast.llm.foreign import share_of_reasoning, without_controls
 from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.reply_cleaning import share_of_reasoning, without_controls
 
 
 def closed(schema: Any) -> Any:

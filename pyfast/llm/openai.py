@@ -15,12 +15,12 @@ import orjson
 import tenacity
 from yarl import URL
 
-import pyfast.llm.http as http
+import pyfast.llm.server_calls as http
 from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, OutageError
 from pyfast.llm.chat import as_json, completion, error_field, error_text, one_line, request_fields
-from pyfast.llm.foreign import bounded, without_controls
 from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, Completion, Request, take_options
 from pyfast.llm.redaction import api_key, check_no_secret, hider, keys_in, proxy_passwords
+from pyfast.llm.reply_cleaning import bounded, without_controls
 from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_for, whole_format
 
 LONGEST_PAUSE = 60.0  # A call waits at most this many seconds itself when Retry-After asks for it.

@@ -14,12 +14,12 @@ from typing import Any
 import orjson
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError, TransportError
+from pyfast.llm.batch_interface import BatchLog, LoggedBatch, Progress
 from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchOptions, BatchProvider, Line
 from pyfast.llm.chat import as_json, error_text, one_line
-from pyfast.llm.collecting import BatchLog, LoggedBatch, Progress
-from pyfast.llm.http import Again, Refused, parse_spec
 from pyfast.llm.openai import OpenAI, with_next
 from pyfast.llm.protocol import LLM, Completion, Request, take_options
+from pyfast.llm.server_calls import Again, Refused, parse_spec
 
 _LOOK_S = 0.05
 _LOG = logging.getLogger("pyfast")

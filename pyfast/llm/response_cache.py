@@ -10,8 +10,8 @@ from pathlib import Path
 import orjson
 
 from pyfast.errors import AnswerError
-from pyfast.files import write_atomically
 from pyfast.llm.protocol import Completion, FullLLM, InFront, Request
+from pyfast.utils.files import write_atomically
 
 _FORMAT = 1
 

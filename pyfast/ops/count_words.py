@@ -9,7 +9,7 @@ import numpy as np
 
 import pyfast._native as native
 from pyfast.ops.arrays import Int32, Int64, Ragged, call, ragged
-from pyfast.text_forms import words
+from pyfast.utils.text_forms import words
 
 
 def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, Int32, list[str]]:

@@ -26,16 +26,25 @@ from isal import igzip
 from pydantic import TypeAdapter
 
 from pyfast.engine import Question, dedicate_process
-from pyfast.engine.ended_questions import ended_ids
+from pyfast.engine.journal.journal_reader import ended_ids
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import PyfastError, RunError, error_of, told_of
 from pyfast.evaluation.cost import Price, Prices, prices_of
 from pyfast.llm import ROLES
-from pyfast.processes import end_with_parent, process_of
 from pyfast.reports.details import Source, details_of
 from pyfast.reports.passages import Part, PassageFinder, content_of, index_of
-from pyfast.reports.reading import BY_DEFAULT, Asked, RunReader, Scores, Scoring, read_asked, scores_of, wrongness
+from pyfast.reports.run_reader import (
+    BY_DEFAULT,
+    Asked,
+    RunReader,
+    Scores,
+    Scoring,
+    read_asked,
+    scores_of,
+    wrongness,
+)
 from pyfast.reports.summary import Series, summary_of
+from pyfast.utils.processes import end_with_parent, process_of
 
 CHUNK = 256
 """The number of questions whose details are in one file"""

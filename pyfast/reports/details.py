@@ -18,7 +18,7 @@ from pyfast.evaluation.gold import Gold
 from pyfast.reports.graphs import Graph, Pool, graphs_of, pools_of
 from pyfast.reports.passages import Part, Passage, PassageFinder, content_of, index_of
 from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
-from pyfast.reports.reading import BY_DEFAULT, Entry, RunReader, Scoring, read_asked, scores_of
+from pyfast.reports.run_reader import BY_DEFAULT, Entry, RunReader, Scoring, read_asked, scores_of
 from pyfast.systems.mtqa.settings import Settings
 
 

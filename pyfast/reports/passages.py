@@ -22,7 +22,7 @@ from pyfast.evaluation.gold import Gold
 from pyfast.reports.graphs import SharedTerms
 from pyfast.reports.paths import SEGMENT
 from pyfast.retrieval import Index
-from pyfast.retrieval.manifest import commit_numbers
+from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.retrieval.rerank import segment_ids
 
 TEXT = 20_000

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pyfast.engine import Status
-from pyfast.reports.reading import Scores
+from pyfast.reports.run_reader import Scores
 
 BINS = 60  # of the run's time, in the charts
 EXTREMES = 10  # questions of each kind

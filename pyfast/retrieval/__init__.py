@@ -1,7 +1,5 @@
 """Build, open, change and search the index of a corpus."""
 
-from pyfast.retrieval.building import BuildProgress as BuildProgress
-from pyfast.retrieval.building import build_index as build_index
 from pyfast.retrieval.evidence import Candidate as Candidate
 from pyfast.retrieval.evidence import EvidencePackage as EvidencePackage
 from pyfast.retrieval.evidence import LexicalSelection as LexicalSelection
@@ -17,7 +15,9 @@ from pyfast.retrieval.evidence import move_on as move_on
 from pyfast.retrieval.evidence import narrate as narrate
 from pyfast.retrieval.evidence import open_window as open_window
 from pyfast.retrieval.evidence import select_lexically as select_lexically
-from pyfast.retrieval.index import Index as Index
+from pyfast.retrieval.index.builder import BuildProgress as BuildProgress
+from pyfast.retrieval.index.builder import build_index as build_index
+from pyfast.retrieval.index.index import Index as Index
 from pyfast.retrieval.pools import Pool as Pool
 from pyfast.retrieval.pools import Reranker as Reranker
 from pyfast.retrieval.pools import Retriever as Retriever

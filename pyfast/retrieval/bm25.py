@@ -12,7 +12,7 @@ import numpy as np
 import pyfast.ops as ops
 from pyfast.errors import InputError
 from pyfast.ops.arrays import stack
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.pools import Pool, split
 
 BM25_PARAMETERS: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from pyfast.errors import InputError
-from pyfast.extras import explained
 from pyfast.ops.arrays import Float32, Int32
-from pyfast.retrieval.embeddings import find_model, loading, model_digest
-from pyfast.retrieval.encoders import MODEL, open_model, packaged_model
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index.index import Index
+from pyfast.retrieval.vectors.embeddings import find_model, loading, model_digest
+from pyfast.retrieval.vectors.encoders import MODEL, open_model, packaged_model
+from pyfast.utils.extras import explained
 
 _PACKAGED = "reranker_en"
 """The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""

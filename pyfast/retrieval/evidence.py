@@ -23,7 +23,7 @@ from pyfast.corpus import Corpus, Level, TableView, TextView, view
 from pyfast.ops.arrays import Float32, Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
-from pyfast.retrieval.index import Index, of_index
+from pyfast.retrieval.index.index import Index, of_index
 from pyfast.retrieval.pools import Pool, stack_pools
 from pyfast.retrieval.rerank import search, segment_ids
 from pyfast.retrieval.terms import WORDS, Analysis

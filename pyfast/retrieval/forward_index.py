@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
-import pyfast.stop_words as stop_words
-from pyfast.blocks import MappedFolder, check_lists, map_folder, write_checksums
+import pyfast.utils.stop_words as stop_words
 from pyfast.ops import TermCounts
 from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
 from pyfast.retrieval.part_files import TERM_COUNTS, WEIGHTS, below, fit_together, new_array, pieces, to_csr
 from pyfast.retrieval.terms import WORDS, Analysis, check_columns, stop_columns, without_columns
+from pyfast.utils.blocks import MappedFolder, check_lists, map_folder, write_checksums
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
 """The parameters of `weigh`, with scikit-learn's names"""

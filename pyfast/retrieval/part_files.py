@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.sparse import csr_array
 
-from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.corpus import Corpus
 from pyfast.corpus.sequence import hash_uris
 from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Int32, Int64, places_of
+from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw
 
 PASSAGES = "passages.npy"
 TERMS, TERM_COUNTS, CELLS, WEIGHTS, TEXTS, URIS = "terms", "bm25", "cells", "forward", "rendered_passages", "uris"

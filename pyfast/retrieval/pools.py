@@ -19,10 +19,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 import pyfast.ops as ops
-import pyfast.plugins as plugins
+import pyfast.utils.plugins as plugins
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, Int64, ends
-from pyfast.sqlite_files import fault, open_database
+from pyfast.utils.sqlite_files import fault, open_database
 
 RANK_CONSTANT = 10
 """Reciprocal rank fusion scores a passage by 1 / (this number + its rank) in each list. Ranks start at 1"""

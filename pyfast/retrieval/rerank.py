@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 import pyfast.ops as ops
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, Int64, places_of, stack
-from pyfast.retrieval.index import Index, of_index
+from pyfast.retrieval.index.index import Index, of_index
 from pyfast.retrieval.pools import Pool, Reranker, Retriever, fuse, pair_key, reciprocal_ranks, split, stack_pools
 from pyfast.retrieval.terms import cells_of
 

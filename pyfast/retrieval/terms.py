@@ -23,15 +23,15 @@ import pyarrow as pa
 from scipy.sparse import csr_array
 
 import pyfast.ops as ops
-import pyfast.stop_words as stop_words
-from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
+import pyfast.utils.stop_words as stop_words
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.extras import explained
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64, utf8
-from pyfast.options import Accents, StopWords, Tokenizer
 from pyfast.retrieval.part_files import CELLS, TERM_COUNTS, TERMS, Mask, below, fit_together, save_arrays
-from pyfast.text_forms import compared, marks, words
+from pyfast.utils.blocks import MappedFolder, are_checked, check_lists, raw
+from pyfast.utils.extras import explained
+from pyfast.utils.options import Accents, StopWords, Tokenizer
+from pyfast.utils.text_forms import compared, marks, words
 
 TOKENS = "letters, digits and marks, NFKC, no accents"
 """What the terms of the default analysis are, for the manifest of an index"""

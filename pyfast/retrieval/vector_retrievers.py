@@ -12,17 +12,17 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csr_array
 
-import pyfast.retrieval.passage_vectors as passage_vectors
-import pyfast.retrieval.vectors as vectors
+import pyfast.retrieval.vectors.passage_vectors as passage_vectors
+import pyfast.retrieval.vectors.vector_search as vectors
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, stack
-from pyfast.retrieval.embeddings import Embedder
-from pyfast.retrieval.encoders import LateEncoder, SparseEmbedder, encoder_of
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.part_files import take_rows
-from pyfast.retrieval.passage_vectors import TokenStore
 from pyfast.retrieval.pools import Pool, Retriever, reciprocal_ranks, stack_pools, weighted_scores
 from pyfast.retrieval.rerank import expand
+from pyfast.retrieval.vectors.embeddings import Embedder
+from pyfast.retrieval.vectors.encoders import LateEncoder, SparseEmbedder, encoder_of
+from pyfast.retrieval.vectors.passage_vectors import TokenStore
 
 FUSED = 100
 """Hybrid and late retrievers take at least this many passages from each retriever on which they build"""

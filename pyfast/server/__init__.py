@@ -2,12 +2,12 @@
 extra `server`, and for MCP also the extra `mcp`.
 """
 
-from pyfast.extras import explained
+from pyfast.utils.extras import explained
 
 with explained():
     from pyfast.server.app import create_app
+    from pyfast.server.http_server import serve
     from pyfast.server.limits import Limits
-    from pyfast.server.listen import serve
     from pyfast.server.mcp import mcp_server, serve_mcp
 
 __all__ = ["Limits", "create_app", "mcp_server", "serve", "serve_mcp"]

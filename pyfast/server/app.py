@@ -16,16 +16,17 @@ from starlette.exceptions import HTTPException
 
 from pyfast.api.models import GivenLLM
 from pyfast.errors import PyfastError
-from pyfast.options import SERVER_DEFAULTS, ServerOptions
-from pyfast.server import chat, search
+from pyfast.server import chat_completions as chat
+from pyfast.server import search_routes as search
+from pyfast.server.batch_routes import router as jobs_pages
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
-from pyfast.server.guard import OPEN, Guard, counted, direct
-from pyfast.server.jobs import router as jobs_pages
 from pyfast.server.limits import Limits
+from pyfast.server.middleware import OPEN, Guard, counted, direct
 from pyfast.server.schemas import Error, FieldError, Model, ModelList, Status
 from pyfast.server.service import CONTENT_TYPE, GivenIndex, Service, Systems
-from pyfast.version import __version__
+from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
+from pyfast.utils.version import __version__
 
 _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {

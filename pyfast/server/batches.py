@@ -30,11 +30,11 @@ import pyfast.server.schemas as schemas
 from pyfast.api.run import Run
 from pyfast.engine import Event, Record
 from pyfast.errors import InputError, PyfastError, first_fault
-from pyfast.files import write_atomically, written_aside
-from pyfast.options import RunOptions
-from pyfast.server.completions import completion, failure
 from pyfast.server.errors import ApiError
+from pyfast.server.openai_objects import completion, failure
 from pyfast.server.service import Service
+from pyfast.utils.files import write_atomically, written_aside
+from pyfast.utils.options import RunOptions
 
 _MANY = 100  # faults of an input that are reported
 _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody

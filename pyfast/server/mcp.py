@@ -19,7 +19,7 @@ from pyfast.errors import InputError, PyfastError
 from pyfast.retrieval import Index
 from pyfast.server.limits import is_local
 from pyfast.systems import System
-from pyfast.version import __version__
+from pyfast.utils.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

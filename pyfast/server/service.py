@@ -19,13 +19,13 @@ from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep, Record
 from pyfast.errors import InputError
-from pyfast.options import ServerOptions
 from pyfast.retrieval import Index
-from pyfast.server.completions import Titles, failure
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import Limits, Queue
+from pyfast.server.openai_objects import Titles, failure
 from pyfast.server.schemas import ChatMessage, ChatRequest
 from pyfast.systems.registry import load_system, names
+from pyfast.utils.options import ServerOptions
 
 GivenIndex = Index | str | Path
 Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]

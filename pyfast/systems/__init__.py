@@ -2,7 +2,7 @@
 LLMs only through the `engine.Context` of its question.
 
 To add a system, register an entry point of `pyfast.systems`, or name the system `MODULE:NAME`. See
-`pyfast.plugins`.
+`pyfast.utils.plugins`.
 """
 
 from pyfast.systems.combinations import Inert, Preset

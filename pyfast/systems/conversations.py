@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, Field
 
-from pyfast.conversation import linearise, names_in
 from pyfast.engine import Answer, Ask, Context, Past, Prompt, Question
 from pyfast.errors import AnswerError
-from pyfast.options import FollowUps
+from pyfast.knowledge.conversation import linearise, names_in
 from pyfast.retrieval import ScoredSegments
-from pyfast.token_budget import fit_last
+from pyfast.utils.options import FollowUps
+from pyfast.utils.token_budget import fit_last
 
 _MOST_TERMS = 10
 

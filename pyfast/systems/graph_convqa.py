@@ -9,7 +9,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, computed_field, model_validator
 
-from pyfast.conversation import (
+from pyfast.engine import Answer, Context, Past, Question
+from pyfast.knowledge.conversation import (
     SHARE,
     History,
     Linear,
@@ -21,10 +22,9 @@ from pyfast.conversation import (
     query_of,
     text_prompt,
 )
-from pyfast.engine import Answer, Context, Past, Question
 from pyfast.llm import Request
 from pyfast.retrieval import ScoredSegments, find_evidence_items, segment_ids
-from pyfast.retrieval.embeddings import DEFAULT
+from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 
@@ -175,7 +175,7 @@ async def with_graph(
     evidence items as lines of text. `trace` gets the number of nodes and edges, and how many evidence items
     and turns did not fit into the prompt.
     """
-    from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph
+    from pyfast.knowledge.conversation.injection import Turn, build_graph, check_llm, encode_graph
 
     budget, device = ctx.context_window_of("answer") - MOST_TOKENS, ctx.device_of("answer")
     check_llm(settings.trained, device, ctx.weights_of("answer"))

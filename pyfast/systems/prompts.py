@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, create_model
 from pyfast.engine import Context, Prompt
 from pyfast.knowledge.names import tidy
 from pyfast.retrieval import Index, Pool
-from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
+from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
 INSUFFICIENT = "insufficient evidence"
 M = TypeVar("M", bound=BaseModel)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import pyfast.plugins as plugins
+import pyfast.utils.plugins as plugins
 from pyfast.errors import InputError
 from pyfast.systems.system import System
 

@@ -18,7 +18,7 @@ from pyfast.errors import InputError, first_fault
 from pyfast.knowledge import Session, open_session
 from pyfast.llm import DEFAULT_ROLE, Role
 from pyfast.retrieval import Index
-from pyfast.retrieval.embeddings import DEFAULT
+from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fault
 
 

@@ -15,14 +15,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyfast.conversation import SHARE, History, Memory, MemoryQuery, apply_memory, linearise, query_of, text_prompt
-from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
-from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.engine import Question
 from pyfast.errors import InputError
+from pyfast.knowledge.conversation import (
+    SHARE,
+    History,
+    Memory,
+    MemoryQuery,
+    apply_memory,
+    linearise,
+    query_of,
+    text_prompt,
+)
+from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
+from pyfast.knowledge.conversation.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.llm.local import chat, folder_digest, folder_hash
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
-from pyfast.retrieval.embeddings import DEFAULT
+from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.training.devices import open_devices
 from pyfast.training.loop import Point, Schedule, fit, write_recipe
 from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora

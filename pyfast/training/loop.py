@@ -22,8 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from pyfast.errors import InputError, RunError
-from pyfast.files import written_aside
 from pyfast.training.devices import ALONE, Devices, Estimate, estimated
+from pyfast.utils.files import written_aside
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
 _STATE = ("step", "exp_avg", "exp_avg_sq")

@@ -19,7 +19,7 @@ from tiny import tiny_model
 
 import pyfast
 from pyfast.api import judgement, knowledge, open_questions, search, training
-from pyfast.options import Options
+from pyfast.utils.options import Options
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.api.judgement import judge_runs
-from pyfast.cli import app
 from pyfast.commands.arguments import read_models
+from pyfast.commands.cli import app
 from pyfast.engine import Answer
 from pyfast.engine.configuration import read_configuration
 from pyfast.errors import InputError

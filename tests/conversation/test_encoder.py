@@ -11,9 +11,9 @@ pytest.importorskip("safetensors")
 
 import torch
 
-from pyfast.conversation import Chain, TokenGraph, token_graph
-from pyfast.conversation.encoder import GraphEncoder, Shape, load_encoder, save_encoder, token_table
 from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.knowledge.conversation import Chain, TokenGraph, token_graph
+from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, load_encoder, save_encoder, token_table
 
 GRAPH = token_graph(
     [Chain((1, 2, 3, 4), ((0, 1, 0),)), Chain((5, 6, 1, 2), ((2, 3, 0), (0, 0, 1))), Chain((5,), ((0, 0, 1),))], 99

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.conversation import Entities, known_entities, linearise
+from pyfast.knowledge.conversation import Entities, known_entities, linearise
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 
 LETTERS = st.text("abA -é", max_size=30)

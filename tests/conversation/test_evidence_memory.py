@@ -5,8 +5,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from pyfast.conversation import SHARE, MemoryQuery, apply_memory
-from pyfast.conversation.evidence_memory import replaceable
+from pyfast.knowledge.conversation import SHARE, MemoryQuery, apply_memory
+from pyfast.knowledge.conversation.evidence_memory import replaceable
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 
 

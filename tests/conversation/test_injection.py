@@ -13,10 +13,17 @@ pytest.importorskip("transformers")
 
 import torch
 
-from pyfast.conversation import Entities, Linear, messages
-from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
-from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph, framed, open_trained
 from pyfast.errors import InputError
+from pyfast.knowledge.conversation import Entities, Linear, messages
+from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
+from pyfast.knowledge.conversation.injection import (
+    Turn,
+    build_graph,
+    check_llm,
+    encode_graph,
+    framed,
+    open_trained,
+)
 from pyfast.llm import Request, open_llm
 from pyfast.llm.local import folder_digest
 from pyfast.retrieval import Index

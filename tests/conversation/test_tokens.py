@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyfast.conversation import Entities, Linear, messages, most_recent
-from pyfast.conversation.graph import SYSTEM, chains, frame, parts
 from pyfast.errors import InputError
+from pyfast.knowledge.conversation import Entities, Linear, messages, most_recent
+from pyfast.knowledge.conversation.graph import SYSTEM, chains, frame, parts
 
 HISTORY = (("Who made Kid A?", "Radiohead"), ("When?", ""))
 

@@ -18,7 +18,7 @@ from pyfast.corpus import (
     read,
 )
 from pyfast.corpus.views import _EACH
-from pyfast.text_forms import name_form
+from pyfast.utils.text_forms import name_form
 
 
 def form(name: str) -> str:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow(suite="shapes")
 # Not getrusage's peak: that counts the process which this one was forked from, however large it was.
 COMMAND = """
 import sys, time
-from pyfast.cli import main
+from pyfast.commands.cli import main
 
 sys.argv[1:] = ["index", sys.argv[1], "--out", sys.argv[2]]
 ended = 0

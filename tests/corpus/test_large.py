@@ -37,7 +37,7 @@ def test_fifty_megabytes(sample: str) -> None:
 READ = """
 import sys
 from pathlib import Path
-import pyfast.retrieval.parts
+import pyfast.retrieval.index.parts
 from pyfast.corpus import encode, read
 
 def status(name):

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_sequence import mixed
 
-from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.corpus import Corpus, Document, Table, TextDocument, decode, encode, schema, storage
 from pyfast.errors import IndexFormatError, OtherBuildError
+from pyfast.utils.blocks import MappedFolder, write_checksums
 
 FILES = ("segments.arrow", "cells.arrow", "documents.arrow", "triples.arrow", "content.bin")
 COLUMNS = ("level", "parent", "subtree_end", "source", "start", "end", "byte_start", "byte_end")

@@ -27,8 +27,8 @@ from hostile_server import allow, counts, hostile  # noqa: E402
 from runs import answers, traces  # noqa: E402
 
 import pyfast  # noqa: E402
-from pyfast.distributed.blocks import read_lease  # noqa: E402
-from pyfast.retrieval import passage_vectors  # noqa: E402
+from pyfast.engine.distributed.blocks import read_lease  # noqa: E402
+from pyfast.retrieval.vectors import passage_vectors  # noqa: E402
 
 QUESTIONS, CONCURRENCY, WORKERS = 240, 4, 2
 IN_FLIGHT = CONCURRENCY + CONCURRENCY // 2  # of a worker, while it begins a block before the last one is done

@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from runs import answers, traces
 
 import pyfast
-from pyfast.distributed import blocks as blocks_module
-from pyfast.distributed.blocks import (
+from pyfast.engine import Configuration, OnEvent, Question, RunFolder, Summary, read_questions
+from pyfast.engine.configuration import read_configuration
+from pyfast.engine.distributed import blocks as blocks_module
+from pyfast.engine.distributed.blocks import (
     LEASE,
     QUESTIONS,
     Block,
@@ -35,9 +37,7 @@ from pyfast.distributed.blocks import (
     remove,
     take,
 )
-from pyfast.distributed.worker import Told, Worker
-from pyfast.engine import Configuration, OnEvent, Question, RunFolder, Summary, read_questions
-from pyfast.engine.configuration import read_configuration
+from pyfast.engine.distributed.worker import Told, Worker
 from pyfast.engine.run_folder import ANSWERS, BLOCKS, CONFIGURATION, JOURNAL
 from pyfast.engine.status import totals_of
 from pyfast.errors import InputError

@@ -44,6 +44,6 @@ def test_with_a_real_cluster(cases: str, python: Path) -> None:
 
 
 def test_pyfast_itself_does_not_import_ray() -> None:
-    code = "import pyfast.cli, pyfast.api.ray_workers, sys; print(*sys.modules)"
+    code = "import pyfast.commands.cli, pyfast.api.ray_workers, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "ray" not in {name.split(".")[0] for name in done.stdout.split()}

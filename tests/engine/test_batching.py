@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyfast.engine.batching import BatchPoint
-from pyfast.engine.ledger import Stage
+from pyfast.engine.batch_points import BatchPoint
+from pyfast.engine.journal.ledger import Stage
 
 STAGE = Stage()
 

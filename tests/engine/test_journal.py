@@ -14,7 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.engine.journal import Journal, Key, Outcome, completion_row, open_to_read, row_of_question, sound
+from pyfast.engine.journal.journal import (
+    Journal,
+    Key,
+    Outcome,
+    completion_row,
+    open_to_read,
+    row_of_question,
+    sound,
+)
 from pyfast.errors import AnswerError, CallError, InputError, RunError
 from pyfast.llm import Completion
 

@@ -15,11 +15,11 @@ from runs import Watched
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.engine import LLMCall
-from pyfast.engine.ended_questions import calls_of
-from pyfast.engine.journal import Journal, completion_row, row_of_question
-from pyfast.engine.kept_prompts import Asked
+from pyfast.engine.journal.journal import Journal, completion_row, row_of_question
+from pyfast.engine.journal.journal_reader import calls_of
+from pyfast.engine.journal.prompt_store import Asked
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Completion, Message, Request
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN

@@ -19,7 +19,7 @@ MANY = int(os.environ.get("PYFAST_MANY_QUESTIONS", "20000"))
 PEAK = """
 import atexit, re
 from pathlib import Path
-from pyfast.cli import main
+from pyfast.commands.cli import main
 atexit.register(lambda: print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]))
 main()
 """

@@ -15,8 +15,8 @@ from runs import Watched, answers, ask_about, direct, go, records
 
 from pyfast import Run
 from pyfast.engine import read_status
-from pyfast.engine.ended_questions import used_by
-from pyfast.engine.journal import Journal
+from pyfast.engine.journal.journal import Journal
+from pyfast.engine.journal.journal_reader import used_by
 from pyfast.errors import InputError
 
 ODD_LEDGERS = ["{}", "5", "[]", "null", '"x"', "{", "", '{"llm_calls": "x"}', '{"stages": {"a": [1]}}', b"\xff"]

@@ -12,7 +12,7 @@ import pytest
 from runs import DIRECT, WORD, Watched, answers, ask_about, direct, go, moody, records, winding
 
 from pyfast.engine import Answer, Ask, Budget, Context, Question
-from pyfast.engine.journal import Journal
+from pyfast.engine.journal.journal import Journal
 from pyfast.errors import AnswerError, CallError, LLMUnavailableError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index

@@ -168,7 +168,7 @@ def test_it_can_be_asked_for_during_a_run(tmp_path: Path) -> None:
     """`pyfast status`, again and again, harms neither itself nor the run."""
     questions = tmp_path / "q.jsonl"
     questions.write_text("".join(f'{{"id": "{i}", "question": "Who is {i}?"}}\n' for i in range(8_000)))
-    pyfast = [sys.executable, "-m", "pyfast.cli"]
+    pyfast = [sys.executable, "-m", "pyfast.commands.cli"]
     command = [*pyfast, "answer", str(questions), "--system", "direct", "--llm", "instant"]
     command += ["--run", str(tmp_path / "r")]
     told = []
@@ -193,7 +193,7 @@ def test_a_reason_may_hold_anything(tmp_path: Path) -> None:
 
     go(tmp_path, system, Watched(), ask_about(6))
     assert read_status(tmp_path).states == {"failed": 6}
-    command = [sys.executable, "-m", "pyfast.cli", "status", str(tmp_path)]
+    command = [sys.executable, "-m", "pyfast.commands.cli", "status", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "" and "[bold]" in done.stdout and "\x1b" not in done.stdout
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.corpus.formats.limits import published_set
 from pyfast.engine import read_questions
 from pyfast.errors import InputError

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation import evaluate

@@ -17,8 +17,8 @@ from runs import Watched
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
-from pyfast.engine.ended_questions import used_by
+from pyfast.commands.cli import app
+from pyfast.engine.journal.journal_reader import used_by
 from pyfast.errors import InputError
 from pyfast.evaluation import Prices, read_prices
 from pyfast.evaluation.cost import Price

@@ -273,7 +273,7 @@ def test_intervals_are_those_of_scipys_bootstrap(counts: tuple[int, int, int]) -
 
 
 def pyfast(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pyfast.cli", *line.split()]
+    command = [sys.executable, "-m", "pyfast.commands.cli", *line.split()]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.api.retrieval_evaluation import RetrievalSetting
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.errors import InputError
 from pyfast.evaluation.evidence import ranking_figures
 from pyfast.retrieval import Index

@@ -17,10 +17,10 @@ from grouped import grouped
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
-from pyfast.engine.journal import Journal
+from pyfast.api.experiments.load import STAGES, Sample, arrival_times, figures, read_trace
+from pyfast.commands.cli import app
+from pyfast.engine.journal.journal import Journal
 from pyfast.errors import InputError
-from pyfast.experiments.load import STAGES, Sample, arrival_times, figures, read_trace
 
 SERVER = Path(__file__).with_name("service_server.py")
 

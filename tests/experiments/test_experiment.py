@@ -21,11 +21,11 @@ from test_bench import url  # noqa: F401
 from typer.testing import CliRunner
 
 import pyfast
+from pyfast.api.experiments.plan import read_plan, ready_plans
+from pyfast.api.experiments.plots import pareto_front
 from pyfast.api.knowledge import open_knowledge
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.errors import InputError
-from pyfast.experiments.plan import read_plan, ready_plans
-from pyfast.experiments.plots import pareto_front
 from pyfast.systems import load_system
 
 PLAN: dict[str, Any] = {

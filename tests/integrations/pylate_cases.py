@@ -9,8 +9,8 @@ from pylate import rank
 import pyfast
 from pyfast import ops
 from pyfast.ops.arrays import ends
-from pyfast.retrieval.encoders import open_encoder
-from pyfast.retrieval.late import LateReranker
+from pyfast.retrieval.late_interaction import LateReranker
+from pyfast.retrieval.vectors.encoders import open_encoder
 
 QUESTIONS = ["Who discovered Titan?", "Which probe landed on Titan?", "Which moon has geysers of water?"]
 

@@ -42,6 +42,6 @@ def test_with_the_real_packages(cases: str, python: Path) -> None:
 
 
 def test_pyfast_itself_imports_none_of_them() -> None:
-    code = "import pyfast.cli, pyfast.api.search, sys; print(*sys.modules)"
+    code = "import pyfast.commands.cli, pyfast.api.search, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"langchain_core", "llama_index"} & {name.split(".")[0] for name in done.stdout.split()}

@@ -64,7 +64,7 @@ def _noting(told: Path) -> None:
     """In the process that is killed: small blocks that take their time, each noted before it is
     cached.
     """
-    from pyfast.retrieval import embeddings
+    from pyfast.retrieval.vectors import embeddings
 
     class Noting(WordVectors):
         def encode(self, texts):  # type: ignore[no-untyped-def]

@@ -250,7 +250,7 @@ def test_halves_hold_all_that_is_said(text: str) -> None:
 def _fails() -> None:
     """In the process of an extraction: an LLM that answers nothing, most often for one reason."""
     from pyfast.llm.instant import Instant
-    from pyfast.retrieval import embeddings
+    from pyfast.retrieval.vectors import embeddings
 
     async def complete(self: Instant, request: Request) -> Completion:
         raise CallError("too hot" if "Apollo" in request.messages[-1].content else "not today")
@@ -596,7 +596,7 @@ def test_a_hostile_text_changes_nothing_but_its_own_chunk(place: Callable[[], In
 def _slowly(told: Path) -> None:
     """In the process that is killed: an LLM that takes its time, and vectors that take none."""
     from pyfast.llm.instant import Instant
-    from pyfast.retrieval import embeddings
+    from pyfast.retrieval.vectors import embeddings
 
     async def complete(self: Instant, request: Request) -> Completion:
         with told.open("a") as file:

@@ -96,7 +96,7 @@ def test_codes_find_nearly_all_of_the_nearest(
     index: Index, store: Knowledge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("faiss")
-    monkeypatch.setattr("pyfast.retrieval.vectors.EXACT", 100)
+    monkeypatch.setattr("pyfast.retrieval.vectors.vector_search.EXACT", 100)
     queries = store.encode(store.texts("facts")[::5])
     exact, _ = store.search("facts", queries, 1)
     coded = add_extracts(index, store.embedder, [ONE])  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from servers import ASK, body, http, replying, serving, speaking
 from pyfast.engine import Question
 from pyfast.errors import AnswerError, CallError
 from pyfast.llm import Completion, Request, dialogue
-from pyfast.llm.foreign import json_without_controls, without_controls
+from pyfast.llm.reply_cleaning import json_without_controls, without_controls
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 SAID = {

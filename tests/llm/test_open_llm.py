@@ -5,8 +5,8 @@ import pytest
 
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.llm import open_llm
-from pyfast.llm.http import parse_spec
 from pyfast.llm.protocol import once_per_schema
+from pyfast.llm.server_calls import parse_spec
 
 
 @pytest.mark.parametrize(

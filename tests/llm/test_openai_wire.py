@@ -12,7 +12,7 @@ from servers import ASK, body, http, replying, serving, speaking
 
 from pyfast.errors import CallError, LLMUnavailableError, OutageError
 from pyfast.llm import open_llm
-from pyfast.llm.http import LARGEST_ANSWER
+from pyfast.llm.server_calls import LARGEST_ANSWER
 
 GOOD = http(body())
 CONTENT = GOOD.partition(b"\r\n\r\n")[2]

@@ -13,7 +13,7 @@ from pyfast import ops
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import utf8
 from pyfast.ops.count_words import count_words_reference
-from pyfast.text_forms import words
+from pyfast.utils.text_forms import words
 
 some = st.text(
     st.sampled_from("ab_1é漢😀\u0307\0- \n.,'\u2019") | st.characters(exclude_categories=["Cs"]), max_size=40

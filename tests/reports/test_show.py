@@ -12,7 +12,7 @@ from test_report import HOSTILE, QUESTIONS, Page
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import InputError
 from pyfast.reports import wrong_questions

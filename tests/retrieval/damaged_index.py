@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyfast.blocks import write_checksums
 from pyfast.errors import PyfastError
 from pyfast.retrieval import Index, RerankConfig, cite, evidence_of, narrate, rerank_pools
-from pyfast.retrieval.manifest import _entry, _sealed
+from pyfast.retrieval.index.manifest import _entry, _sealed
+from pyfast.utils.blocks import write_checksums
 
 _ADDRESSES = 8 << 30
 """The process gets no more memory than this. So a wrong size raises an error and does not fill the machine"""

@@ -8,7 +8,7 @@ import pytest
 from pyfast.corpus import TextDocument
 from pyfast.engine import Question
 from pyfast.retrieval import Index, Pool, build_index
-from pyfast.retrieval.making import indexed_text
+from pyfast.retrieval.index.part_maker import indexed_text
 from pyfast.retrieval.terms import tokenize
 
 # The stop words of Lucene's EnglishAnalyzer.

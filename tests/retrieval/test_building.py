@@ -15,8 +15,9 @@ from test_changing import document, same
 
 import pyfast
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.retrieval import BuildProgress, Index, building, forward_index
-from pyfast.retrieval.making import PartMaker
+from pyfast.retrieval import BuildProgress, Index, forward_index
+from pyfast.retrieval.index import builder as building
+from pyfast.retrieval.index.part_maker import PartMaker
 
 BASE = [document(name, 0) for name in range(40)]
 
@@ -197,7 +198,7 @@ import os, signal, sys, time
 from pathlib import Path
 import pyfast
 from pyfast.retrieval import building
-from pyfast.retrieval.making import PartMaker
+from pyfast.retrieval.index.part_maker import PartMaker
 building._footprint = lambda document: 165_000_000
 moment, whom, start = int(sys.argv[3]), sys.argv[4], PartMaker.start
 def kills(maker, folder):

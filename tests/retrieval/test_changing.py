@@ -20,11 +20,11 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.corpus import Document, KnowledgeGraph, Table, TextDocument, Triple, decode, read
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval import Index, RerankConfig, cite, evidence_of, narrate, rerank_pools
-from pyfast.stop_words import ENGLISH, LUCENE
+from pyfast.utils.stop_words import ENGLISH, LUCENE
 
 QUERIES = ["moon of saturn", "which rocket flew to the moon", "huygens titan titan", "the of", "europa"]
 WORDS = ["moon", "saturn", "titan", "rocket", "huygens", "europa", "orbit", "the", "of", "flew", "cassini", "ring"]
@@ -213,7 +213,7 @@ def test_a_second_writer_waits(index: Path, caplog: pytest.LogCaptureFixture) ->
 _HOLD = """
 import sys
 from pathlib import Path
-from pyfast.files import only_writer
+from pyfast.utils.files import only_writer
 with only_writer(Path(sys.argv[1]), lambda: None):
     print("held", flush=True)
     sys.stdin.readline()

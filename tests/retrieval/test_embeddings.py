@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyfast.errors import InputError, ModelNotFoundError
-from pyfast.retrieval.embeddings import Embedder, can_read, cut, find_embedder
+from pyfast.retrieval.vectors.embeddings import Embedder, can_read, cut, find_embedder
 
 TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?", "word " * 600, "月面着陸"] * 5
 
@@ -59,7 +59,7 @@ def test_nor_where_shapes_matter(
 
 def test_what_is_remembered_is_what_was_computed(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no more is remembered than is wanted; who changes a vector changes it for nobody else."""
-    monkeypatch.setattr("pyfast.retrieval.embeddings._KNOWN", 4)
+    monkeypatch.setattr("pyfast.retrieval.vectors.embeddings._KNOWN", 4)
     texts = [f"text {i}" for i in range(10)]
     first = embedder.encode(texts)
     assert list(embedder._known) == texts[-4:]

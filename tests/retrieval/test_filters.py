@@ -16,7 +16,7 @@ from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple, read
 from pyfast.corpus.documents import Document, Outline
 from pyfast.errors import InputError
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.commit import parse_filter
+from pyfast.retrieval.index.commit import parse_filter
 
 QUESTIONS = ["Who discovered Titan?", "moon of Saturn", "Voyager launch year", "spacecraft that orbited Jupiter"]
 NEEDS_MODEL = pytest.mark.skipif(

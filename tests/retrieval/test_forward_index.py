@@ -12,7 +12,7 @@ from slow_words import slow_tokens
 from pyfast.corpus import Table, TextDocument
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.forward_index import weigh
-from pyfast.retrieval.making import indexed_text
+from pyfast.retrieval.index.part_maker import indexed_text
 from pyfast.retrieval.part_files import take_rows
 from pyfast.retrieval.terms import count_terms, tokenize
 

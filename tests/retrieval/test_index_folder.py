@@ -21,7 +21,6 @@ import pytest
 from dying import die_at_rename
 
 import pyfast
-from pyfast.blocks import BLOCK, raw, write_checksums
 from pyfast.corpus import Document, Level, TextDocument, read
 from pyfast.errors import IndexFormatError, InputError, OtherBuildError
 from pyfast.retrieval import (
@@ -36,7 +35,8 @@ from pyfast.retrieval import (
     open_window,
     rerank_pools,
 )
-from pyfast.retrieval.manifest import write_manifest
+from pyfast.retrieval.index.manifest import write_manifest
+from pyfast.utils.blocks import BLOCK, raw, write_checksums
 
 pytestmark = pytest.mark.guarantee("G8")
 

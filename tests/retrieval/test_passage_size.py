@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.corpus import TextDocument, decode, encode
 from pyfast.errors import InputError
-from pyfast.retrieval.making import repeated
+from pyfast.retrieval.index.part_maker import repeated
 
 SENTENCES = [f"Moon number {i} is called Name{i} and it orbits Planet{i % 7}." for i in range(60)]
 LONG = " ".join(SENTENCES)

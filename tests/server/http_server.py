@@ -18,7 +18,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="the extra `server` is not insta
 pytest.importorskip("fastapi", reason="the extra `server` is not installed")
 
 from pyfast.server import create_app  # noqa: E402
-from pyfast.server.listen import listening  # noqa: E402
+from pyfast.server.http_server import listening  # noqa: E402
 
 TITAN = [{"role": "user", "content": "Who discovered Titan?"}]
 

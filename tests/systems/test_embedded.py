@@ -20,7 +20,7 @@ SETTINGS = {
 
 
 def pyfast(*arguments: object) -> None:
-    command = [sys.executable, "-m", "pyfast.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "pyfast.commands.cli", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -40,7 +40,7 @@ def test_a_matrix_of_thought_with_the_embedded_models(
     settings = [part for name in ("rows=2", "columns=1", "units=3") for part in ("--set", name)]
     line = ["answer", questions, "--index", tmp_path / "index", "--run", tmp_path / "run", "--system", "mtqa"]
     done = subprocess.run(
-        [sys.executable, "-m", "pyfast.cli", *map(str, [*line, *settings])],
+        [sys.executable, "-m", "pyfast.commands.cli", *map(str, [*line, *settings])],
         capture_output=True,
         text=True,
         timeout=600,

@@ -11,7 +11,7 @@ from scripted import Scripted
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.engine import Record
 from pyfast.engine.configuration import read_configuration
 from pyfast.errors import InputError

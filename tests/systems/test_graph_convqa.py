@@ -9,9 +9,9 @@ import pytest
 from runs import Watched, answers, go, records
 from tiny import tiny_model
 
-from pyfast.conversation import query_of
 from pyfast.engine import Question, Record, answer_all
 from pyfast.errors import CallError, InputError
+from pyfast.knowledge.conversation import query_of
 from pyfast.llm import Request, open_llm
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
@@ -132,7 +132,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_model(folder / "model")
     import torch
 
-    from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
+    from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
 
     torch.manual_seed(5)
     save_encoder(GraphEncoder(Shape(32)), folder)

@@ -21,7 +21,7 @@ TALK = {
 
 
 def pyfast(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pyfast.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "pyfast.commands.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 

@@ -21,7 +21,7 @@ from pyfast.systems.hseq.actions import action_text, select_prompt
 from pyfast.systems.hseq.guidance import pattern, template
 from pyfast.systems.hseq.head import FRAME
 from pyfast.systems.hseq.state import State, chosen, excerpt, prompt_fields
-from pyfast.token_budget import cut_evenly
+from pyfast.utils.token_budget import cut_evenly
 
 QUESTION = "Who discovered the moon that Huygens landed on?"
 PLAN = {"first_look": "the landing", "expansion": "the moon", "stop": "a name is stated"}

@@ -14,7 +14,7 @@ from runs import ask_about
 from typer.testing import CliRunner
 
 import pyfast
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.engine import Budget, Question, Record, Summary, answer_all
 from pyfast.knowledge import Session
 from pyfast.systems import load_system, names

@@ -22,7 +22,7 @@ from scripted import Scripted
 
 import pyfast
 from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.guidance import GUIDE

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pyfast.cli import app
+from pyfast.commands.cli import app
 from pyfast.errors import InputError, ModelNotFoundError, PyfastError
 from pyfast.llm.local import folder_hash
 from pyfast.retrieval import Index

@@ -17,11 +17,11 @@ pytest.importorskip("peft")
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pyfast.conversation.encoder import GraphEncoder, Shape
-from pyfast.conversation.injection import Framed, embedded, open_trained
 from pyfast.engine import Question, Record, answer_all
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.evaluation import evaluate
+from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape
+from pyfast.knowledge.conversation.injection import Framed, embedded, open_trained
 from pyfast.llm import Request, open_llm
 from pyfast.llm.local import chat, folder_digest
 from pyfast.retrieval import Index

@@ -178,7 +178,15 @@ async def test_a_program_that_ends_without_closing(model: Path, options: dict[st
 @pytest.mark.slow(suite="vllm")
 async def test_a_model_that_cannot_be_had(examples: Path, backend: LLM, tmp_path: Path) -> None:
     await backend.close()
-    command = [sys.executable, "-m", "pyfast.cli", "answer", examples / "questions.jsonl", "--system", "direct"]
+    command = [
+        sys.executable,
+        "-m",
+        "pyfast.commands.cli",
+        "answer",
+        examples / "questions.jsonl",
+        "--system",
+        "direct",
+    ]
     done = subprocess.run(
         [*command, "--run", tmp_path / "run", "--llm", "vllm:nobody/nothing"],
         env={**os.environ, "HF_HUB_OFFLINE": "1"},

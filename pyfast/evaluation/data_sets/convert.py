@@ -18,7 +18,7 @@ from pyfast.evaluation.data_sets.layout import Kind, Pieces
 from pyfast.evaluation.data_sets.paragraph_sets import convmix, hipporag, hotpotqa, musique
 from pyfast.evaluation.data_sets.retrieval_sets import beir, flashrag, nq, popqa, triviaqa
 from pyfast.evaluation.data_sets.table_sets import hybridqa, metaqa, ottqa, tatqa
-from pyfast.files import built_aside
+from pyfast.utils.files import built_aside
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}

@@ -13,7 +13,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from pyfast.errors import InputError, first_fault
-from pyfast.jsonl import parse_json, read_lines
+from pyfast.utils.jsonl import parse_json, read_lines
 
 Kind = Literal["document", "question", "gold", "note"]
 Piece = tuple[Kind, dict[str, Any]]

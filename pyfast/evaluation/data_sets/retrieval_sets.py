@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 import pyfast.evaluation.data_sets.layout as layout
 from pyfast.errors import InputError
 from pyfast.evaluation.data_sets.layout import OrNull, Pieces, Text
-from pyfast.jsonl import read_lines
+from pyfast.utils.jsonl import read_lines
 
 
 class _Passage(BaseModel):

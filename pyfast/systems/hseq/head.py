@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, create_model
 from pyfast.engine import Context, Prompt, Remaining
 from pyfast.retrieval import EvidencePackage
 from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
-from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
+from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
 """The minimum number of tokens for a call of the head: for instructions, answer, and a few short lines of

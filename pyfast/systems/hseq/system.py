@@ -20,7 +20,7 @@ from pyfast.systems.hseq.head import FRAME, TOKENS, VERIFY, HeadFields, affordab
 from pyfast.systems.hseq.iterator import STEP_COST, Limits, Policy, Progress, iterate, so_far
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
 from pyfast.systems.prompts import final_text
-from pyfast.token_budget import cut_evenly
+from pyfast.utils.token_budget import cut_evenly
 
 _CONCLUSION = 2  # steps that are left for the package and for the head's answer
 

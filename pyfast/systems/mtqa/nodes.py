@@ -14,7 +14,7 @@ from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, SUMMARY_ALONE, THOUGH
 from pyfast.systems.mtqa.settings import Settings
 from pyfast.systems.prompts import tidied, unless_known
 from pyfast.systems.together import together
-from pyfast.token_budget import fit
+from pyfast.utils.token_budget import fit
 
 
 async def retrieve(

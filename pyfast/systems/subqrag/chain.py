@@ -14,7 +14,7 @@ from pyfast.systems.subqrag.prompts import REWRITE, SUB_QUESTIONS, RewrittenFiel
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.systems.subqrag.steps import Step
 from pyfast.systems.together import together
-from pyfast.token_budget import fit, join
+from pyfast.utils.token_budget import fit, join
 
 _PLACE = re.compile(r"#(\d+)")
 _MOST = 300  # the maximum number of characters of an earlier answer in a rewritten question

@@ -11,7 +11,7 @@ import numpy as np
 from pyfast.knowledge import Session
 from pyfast.retrieval import ScoredSegments
 from pyfast.systems.subqrag.steps import Step
-from pyfast.token_budget import fit, join, share
+from pyfast.utils.token_budget import fit, join, share
 
 
 def memory(steps: Iterable[Step], budget: int) -> list[str]:

@@ -25,7 +25,7 @@ from pyfast.retrieval import Pool
 from pyfast.systems.prompts import answers_in
 from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS, JUDGE_FACTS
 from pyfast.systems.subqrag.settings import Settings
-from pyfast.token_budget import share
+from pyfast.utils.token_budget import share
 
 T = TypeVar("T")
 _NUMBER = 5  # characters of a fact's number in a list

@@ -1,0 +1,309 @@
+"""`pyfast.experiment`: run each system with each model and seed on each data set, and make a table."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.answer import answer
+from pyfast.api.evaluation import evaluate
+from pyfast.api.experiments.plan import Model, Plan, Row, read_plan
+from pyfast.api.experiments.writing import Cell, Searched, searched, uses_knowledge, write_tables
+from pyfast.api.index import build_index, open_index
+from pyfast.api.knowledge import build_knowledge
+from pyfast.api.run import Run
+from pyfast.engine import Event, Watch
+from pyfast.engine.distributed.cluster import connected
+from pyfast.engine.events import UNWATCHED
+from pyfast.errors import InputError, RunError
+from pyfast.evaluation import Scored
+from pyfast.evaluation.compare import Difference, holm
+from pyfast.evaluation.compare import compare as differences_of
+from pyfast.evaluation.cost import Prices, cost_of, read_prices
+from pyfast.evaluation.evaluate import rows_of
+from pyfast.knowledge import has_knowledge
+from pyfast.retrieval import Index
+from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, RunOptions, Sampling
+
+_LOG = logging.getLogger("pyfast")
+_LOOK_S = 0.25
+_QUESTIONS = ("questions.jsonl", "conversations.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """The result of `pyfast.experiment`.
+
+    Example:
+        >>> import pyfast
+        >>> rows = [{"name": "RAG", "system": "rag"}, {"name": "LLM alone", "system": "direct"}]
+        >>> result = pyfast.experiment({"sets": ["moons"], "rows": rows}, "DATA", "COMPARED", llm="instant")
+        >>> for one in result.compare("LLM alone"):
+        ...     print(one.b, one.figure, one.difference, one.p_holm)
+    """
+
+    plan: Plan
+    cells: list[Cell]
+
+    def compare(self, baseline: str | None = None) -> list[Difference]:
+        """Compare each row with the baseline row, for each data set and model, question by question.
+
+        Args:
+            baseline: The name of the row with which all other rows are compared. None: the first row that was
+                run.
+
+        Returns:
+            The differences in each column of the plan, with p-values. Holm's correction over all differences
+            is already applied to `p_holm`.
+
+        Raises:
+            InputError: No row that was run has this name.
+        """
+        name = baseline or (self.cells[0].row if self.cells else "")
+        if name not in {cell.row for cell in self.cells}:
+            raise InputError(f"no row {name!r} was run")
+        differences: list[Difference] = []
+        for base in (cell for cell in self.cells if cell.row == name):
+            for cell in self.cells:
+                if (cell.set, cell.model) == (base.set, base.model) and cell.row != name:
+                    a, b = (f"{one.row}, {one.set}, {one.model}" for one in (base, cell))
+                    pairs, _ = differences_of({a: base.scored, b: _as(base.scored, cell.scored)})
+                    differences += [one for one in pairs if one.figure in self.plan.columns]
+        corrected = holm([one.p for one in differences])
+        return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
+
+
+def experiment(
+    plan: str | Path | Mapping[str, Any] | Plan,
+    data: str | Path,
+    out: str | Path,
+    *,
+    llm: str | Mapping[str, str] | None = None,
+    llm_options: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    prices: str | Path | Prices | None = None,
+    concurrency: int | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    cluster: Cluster | None = None,
+    watch: Watch = UNWATCHED,
+) -> Experiment:
+    """Run systems on data sets, score the answers, and write tables.
+
+    Each combination of row, set, model and seed has a run in its own folder in `out`. If an experiment was
+    stopped or killed, call `experiment` again with the same arguments to resume it. Finished runs are not
+    repeated. The indexes are also built in `out`.
+
+    Args:
+        plan: A TOML file, the name of a plan that comes with pyfast (`pyfast experiment --list`), or a
+            mapping with the content of a plan.
+        data: A folder with a subfolder for each set of the plan. `pyfast data convert` writes such subfolders:
+            corpus.jsonl, questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
+        out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
+            matplotlib is installed, pareto.png.
+        llm: A model that replaces the models of the plan: a text that names the model, or a mapping from roles
+            to such texts.
+        llm_options: Options of `llm`.
+        limit: Ask only the first `limit` questions of each set. This argument replaces the plan's `limit`.
+            You can resume the experiment with a larger `limit`.
+        prices: A price list, or its file, for costs in money.
+        concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
+        options: As in `pyfast.answer`. `outage` and `sample` have an effect here, and others are refused. `sample`
+            replaces the plan's `sample`. You can resume the experiment with a larger `sample`.
+        cluster: Let the workers of a Ray cluster carry out the runs. Each worker carries out one run at a time, so
+            `cluster.workers` is the number of runs at the same time. `out` must be a folder that all machines
+            share. Give models as texts, not as objects. None: this process carries out the runs, one after the
+            other.
+        watch: As in `pyfast.answer`, for all runs. If `watch.stop` is set, `RunError` is raised.
+
+    Returns:
+        The experiment, with the cells of the table.
+
+    Raises:
+        InputError: The plan or a set cannot be read, or `out` has runs of another experiment.
+        RunError: A run cannot continue, or was stopped. Call `experiment` again with the same arguments to resume.
+
+    Example:
+        >>> import pyfast
+        >>> rows = [{"name": "RAG", "system": "rag"}, {"name": "LLM alone", "system": "direct"}]
+        >>> plan = {"sets": ["moons"], "rows": rows}
+        >>> result = pyfast.experiment(plan, "DATA", "EXPERIMENT", llm="instant")
+        >>> [(cell.row, cell.figures["em"].questions) for cell in result.cells]
+        [('RAG', 2), ('LLM alone', 2)]
+    """
+    options.only("experiment", *OF_EXPERIMENT)
+    models = None if llm is None else {_name_of(llm): Model(llm=llm, options=llm_options or {})}
+    changed = {"models": models, "limit": limit, "sample": options.sample}
+    read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
+    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
+    folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
+    bare = replace(options, sample=None)
+    given = {"concurrency": concurrency, "options": bare, "watch": watch}
+    planned, todo = [], []
+    sets: dict[str, Searched] = {}
+    for name, source in sources.items():
+        for model_name, model in read.models.items():
+            index = _index(read, name, source, folder / "indexes", model_name, given)
+            sets[name] = searched(_questions(source), index)
+            for row in read.rows:
+                if not row.not_run:
+                    place = folder / "runs" / _slug(name) / _slug(row.name) / _slug(model_name)
+                    runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
+                    planned.append((read, name, row, model_name, runs, source, listed))
+                    todo += [
+                        partial(_run, read, row, model, index, source, run, seed, concurrency, bare)
+                        for run, seed in zip(runs, read.seeds, strict=True)
+                    ]
+    if cluster is None:
+        for do in todo:
+            do(watch=watch)
+    else:
+        _run_on_workers(todo, cluster, watch)
+    cells = [_cell(*one) for one in planned]
+    write_tables(read, cells, folder, sets)
+    return Experiment(read, cells)
+
+
+def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch: Watch) -> None:
+    """Carry out runs on a cluster. Each worker of the cluster carries out one run at a time.
+
+    `runs` has one function for each run, which gets the arguments `cluster` and `watch` of `pyfast.answer`. Calls
+    of `on_event` do not overlap. The counts in an event are sums over all runs that have started. If a run raises
+    an error, all other runs in progress are stopped before it is raised.
+    """
+    halt, turn = threading.Event(), threading.Lock()
+    counts: dict[int, tuple[int, int]] = {}
+
+    def hear(number: int, event: Event) -> None:
+        with turn:
+            counts[number] = event.done, event.total
+            done, total = map(sum, zip(*counts.values(), strict=True))
+            watch.on_event(replace(event, done=done, total=total))
+
+    with connected(cluster) as pool:
+        threads = ThreadPoolExecutor(pool.size, "pyfast-run")
+        one = replace(cluster, workers=1)
+        doing = [
+            threads.submit(run, cluster=one, watch=Watch(partial(hear, number), stop=halt))
+            for number, run in enumerate(runs)
+        ]
+        try:
+            left = set(doing)
+            while left and not (watch.stop is not None and watch.stop.is_set()):
+                ended, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+                for run in ended:
+                    run.result()
+        finally:
+            halt.set()
+            threads.shutdown(cancel_futures=True)
+        for run in doing:
+            if run.cancelled():
+                raise RunError("stopped; the same command resumes the experiment")
+            run.result()
+
+
+def _run(
+    plan: Plan,
+    row: Row,
+    model: Model,
+    index: Index,
+    source: Path,
+    run: Path,
+    seed: int,
+    concurrency: int | None,
+    options: RunOptions,
+    *,
+    watch: Watch,
+    cluster: Cluster | None = None,
+) -> None:
+    _LOG.info("%s", run)
+    follow_ups: Any = row.follow_ups
+    done = answer(
+        _questions(source),
+        index=index,
+        llm=model.llm,
+        llm_options=model.options,
+        system=row.system,
+        settings=row.settings,
+        run=run,
+        limit=plan.limit,
+        concurrency=concurrency,
+        sampling=Sampling(plan.temperature, seed),
+        options=replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
+        cluster=cluster,
+        watch=watch,
+    )
+    if done.status.ended < done.status.questions:
+        raise RunError(f"{run}: stopped; the same command resumes the experiment")
+
+
+def _cell(
+    plan: Plan, name: str, row: Row, model: str, runs: tuple[Path, ...], source: Path, prices: Prices | None
+) -> Cell:
+    gold = source / "gold.jsonl"
+    reports = [evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs]
+    scored = _together([report.questions for report in reports])
+    records = {record.id: record for record in Run(runs[0]).records}
+    cost = cost_of(str(runs[0]), runs[0], records, reports[0].questions, prices)
+    figures = rows_of(scored)[0].figures
+    return Cell(name, row.name, model, runs, figures, row.paper.get(name, {}), cost, scored)
+
+
+def _together(of_seeds: Sequence[Sequence[Scored]]) -> Sequence[Scored]:
+    """Add up the scores of each question over the seeds."""
+    return [_sum(same) for same in zip(*(_as(of_seeds[0], scored) for scored in of_seeds), strict=True)]
+
+
+def _sum(same: Sequence[Scored]) -> Scored:
+    shares = {
+        name: (sum(one.shares[name][0] for one in same), sum(one.shares[name][1] for one in same))
+        for name in same[0].shares
+    }
+    return replace(same[0], shares=shares)
+
+
+def _as(like: Sequence[Scored], scored: Sequence[Scored]) -> Sequence[Scored]:
+    """Sort the questions `scored` into the order of the questions `like`."""
+    by_id = {one.id: one for one in scored}
+    return [by_id[one.id] for one in like]
+
+
+def _source(folder: Path) -> Path:
+    if not (folder / "corpus.jsonl").is_file() or not any((folder / name).is_file() for name in _QUESTIONS):
+        raise InputError(
+            f"{folder}: expected corpus.jsonl and questions.jsonl, as `pyfast data convert` writes them"
+        )
+    return folder
+
+
+def _questions(source: Path) -> Path:
+    return next(source / name for name in reversed(_QUESTIONS) if (source / name).is_file())
+
+
+def _index(plan: Plan, name: str, source: Path, folder: Path, model_name: str, given: Mapping[str, Any]) -> Index:
+    """Build or open the index of a data set. If the LLM of the table extracts the knowledge graph, each model has
+    an index of its own with this graph."""
+    extracts = plan.knowledge == "llm" and uses_knowledge(plan)
+    place = folder / (f"{name}-{_slug(model_name)}" if extracts else name)
+    folder.mkdir(parents=True, exist_ok=True)
+    index = open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place)
+    if extracts and not has_knowledge(index):
+        model = plan.models[model_name]
+        build_knowledge(index, model.llm, llm_options=model.options, **given)
+    return index
+
+
+def _name_of(llm: str | Mapping[str, str]) -> str:
+    if isinstance(llm, str):
+        return llm
+    return ", ".join(spec if role == "default" else f"{role}={spec}" for role, spec in llm.items())
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "row"

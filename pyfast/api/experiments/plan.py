@@ -1,0 +1,109 @@
+"""The plan of an experiment: its data sets, systems with settings, language models, and seeds."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from pyfast.errors import InputError, first_fault
+
+READY = files("pyfast.api.experiments") / "tables"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Row(_Strict):
+    """A row of the table: a system with settings."""
+
+    name: str = Field(min_length=1)
+    system: str
+    settings: Mapping[str, Any] = {}
+    follow_ups: str = "off"
+    paper: Mapping[str, Mapping[str, float]] = {}
+    """Published figures of the row, by data set and then by column"""
+    not_run: str = ""
+    """Why the row is not run and shows only published figures. Empty: the row is run"""
+
+
+class Model(_Strict):
+    """A language model, or several models for the roles of a system."""
+
+    llm: str | Mapping[str, str]
+    """A text that names the model, or a mapping from roles to such texts"""
+    options: Mapping[str, Any] = {}
+    """Options of the models, as `llm_options` of `pyfast.answer`"""
+
+
+class Plan(_Strict):
+    """The plan of an experiment. Each row is run with each model and seed on each data set."""
+
+    title: str = ""
+    sets: tuple[str, ...] = Field(min_length=1)
+    """The names of the data sets. Each is a folder with corpus.jsonl, questions.jsonl or conversations.jsonl, and
+    optionally gold.jsonl"""
+    columns: tuple[str, ...] = ("em", "f1")
+    """The figures that the table shows for each data set"""
+    metrics: tuple[str, ...] | None = None
+    """The metrics to compute, as in `pyfast.evaluate`"""
+    rows: tuple[Row, ...] = Field(min_length=1)
+    models: Mapping[str, Model] = {"embedded": Model(llm="embedded")}
+    paper_model: str = ""
+    """The model with which the published figures were made"""
+    paper_questions: Mapping[str, int] = {}
+    """The number of questions from which the published figures come, by data set"""
+    paper_differences: tuple[str, ...] = ()
+    """Other known differences between the rows and the paper, each a sentence. They stand under each table"""
+    knowledge: Literal["rules", "llm"] = "rules"
+    """What extracts the knowledge graph of a set, for systems that use one: rules, or the model of the table"""
+    documents: Literal["own", "all"] = "own"
+    """What a question with the field `documents` searches: these documents, or the whole corpus"""
+    seeds: tuple[int, ...] = (0,)
+    temperature: float = Field(0.0, ge=0, allow_inf_nan=False)
+    limit: int | None = Field(None, ge=1)
+    sample: int | None = Field(None, ge=1)
+
+    @field_validator("rows")
+    @classmethod
+    def _distinct(cls, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        names = [row.name for row in rows]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two rows are called {repeated.pop()!r}")
+        return rows
+
+
+def ready_plans() -> dict[str, str]:
+    """Return the title of each plan that comes with pyfast, by the name of the plan."""
+    names = sorted(path.name.removesuffix(".toml") for path in READY.iterdir() if path.name.endswith(".toml"))
+    return {name: read_plan(name).title for name in names}
+
+
+def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
+    """Read a plan from a TOML file, by the name of a plan that comes with pyfast, or from a mapping with the
+    content of a plan.
+
+    Raises:
+        InputError: There is no such file or plan, or the plan has an error. The message is one line that names
+            the error.
+    """
+    if isinstance(given, Plan):
+        return given
+    content: Any = given
+    try:
+        if isinstance(given, str | Path):
+            path = Path(given)
+            ready = READY / f"{given}.toml"
+            text = path.read_text(encoding="utf-8") if path.is_file() or not ready.is_file() else ready.read_text()
+            content = tomllib.loads(text)
+        return Plan.model_validate(content)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{given}: {error}") from None
+    except ValidationError as error:
+        where = given if isinstance(given, str | Path) else "the experiment"
+        raise InputError("{}: {}: {}".format(where, *first_fault(error))) from None

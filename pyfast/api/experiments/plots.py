@@ -1,0 +1,89 @@
+"""Draw measurements with matplotlib."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyfast.api.experiments.load import PERCENTILES, STAGES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LOG = logging.getLogger("pyfast")
+
+
+def _empty_plot(width: float, height: float) -> Figure | None:
+    """Return an empty plot of this size in inches. If matplotlib is not installed, warn and return None."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
+        return None
+    return Figure((width, height), layout="constrained")
+
+
+def plot_bench(result: Mapping[str, Any], path: Path) -> None:
+    """Draw the results of all loads of a benchmark into a PNG file: latency against throughput, and the mean
+    time of each stage. Without matplotlib, only warn."""
+    figure = _empty_plot(11, 4.5)
+    if figure is None:
+        return
+    loads = sorted(
+        (load for load in result["loads"] if "mean_e2el_ms" in load), key=lambda load: load["request_throughput"]
+    )
+    left, right = figure.subplots(1, 2)
+    throughput = [load["request_throughput"] for load in loads]
+    for percent in PERCENTILES:
+        left.plot(throughput, [load[f"p{percent}_e2el_ms"] for load in loads], "o-", label=f"p{percent}")
+    left.set(xlabel="questions a second", ylabel="latency, ms", ylim=(0, None), title=str(result["system"]))
+    left.legend()
+    below = [0.0] * len(loads)
+    for stage in STAGES:
+        means = [load["stages"][stage]["mean_e2el_ms"] for load in loads]
+        right.barh([load["load"] for load in loads], means, left=below, label=stage)
+        below = [a + b for a, b in zip(below, means, strict=True)]
+    right.set(xlabel="mean time of a question, ms")
+    right.legend()
+    figure.savefig(path, format="png")
+
+
+def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """Find the points (name, cost, quality) that are not beaten by another point.
+
+    A point beats another point if it does not cost more and is at least as good.
+
+    Args:
+        points: Points in any order. Of equal points, only the first is in the result.
+
+    Returns:
+        The points that are not beaten, the cheapest first.
+    """
+    front: list[tuple[str, float, float]] = []
+    for point in sorted(points, key=lambda one: (one[1], -one[2])):
+        if not front or point[2] > front[-1][2]:
+            front.append(point)
+    return front
+
+
+def plot_pareto(points: Sequence[tuple[str, float, float]], unit: str, quality: str, path: Path) -> None:
+    """Draw the points (name, cost, quality) into a PNG file, with the Pareto front as a line. `unit` is the
+    unit of the cost, and `quality` is the name of the measured quality. Without matplotlib, only warn."""
+    figure = _empty_plot(8, 5)
+    if figure is None:
+        return
+    axes = figure.subplots()
+    dearest = max((cost for _, cost, _ in points), default=0.0)
+    for name, cost, value in points:
+        axes.plot(cost, value, "o", color="tab:blue")
+        side = "right" if cost > dearest / 2 else "left"
+        axes.annotate(name, (cost, value), (0, 6), textcoords="offset points", ha=side, fontsize="small")
+    front = pareto_front(points)
+    axes.plot(
+        [cost for _, cost, _ in front], [value for *_, value in front], "o-", color="tab:orange", label="front"
+    )
+    axes.set(xlabel=unit, ylabel=quality, xlim=(0, None), ylim=(0, None))
+    axes.legend()
+    figure.savefig(path, format="png")

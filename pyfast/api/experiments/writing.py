@@ -1,0 +1,202 @@
+"""The cells of an experiment, as tables with the known differences from the paper, and as a plot."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyfast.api.experiments.plan import Plan
+from pyfast.api.experiments.plots import plot_pareto
+from pyfast.engine import read_questions
+from pyfast.evaluation import Figure, Scored
+from pyfast.evaluation.cost import Cost
+from pyfast.retrieval import Index
+from pyfast.systems import load_system
+from pyfast.utils.files import write_atomically, written_aside
+
+_TEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of an experiment's table: one row (a system) on one data set with one model. It has a run for
+    each seed."""
+
+    set: str
+    row: str
+    model: str
+    runs: tuple[Path, ...]
+    """One run for each seed"""
+    figures: Mapping[str, Figure]
+    """The figures by name. Each is a mean over questions and seeds, with a 95 % interval over the questions"""
+    paper: Mapping[str, float]
+    """The published figures of this row on this set, by the name of the column"""
+    cost: Cost
+    """The mean cost of a question, in the run of the first seed"""
+    scored: Sequence[Scored]
+    """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What the questions of a data set search."""
+
+    questions: int
+    """The number of questions in the data set"""
+    documents: int
+    """The number of documents in the corpus"""
+    own: float | None
+    """The mean number of documents to which a question is limited. None: no question is limited"""
+    retriever: str
+
+
+def searched(questions: Path, index: Index) -> Searched:
+    """Count the questions of a data set, their own documents, and the documents of its corpus."""
+    limits = [len(question.documents) for question in read_questions(questions)]
+    limited = [number for number in limits if number]
+    own = sum(limited) / len(limited) if limited else None
+    return Searched(len(limits), int(index.manifest["documents"]), own, index.opened_with[0])
+
+
+def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[str, Searched]) -> None:
+    """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
+    `folder`. Under each table stand the differences from the paper, and what the questions of each set search
+    (`sets`)."""
+    from tabulate import tabulate
+
+    for name, style in (("tables.md", "github"), ("tables.tex", "latex_booktabs")):
+        texts = [f"# {plan.title}\n"] if plan.title and name.endswith("md") else []
+        for model in plan.models:
+            head, rows = _table(plan, cells, model)
+            lines = _differences(plan, cells, model, sets)
+            comment = "%% " if name.endswith("tex") else ""
+            shown = tabulate(rows, head, tablefmt=style, disable_numparse=True)
+            texts += [f"{comment}Model: {model}.\n", f"{shown}\n", _listed(lines, name.endswith("tex"))]
+        write_atomically(folder / name, "\n".join(texts))
+    records = [_record(cell) for cell in cells]
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, list(dict.fromkeys(key for record in records for key in record)))
+    table.writeheader()
+    table.writerows(records)
+    write_atomically(folder / "tables.csv", text.getvalue())
+    with written_aside(folder / "cells.parquet") as aside:
+        pq.write_table(pa.Table.from_pylist(records), aside)
+    quality = plan.columns[0]
+    points = [
+        (f"{cell.row} ({cell.set})", _price(cell.cost), cell.figures[quality].value)
+        for cell in cells
+        if quality in cell.figures
+    ]
+    plot_pareto(points, f"{_currency(cells) or 'tokens'} a question", quality, folder / "pareto.png")
+
+
+def _price(cost: Cost) -> float:
+    return cost.prompt_tokens + cost.completion_tokens if cost.money is None else cost.money
+
+
+def _listed(lines: Sequence[str], tex: bool) -> str:
+    if not tex:
+        return "".join(f"- {line}\n" for line in lines)
+    items = "".join(f"\\item {line.translate(_TEX)}\n" for line in lines)
+    return f"\\begin{{itemize}}\n{items}\\end{{itemize}}\n" if lines else ""
+
+
+def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[str, Searched]) -> list[str]:
+    """Return a line for each known difference between the table of one model and the paper, and for what the
+    questions of each set search."""
+    published = any(row.paper for row in plan.rows)
+    lines = []
+    if published:
+        other = plan.paper_model or "the paper's model"
+        lines.append(f"Model: the measured figures are of {model}, the published figures (paper) of {other}.")
+    for name, of_set in sets.items():
+        scored = max((len(cell.scored) for cell in cells if (cell.set, cell.model) == (name, model)), default=0)
+        paper = f", in the paper {plan.paper_questions[name]:,}" if name in plan.paper_questions else ""
+        lines.append(f"Questions of {name}: {scored:,} of the {of_set.questions:,} in the data set{paper}.")
+        if of_set.own is None or plan.documents == "all":
+            where = f"all {of_set.documents:,} documents of the corpus"
+        else:
+            where = f"its own documents ({of_set.own:.1f} on average), of {of_set.documents:,} in the corpus"
+        lines.append(f"Search in {name}: each question searches {where}. Retriever: {of_set.retriever}.")
+    if uses_knowledge(plan):
+        by = f"the model of this table ({model})" if plan.knowledge == "llm" else "rules, without an LLM"
+        lines.append(f"Knowledge graph: extracted by {by}.")
+    if len(plan.seeds) > 1 or plan.temperature:
+        lines.append(f"Runs: {len(plan.seeds)} for each cell, at temperature {plan.temperature:g}.")
+    return [*lines, *(plan.paper_differences if published else ())]
+
+
+def uses_knowledge(plan: Plan) -> bool:
+    """Return whether the system of a row that is run uses a knowledge graph."""
+    return any(load_system(row.system).opens is not None for row in plan.rows if not row.not_run)
+
+
+def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
+    """Make the table of one model, as a header and rows. A published figure has its own column, after the column
+    of the measured figure."""
+    published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
+    columns = [(name, column) for name in plan.sets for column in plan.columns]
+    heads = [[f"{name} {column}", *["paper"] * ((name, column) in published)] for name, column in columns]
+    currency = _currency(cells)
+    head = [
+        "row",
+        *chain.from_iterable(heads),
+        "LLM calls",
+        "tokens",
+        "seconds",
+        *([currency] if currency else []),
+    ]
+    by_place = {(cell.set, cell.row): cell for cell in cells if cell.model == model}
+    rows = []
+    for row in plan.rows:
+        line = [row.name]
+        for name, column in columns:
+            cell = by_place.get((name, row.name))
+            figure = None if cell is None else cell.figures.get(column)
+            shown = "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+            line.append(row.not_run or shown)
+            if (name, column) in published:
+                paper = row.paper.get(name, {}).get(column)
+                line.append("" if paper is None else f"{paper:.3f}")
+        costs = [by_place[name, row.name].cost for name in plan.sets if (name, row.name) in by_place]
+        line.append(_mean([cost.llm_calls for cost in costs]))
+        line.append(_mean([cost.prompt_tokens + cost.completion_tokens for cost in costs]))
+        line.append(_mean([cost.seconds for cost in costs]))
+        if currency:
+            line.append(_mean([cost.money for cost in costs], 6))
+        rows.append(line)
+    return head, rows
+
+
+def _currency(cells: Sequence[Cell]) -> str | None:
+    return next((cell.cost.currency for cell in cells if cell.cost.currency), None)
+
+
+def _mean(values: Sequence[float | None], digits: int = 1) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.{digits}f}" if known else ""
+
+
+def _record(cell: Cell) -> dict[str, Any]:
+    """Convert a cell to one flat record."""
+    figures = {
+        f"{name}{suffix}": value
+        for name, figure in cell.figures.items()
+        for suffix, value in (("", figure.value), ("_low", figure.low), ("_high", figure.high))
+    }
+    cost = {name: value for name, value in asdict(cell.cost).items() if name not in ("run", "per_right")}
+    each = {f"{name}_per_right": value for name, value in cell.cost.per_right.items()}
+    paper = {f"{name}_paper": value for name, value in cell.paper.items()}
+    place = {"set": cell.set, "row": cell.row, "model": cell.model, "runs": " ".join(map(str, cell.runs))}
+    return {**place, "questions": len(cell.scored), **figures, **paper, **cost, **each}

@@ -1,0 +1,101 @@
+"""The command line. Each command has a file in `pyfast.commands`."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from pyfast.commands.answer import answer
+from pyfast.commands.ask import ask
+from pyfast.commands.bench import bench
+from pyfast.commands.checks import check, doctor, verify
+from pyfast.commands.data import app as data
+from pyfast.commands.estimate import estimate
+from pyfast.commands.evaluation import compare, evaluate, evaluate_retrieval
+from pyfast.commands.experiment import experiment
+from pyfast.commands.index import app as corpus
+from pyfast.commands.index import index
+from pyfast.commands.judge import judge, questions
+from pyfast.commands.knowledge import app as knowledge
+from pyfast.commands.reports import report, show, view
+from pyfast.commands.runs import prompts, status
+from pyfast.commands.serve import mcp, serve
+from pyfast.commands.systems import systems
+from pyfast.commands.terminal import OnStderr, plain
+from pyfast.commands.train import app as train
+from pyfast.errors import PyfastError
+from pyfast.utils.extras import explained
+from pyfast.utils.version import __version__
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+# The class that typer raises for an invalid command line: click's class, or the one in typer's own copy of click.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def main() -> None:
+    """Run the command line. An error that pyfast raises on purpose is printed as one line on stderr.
+
+    After such an error, the exit status is 1. For a wrong command line, the exit status is 2.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # A path may hold bytes that are not UTF-8.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    log = logging.getLogger("pyfast")
+    log.setLevel(logging.INFO)
+    log.addHandler(OnStderr())
+    if not sys.stderr.isatty():  # run.toml has it too. In a file or a pipe, stderr is for errors.
+        logging.getLogger("pyfast.profile").setLevel(logging.WARNING)
+    # The current folder comes last, so that MODULE:NAME finds a user's module and no module hides an installed
+    # one.
+    sys.path.append(os.getcwd())
+    # SIGTERM ends a command in the same way as Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        with explained():
+            sys.exit(app(prog_name="pyfast", standalone_mode=False))
+    except (PyfastError, OSError) as error:
+        print("pyfast:", plain(error), file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("pyfast: stopped", file=sys.stderr)
+        sys.exit(130)
+    except _UsageError as error:
+        if message := error.format_message():  # There is no message if the command printed its help.
+            command = error.ctx.command_path if error.ctx else "pyfast"
+            print(f"pyfast: {message} (see `{command} --help`)", file=sys.stderr)
+        sys.exit(2)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+_ANSWERING = (index, answer, ask, serve, mcp, status, prompts, estimate)
+_COMPARING = (evaluate, evaluate_retrieval, compare, bench, experiment, report, view, show, questions, judge)
+_CHECKING = (systems, check, verify, doctor)
+for command in (*_ANSWERING, *_COMPARING, *_CHECKING):
+    app.command()(command)
+for name, commands in {"corpus": corpus, "train": train, "knowledge": knowledge, "data": data}.items():
+    app.add_typer(commands, name=name)
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version of pyfast.")
+    ] = False,
+) -> None:
+    """Multi-hop question answering over text, tables and knowledge graphs."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""The blocks of a run, and their leases.
+
+A block is an ordinary run of some consecutive questions. Its folder is inside of the folder of the whole run. The
+name of the folder has the numbers of the block's questions: `blocks/000000001-000000128` has the first 128
+questions. The folder appears only after the block's file of questions is complete.
+
+A lease is a file in a block's folder that shows which worker has the block. The worker writes it again every
+second. A block may have only one worker at a time. A lock on a file cannot ensure this: some file systems do not
+share locks between machines, and a frozen process keeps its lock. So if a lease is not renewed, another worker
+takes the block: it renames the block's folder and continues in a copy with the old name. If the old worker wakes
+up, it ends as soon as it sees that the lease is not its own, or that its files have moved. This needs a file
+system with atomic renames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby, islice
+from pathlib import Path
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from pyfast.engine import Event, Question, Questions, Summary, Waiting, write_questions
+from pyfast.engine.configuration import CONFIGURATION
+from pyfast.engine.journal.journal import Journal
+from pyfast.engine.run_folder import BLOCKS, JOURNAL, is_running
+from pyfast.engine.status import totals_of
+from pyfast.errors import InputError
+from pyfast.utils.files import built_aside, free_name, write_atomically
+
+QUESTIONS = "questions.jsonl"
+_NAME = re.compile(r"(\d{9,})-(\d{9,})")
+_LARGEST, _SMALLEST = 4096, 8
+"""The maximum and the minimum number of questions in a block.
+
+With larger blocks, there is less overhead. With smaller blocks, all workers finish at about the same time
+"""
+_SHARES = 4
+"""The maximum size of the next block is the number of remaining questions, divided by `_SHARES` and by the
+number of workers. So the last blocks are the smallest"""
+LEASE = "lease.json"
+BEAT_S = 1.0
+LEASE_S = 12 * BEAT_S
+"""If a lease has not changed for this many seconds, no worker has the block any more"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Block:
+    """Consecutive questions of a run, which one worker answers."""
+
+    first: int
+    """The position of the block's first question in the run"""
+    count: int
+    folder: Path
+
+    @property
+    def end(self) -> int:
+        """The position after the block's last question."""
+        return self.first + self.count
+
+
+def blocks_in(run: Path) -> list[Block]:
+    """Return the started blocks that are not merged into the run yet, in the order of their questions."""
+    found = []
+    if (run / BLOCKS).is_dir():
+        for folder in (run / BLOCKS).iterdir():
+            if match := _NAME.fullmatch(folder.name):
+                first, last = int(match[1]) - 1, int(match[2])
+                found.append(Block(first, last - first, folder))
+    return sorted(found)
+
+
+def cut(
+    run: Path,
+    questions: Iterator[Question],
+    done: int,
+    total: int,
+    existing: Sequence[Block],
+    workers: int,
+    asked: int,
+) -> Iterator[Block]:
+    """Yield the blocks of the questions that are not merged yet, in order.
+
+    A new block is made when a worker needs it. All turns of a conversation are in the same block. Only the
+    questions of one block are in memory.
+
+    Args:
+        run: The folder of the run.
+        questions: All questions of the run.
+        done: How many questions are already merged.
+        total: The number of all questions.
+        existing: Blocks that were started before. Some questions of the first block may already be merged.
+        workers: How many workers answer the blocks.
+        asked: The run's journal may already have LLM calls of the first `asked` questions. Blocks with these
+            questions get copies of the calls.
+    """
+    place = min([done, *(block.first for block in existing)])
+    # All turns of a conversation, or a single question
+    units = (list(unit) for _, unit in groupby(islice(questions, place, None), _unit_of))
+    for known in [*existing, Block(total, 0, run)]:
+        while place < known.first:
+            size = max(_SMALLEST, min(_LARGEST, (total - place) // (_SHARES * workers)))
+            taken: list[Question] = []
+            while len(taken) < min(size, known.first - place):
+                taken += next(units)
+            block = Block(place, len(taken), run / BLOCKS / f"{place + 1:09}-{place + len(taken):09}")
+            _make(run, block, taken, place < asked)
+            place = block.end
+            yield block
+        while place < known.end:
+            place += len(next(units))
+        if known.count:
+            yield known
+
+
+def _unit_of(question: Question) -> object:
+    return (question.id,) if question.conversation is None else question.conversation
+
+
+def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: bool) -> None:
+    block.folder.parent.mkdir(mode=0o700, exist_ok=True)
+    with built_aside(block.folder) as aside:
+        aside.chmod(0o700)
+        checked = Questions(partial(iter, questions), len(questions), digest="")
+        write_questions(checked, aside / QUESTIONS)
+        if was_asked:
+            journal = Journal(aside / JOURNAL)
+            journal.take_in(run / JOURNAL, block.first, block.end - 1, -block.first)
+            journal.close()
+
+
+def remove(block: Path) -> None:
+    """Delete a block's folder.
+
+    The folder is renamed first, so that a killed process leaves no incomplete block.
+    """
+    aside = free_name(block, "merged")
+    block.rename(aside)
+    shutil.rmtree(aside)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The content of a lease's file."""
+
+    holder: str
+    """Who has the block: machine, process, and a random number. Empty: the worker has released the block"""
+    machine: str
+    beat: int = 0
+    states: Mapping[str, int] = field(default_factory=dict)
+    llm_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    waiting: Waiting | None = None
+    """The outage whose end the block waits for. None: the block does not wait"""
+
+
+_READ = TypeAdapter(Lease)
+
+
+def machine() -> str:
+    """Return a name for this machine. The name changes when the machine starts again.
+
+    With this name, pyfast can see that a worker of this machine has ended: its lease names this machine, but no
+    process of this machine has locked the block.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def read_lease(block: Path) -> Lease | None:
+    """Read the lease of a block. Returns None if there is no lease, or if it cannot be read."""
+    try:
+        return _READ.validate_json((block / LEASE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def is_given_back(block: Path, lease: Lease | None) -> bool:
+    """Return whether it is certain that no worker is working on the block any more."""
+    return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
+
+
+def take(block: Path, free: Lease | None) -> Holding | None:
+    """Take a block for this worker, and return the new lease of the block.
+
+    The driver has found that the block is free. If the reason is only that the lease has not changed for
+    `LEASE_S` seconds, the old worker may still exist. Then the function renames the block's folder, and this
+    worker gets a copy with the old name.
+
+    Args:
+        block: The folder of the block.
+        free: The lease that the driver saw when it found that the block is free. If the block has another
+            lease by now, another worker took the block while this worker stood still. The function then
+            returns None.
+
+    Raises `OSError`. Raises `InputError` if the block's journal cannot be read.
+    """
+    lease = read_lease(block)
+    if lease != free:
+        return None
+    if not is_given_back(block, lease):
+        left = free_name(block, "left")
+        block.rename(left)
+        with built_aside(block) as new:
+            new.chmod(0o700)
+            for path in left.iterdir():
+                if path.is_file() and path.name != LEASE and not path.name.endswith("-shm"):
+                    shutil.copyfile(path, new / path.name)
+    return Holding(block)
+
+
+class Holding:
+    """A lease that this process has. The file of the lease also has the progress of the block."""
+
+    def __init__(self, block: Path) -> None:
+        """Write the lease. Raises `OSError`, and `InputError` if the block's journal cannot be read."""
+        self._block = block
+        self.is_new = not (block / JOURNAL).exists()
+        """Whether this is the first worker of the block"""
+        try:
+            self._totals = Summary() if self.is_new else totals_of(block)
+        except InputError:
+            if (block / CONFIGURATION).exists():
+                raise
+            # A worker was killed while it made the journal, before any question.
+            self.is_new, self._totals = True, Summary()
+        self._name = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
+        self._machine = machine()
+        self._beats = 0
+        self._waiting: Waiting | None = None
+        self._over = threading.Event()
+        self._renewing: threading.Thread | None = None
+        self._write(self._name)
+
+    def hear(self, event: Event) -> None:
+        """Add an event of the block's run to the progress in the lease."""
+        self._waiting = event.waiting
+        if event.record is not None:
+            usage = event.record.usage
+            self._totals.states[event.record.state] += 1
+            self._totals.llm_calls += usage.llm_calls
+            self._totals.prompt_tokens += usage.prompt_tokens
+            self._totals.completion_tokens += usage.completion_tokens
+
+    def keep(self, is_alive: Callable[[], bool], lost: Callable[[], None]) -> None:
+        """Renew the lease from a thread, until it is released.
+
+        Args:
+            is_alive: A function that returns whether the work continues. If it returns False, the lease is not
+                renewed.
+            lost: A function that is called once if another worker takes the block.
+        """
+
+        def renew() -> None:
+            while not self._over.wait(BEAT_S):
+                if not self._is_mine():
+                    time.sleep(BEAT_S)  # a file system may be slow to show a file that was just written
+                    if not self._is_mine():
+                        if not self._over.is_set():
+                            lost()
+                        return
+                if is_alive():
+                    with contextlib.suppress(OSError):
+                        self._write(self._name)
+
+        self._renewing = threading.Thread(target=renew, name="pyfast-lease", daemon=True)
+        self._renewing.start()
+
+    def give_back(self) -> None:
+        """Release the lease, so that other workers can take the block."""
+        self._over.set()
+        if self._renewing is not None:
+            self._renewing.join()
+        if self._is_mine():
+            with contextlib.suppress(OSError):
+                self._write("")
+
+    def _is_mine(self) -> bool:
+        lease = read_lease(self._block)
+        return lease is not None and lease.holder == self._name
+
+    def _write(self, holder: str) -> None:
+        self._beats += 1
+        totals = self._totals
+        used = totals.llm_calls, totals.prompt_tokens, totals.completion_tokens
+        lease = Lease(holder, self._machine, self._beats, dict(totals.states), *used, self._waiting)
+        write_atomically(self._block / LEASE, orjson.dumps(lease))

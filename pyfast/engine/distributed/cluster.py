@@ -1,0 +1,219 @@
+"""The workers of a run, as actors of a Ray cluster, and calls of a function that are spread over them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyfast.engine.configuration import code_digest
+from pyfast.engine.distributed.worker import Work, Worker
+from pyfast.errors import InputError, PyfastError, RunError, error_of, told_of
+from pyfast.utils.options import Cluster
+
+T = TypeVar("T")
+LOCAL = "local"
+AT_ONCE = 2
+"""How many blocks a worker has in progress: while the last questions of one block finish, the next block starts"""
+_STORE = 100 << 20  # bytes of Ray's object store on this machine: blocks go through the run's folder
+
+_AHEAD = 3
+"""For each worker: the maximum number of items that are in progress, or whose result waits for the result of
+an earlier item"""
+_SLOW_S, _SLOW = 60.0, 5
+"""A call hangs if it takes longer than both `_SLOW_S` seconds and `_SLOW` times the time of the slowest
+finished call. Another worker then makes the same call"""
+_LOSSES = 5
+"""If this many workers end during the same call, the call fails"""
+_LOOK_S = 0.25
+
+
+@contextlib.contextmanager
+def connected(cluster: Cluster) -> Iterator[Pool]:
+    """Connect to the cluster, or start a cluster on this machine. Yield a `Pool` for its workers.
+
+    If this function started the cluster, it also ends the cluster after the `with` block.
+
+    Raises `InputError` if no cluster answers at the address, or if a local cluster has too few resources for a
+    worker.
+    """
+    import ray
+
+    begun_here = not ray.is_initialized()
+    if begun_here:
+        _connect(cluster, ray)
+    try:
+        yield Pool(cluster, ray)
+    finally:
+        if begun_here:
+            ray.shutdown()
+
+
+def _connect(cluster: Cluster, ray: Any) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        if cluster.address == LOCAL:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 is for what runs beside other work
+            cores = max(os.cpu_count() or 1, math.ceil((cluster.workers or 1) * cluster.needs["CPU"]))
+            ray.init(LOCAL, num_cpus=cores, include_dashboard=False, object_store_memory=_STORE, **quiet)
+        else:
+            ray.init(cluster.address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"ray {cluster.address}: {first}") from None
+    finally:
+        for number, handler in handlers.items():  # Ray takes them
+            signal.signal(number, handler)
+
+
+class Pool:
+    """Starts the workers of a connected cluster, gets the results of their calls, and ends the workers."""
+
+    def __init__(self, cluster: Cluster, ray: Any) -> None:
+        """`ray` is the module, which is imported only for clusters."""
+        self._ray, needs, there = ray, cluster.needs, ray.cluster_resources()
+        others = {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU")}
+        self._options = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0), "resources": others}
+        fits = min(
+            (math.floor(there.get(name, 0) / amount) for name, amount in needs.items() if amount), default=1
+        )
+        if not fits and cluster.address == LOCAL:
+            lacks = ", ".join(f"{name}={amount:g}" for name, amount in needs.items())
+            raise InputError(f"worker_resources: this machine does not have {lacks}")
+        self.size = cluster.workers or max(fits, 1)
+        """How many workers to start"""
+
+    def new(self, opens: Callable[[], Work], run: Path) -> Any:
+        """Create a Ray actor with a `Worker` for the run in the folder `run`. The actor starts when the
+        cluster has free resources."""
+        actor = self._ray.remote(Worker).options(max_restarts=0, max_concurrency=AT_ONCE + 2, **self._options)
+        return actor.remote(opens, str(run), os.getcwd())
+
+    def task(self, function: Callable[..., Any], losses: int) -> Any:
+        """Make a Ray function whose calls run in the workers' processes. If a worker dies during a call, Ray
+        repeats the call. After `losses` dead workers, the call fails."""
+        # A process keeps what it has loaded for its next call; with a GPU, Ray would end it after each call.
+        return self._ray.remote(max_calls=0, max_retries=losses - 1, **self._options)(function)
+
+    def ready(self, calls: list[Any], seconds: float) -> list[Any]:
+        """Return the calls that have ended. If no call has ended, wait until one ends, at most `seconds`
+        seconds."""
+        if not calls:
+            threading.Event().wait(seconds)
+            return []
+        self._ray.wait(calls, num_returns=1, timeout=seconds)
+        return list(self._ray.wait(calls, num_returns=len(calls), timeout=0)[0])
+
+    def result(self, call: Any) -> Any:
+        """Return the result of a call that has ended, or None if its worker cannot be reached.
+
+        Raises `RunError` if the call failed for an unexpected reason.
+        """
+        try:
+            return self._ray.get(call)
+        except self._ray.exceptions.RayTaskError as error:
+            raise RunError(f"a worker failed: {error.cause!r}") from None
+        except self._ray.exceptions.RayError:
+            return None
+
+    def cancel(self, call: Any) -> None:
+        """End a call of a task, and the process in which it runs."""
+        with contextlib.suppress(Exception):
+            self._ray.cancel(call, force=True)
+
+    def end(self, actor: Any) -> None:
+        """Kill a worker."""
+        with contextlib.suppress(Exception):
+            self._ray.kill(actor)
+
+
+def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
+    """Call a function with each item, as `map` does, but in the workers of a cluster.
+
+    Only a few items and results for each worker are in memory. If a worker or its machine dies, another
+    worker gets its item. If the call whose result must be yielded next hangs, another worker also makes this
+    call.
+
+    Args:
+        pool: The workers. Each makes one call at a time.
+        function: A function of a module. It must return equal results for equal items.
+        items: The items.
+
+    Yields:
+        The results, in the order of the items.
+
+    Raises:
+        PyfastError: The function raised this error, or a worker has other code than this process.
+        RunError: Several workers died at the same item.
+    """
+    call = partial(pool.task(_called, _LOSSES).remote, function, os.getcwd(), code_digest())
+    numbered = enumerate(items)
+    given: dict[int, T] = {}
+    running: dict[Any, tuple[int, float]] = {}
+    """For each call: the number of its item, and when the call began"""
+    results: dict[int, Any] = {}
+    wanted, repeated, slowest = 0, -1, 0.0
+    try:
+        while True:
+            while len(running) < pool.size and len(given) + len(results) < _AHEAD * pool.size:
+                number, item = next(numbered, (None, None))
+                if number is None:
+                    break
+                given[number] = item  # type: ignore[assignment]
+                running[call(item)] = number, time.monotonic()
+            if not given:
+                return
+            for ended in pool.ready(list(running), _LOOK_S):
+                number, began = running.pop(ended)
+                result = pool.result(ended)
+                if given.pop(number, None) is None:  # the repeated call was faster
+                    continue
+                if result is None:
+                    raise RunError(f"{_LOSSES} workers ended during the same call; does it need more memory?")
+                error, value = result
+                if error is not None:
+                    raise error_of(*error)
+                slowest = max(slowest, time.monotonic() - began)
+                results[number] = deepcopy(value)  # in Ray's memory, it would keep its room there
+            while wanted in results:
+                yield results.pop(wanted)
+                wanted += 1
+            if wanted in given and repeated < wanted and len(running) < pool.size + 1:
+                began = min(since for number, since in running.values() if number == wanted)
+                if time.monotonic() - began > max(_SLOW_S, _SLOW * slowest):
+                    repeated = wanted
+                    running[call(given[wanted])] = wanted, time.monotonic()
+    finally:
+        for one in running:
+            pool.cancel(one)
+
+
+def _called(function: Callable[[T], Any], place: str, code: str, item: T) -> tuple[tuple[str, str] | None, Any]:
+    """Call a function in a worker. Returns (class and text of its error, its result).
+
+    `place` is the working directory of the calling process. `code` is a checksum of pyfast's code in the
+    calling process. A worker with other code returns an error.
+    """
+    if code != code_digest():
+        return ("InputError", f"{os.uname().nodename}: a worker has other code than this process"), None
+    with contextlib.suppress(OSError):
+        os.chdir(place)
+    if place not in sys.path:
+        sys.path.append(place)
+    try:
+        return None, function(item)
+    except PyfastError as error:
+        return told_of(error), None

@@ -1,0 +1,390 @@
+"""The driver: the process that gives blocks to workers, and merges their answers in the order of the
+questions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pyfast.engine import Configuration, Event, Job, RunFolder, Summary, Watch
+from pyfast.engine.configuration import CONFIGURATION, differences, read_configuration, write_configuration
+from pyfast.engine.distributed.blocks import (
+    LEASE_S,
+    Block,
+    Lease,
+    blocks_in,
+    cut,
+    is_given_back,
+    read_lease,
+    remove,
+)
+from pyfast.engine.distributed.cluster import AT_ONCE, Pool, connected
+from pyfast.engine.distributed.worker import Told, Work
+from pyfast.engine.events import UNWATCHED
+from pyfast.engine.run_folder import BLOCKS, is_running
+from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
+from pyfast.errors import InputError, RunError, error_of
+from pyfast.utils.options import Cluster
+
+HUNG_S = 30.0
+"""If a worker has renewed none of its leases for this many seconds, the driver ends the worker"""
+_LOOK_S, _TELL_S = 0.25, 1.0
+_LOSSES = 5
+"""If this many workers end while they answer the same block, the run stops with an error. It also stops if
+this many workers in a row end while they start"""
+_PATIENCE_S = 60.0  # between two warnings that there is no worker
+_LOG = logging.getLogger("pyfast")
+
+
+def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch: Watch = UNWATCHED) -> Summary:
+    """Let the workers of a cluster answer or resume a run, until it is finished or `watch.stop` is set.
+
+    Args:
+        job: The run. Its folder is on a file system that all machines share. Its LLMs are not started in this
+            process.
+        opens: A function that makes the `Work` object of a worker.
+        cluster: The cluster with the workers.
+        watch: Whom to tell, in this thread, and how to stop.
+
+    Returns:
+        The counts of this session.
+
+    Raises:
+        InputError: Another process is working on the folder, the cluster cannot be reached, or a worker has
+            other code, models or documents than this process.
+        RunError: As in `answer_all`. Also if several workers die on the same block, or while they start.
+    """
+    run = job.folder
+    assert run is not None
+    run = run.resolve()
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if is_running(run):
+        raise InputError(f"{run}: another process is working on this run")
+    described = job.describe()
+    if blocks_in(run):
+        before = read_configuration(run / CONFIGURATION)
+        if changed := differences(before, described, _windows(described)):
+            raise InputError(
+                f"{run}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
+                " another folder, or --restart"
+            )
+    if not (run / CONFIGURATION).exists():
+        write_configuration(run / CONFIGURATION, described)  # so that workers open the commit that it names
+    watch.on_event(Event("starting", 0, job.questions.count))
+    with (
+        connected(cluster) as pool,
+        contextlib.closing(_Driver(job, run, described, opens, pool, watch)) as driver,
+    ):
+        return driver.drive()
+
+
+@dataclass(slots=True, eq=False)
+class _Member:
+    """A worker, as the driver sees it."""
+
+    actor: Any
+    starting: Any
+    """The call that starts the worker. None when it has started"""
+    has_started: bool = False
+    blocks: set[Block] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """The lease of a block, as the driver saw it last."""
+
+    lease: Lease | None
+    since: float
+    """When the lease last changed, by this process's clock"""
+
+
+@dataclass(slots=True, eq=False)
+class _Driver:
+    """One session of a run with workers."""
+
+    job: Job
+    run: Path
+    described: Configuration
+    opens: Callable[[], Work]
+    pool: Pool
+    watch: Watch
+    folder: RunFolder | None = None
+    members: list[_Member] = field(default_factory=list)
+    calls: dict[Any, tuple[_Member, Block]] = field(default_factory=dict)
+    again: list[Block] = field(default_factory=list)
+    """Unfinished blocks that wait for a worker, for example because their worker has ended"""
+    fresh: Iterator[Block] = field(default_factory=lambda: iter(()))
+    watched: dict[Block, _Watched] = field(default_factory=dict)
+    answered: dict[int, Block] = field(default_factory=dict)
+    """Blocks that can be merged, by the position of their first question"""
+    totals: Summary = field(default_factory=Summary)
+    """The calls, tokens and times of all answered blocks, in all sessions"""
+    session: Summary = field(default_factory=Summary)
+    losses: Counter[Block] = field(default_factory=Counter)
+    false_starts: int = 0
+    before: int = 0
+    """How many questions were answered before this session"""
+    done: int = 0
+    stopping: bool = False
+    ends: RunError | None = None
+    began: float = field(default_factory=time.monotonic)
+    told: float = field(default_factory=time.monotonic)
+    warned: float = field(default_factory=time.monotonic)
+    waits: bool = False
+
+    def drive(self) -> Summary:
+        """Work until the answers to all questions are merged, or the run is stopped. Return the counts of
+        this session."""
+        self.members = [self._member() for _ in range(self.pool.size)]
+        while self.folder is None or self.done < self.job.questions.count:
+            self._hear()
+            if self.folder is not None:
+                self._look_after()
+                self._merge()
+                self._limit()
+                self._tell()
+                if self.stopping and not self.calls:
+                    break
+                self._hand_out()
+            elif self._told_to_stop():
+                break
+        self._merge()
+        if self.ends is not None:
+            raise self.ends
+        self.session.seconds = time.monotonic() - self.began
+        self.session.left = self.job.questions.count - self.done
+        if not self.session.left:
+            with contextlib.suppress(OSError):
+                for path in (self.run / BLOCKS).iterdir():
+                    remove(path)
+                (self.run / BLOCKS).rmdir()
+            (self.run / PROGRESS).unlink(missing_ok=True)
+        return self.session
+
+    def close(self) -> None:
+        """End the workers, and release the run's folder."""
+        for member in self.members:
+            self.pool.end(member.actor)
+        if self.folder is not None:
+            self.folder.close()
+
+    def _member(self) -> _Member:
+        actor = self.pool.new(self.opens, self.run)
+        return _Member(actor, actor.start.remote())
+
+    def _hear(self) -> None:
+        """Wait a short time until a call of a worker ends, and handle the results of all calls that have
+        ended."""
+        starts = {member.starting: member for member in self.members if member.starting is not None}
+        for call in self.pool.ready([*starts, *self.calls], _LOOK_S):
+            if call not in starts and call not in self.calls:  # of a worker that was just replaced
+                continue
+            told: Told | None = self.pool.result(call)
+            if told is not None and told.error is not None:
+                raise error_of(*told.error)
+            if call in starts:
+                self._started(starts[call], told)
+                continue
+            member, block = self.calls.pop(call)
+            member.blocks.discard(block)
+            for other in member.blocks:  # it may begin only now
+                self.watched[other].since = time.monotonic()
+            if told is None:
+                self._unreachable(member, block)
+            elif told.session is None or told.totals is None:  # another worker has it
+                self.again.append(block)
+            else:
+                self.session.merge(told.session)
+                if told.session.left:  # it was stopped
+                    self.again.append(block)
+                else:
+                    self.totals.merge(told.totals)
+                    self.watched.pop(block, None)
+                    self.answered[block.first] = block
+
+    def _started(self, member: _Member, told: Told | None) -> None:
+        member.starting = None
+        if told is None:
+            self.false_starts += not member.has_started  # else its machine is gone, perhaps with others
+            if self.false_starts >= _LOSSES:
+                raise RunError(
+                    f"{self.false_starts} workers ended while they started: memory, or a fault of the model"
+                )
+            self._replace(member)
+            return
+        self.false_starts, member.has_started = 0, True
+        assert told.configuration is not None
+        theirs = {**told.configuration, "questions": self.described["questions"]}
+        unknown = _windows(theirs) if self.folder is None else []
+        if changed := differences(self.described, theirs, unknown):
+            raise InputError(f"a worker differs from this process: {'; '.join(changed)}")
+        if self.folder is None:
+            places = {**theirs["places"], **self.described["places"], "workers": str(self.pool.size)}
+            self._open({**theirs, "places": places})
+
+    def _open(self, described: Configuration) -> None:
+        job, total, options = self.job, self.job.questions.count, self.job.options
+        self.described = described
+        folder = RunFolder(self.run, described, options.sync, options.keep_prompts, extends=job.extends())
+        self.folder = folder
+        folder.forget_failures(only_of_transport=not options.retry_failed)
+        self.done = folder.answered(job.questions.read())
+        begun = blocks_in(self.run)
+        for block in [block for block in begun if block.end <= self.done]:  # merged when the process was killed
+            begun.remove(block)
+            remove(block.folder)
+        asked = 1 + folder.journal.last_question()
+        self.totals = totals_of(self.run)
+        self.fresh = cut(self.run, job.questions.read(), self.done, total, begun, self.pool.size, asked)
+        self.before = self.done
+        if self.done:
+            _LOG.info("%d of %d questions are answered; going on", self.done, total)
+        self.watch.on_event(Event("started", self.done, total))
+
+    def _unreachable(self, member: _Member, block: Block) -> None:
+        """Handle a call that failed because its worker could not be reached. The block goes back into the
+        queue. To find out whether the worker has ended, the method calls the worker's `start` again. If this
+        call fails too, the worker has ended."""
+        self.losses[block] += 1
+        if self.losses[block] >= _LOSSES:
+            raise RunError(
+                f"{block.folder}: has cost {_LOSSES} workers; is one of its questions too large for them?"
+            )
+        self.again.append(block)
+        if member.starting is None and member in self.members:
+            member.starting = member.actor.start.remote()
+
+    def _replace(self, member: _Member) -> None:
+        """Put a new worker in the place of a worker that has ended or hangs. The blocks of the old worker
+        will be given to other workers."""
+        self.pool.end(member.actor)
+        for call, (one, block) in list(self.calls.items()):
+            if one is member:
+                del self.calls[call]
+                self.again.append(block)
+        self.members[self.members.index(member)] = self._member()
+
+    def _look_after(self) -> None:
+        """Read the leases of the blocks in progress, and of the blocks that wait for another worker. Replace
+        each worker that hangs."""
+        now = time.monotonic()
+        for block in [*(block for _, block in self.calls.values()), *self.again]:
+            lease = read_lease(block.folder)
+            watched = self.watched.get(block)
+            if watched is None or watched.lease != lease:
+                self.watched[block] = _Watched(lease, now)
+        for member in list(self.members):  # a block that waits for another of its worker has no lease yet
+            if not member.blocks or any(now - self.watched[block].since <= HUNG_S for block in member.blocks):
+                continue
+            _LOG.warning("a worker does not go on: another one takes its place")
+            self._replace(member)
+
+    def _free(self, block: Block) -> bool:
+        """Return whether a worker may get this block: no other worker is working on it any more."""
+        now = time.monotonic()
+        watched = self.watched.setdefault(block, _Watched(read_lease(block.folder), now))
+        return is_given_back(block.folder, watched.lease) or now - watched.since > LEASE_S
+
+    def _hand_out(self) -> None:
+        if self.stopping:
+            return
+        self.again.sort()
+        ready = [member for member in self.members if member.starting is None]
+        for load in range(AT_ONCE):  # first one for each
+            for member in ready:
+                if len(member.blocks) > load:
+                    continue
+                block = self._next()
+                if block is None:
+                    return
+                member.blocks.add(block)
+                free = self.watched[block].lease
+                self.watched[block] = _Watched(None, time.monotonic())
+                self.calls[member.actor.answer.remote(str(block.folder), free)] = member, block
+
+    def _next(self) -> Block | None:
+        for block in self.again:
+            if self._free(block):
+                self.again.remove(block)
+                return block
+        for block in self.fresh:
+            if self._free(block):
+                return block
+            self.again.append(block)
+        return None
+
+    def _merge(self) -> None:
+        """Append the answers of finished blocks to the answers of the run, in the order of the questions.
+        Stop at the first block that is not finished."""
+        while self.folder is not None:
+            block = next((b for b in self.answered.values() if b.first <= self.done < b.end), None)
+            if block is None:
+                return
+            self.folder.take_in(block.folder, block.first, block.count, self.done)
+            self.done = block.end
+            del self.answered[block.first]
+            remove(block.folder)
+
+    def _told_to_stop(self) -> bool:
+        return self.watch.stop is not None and self.watch.stop.is_set()
+
+    def _limit(self) -> None:
+        """Check the limits of the run. Raises `RunError` if too many questions failed or the time is over. If
+        the tokens are used up or `stop` is set, the run stops after the questions in progress."""
+        so_far, budget, failures = self._so_far(), self.job.budget, self.job.failures
+        if failures is not None and so_far.states["failed"] > failures:
+            raise RunError(f"more than {failures} questions failed")
+        if budget.run_seconds is not None and time.monotonic() - self.began > budget.run_seconds:
+            raise RunError(f"the run's {budget.run_seconds:g} seconds are over")
+        tokens = so_far.prompt_tokens + so_far.completion_tokens
+        if budget.run_tokens is not None and self.ends is None and tokens >= budget.run_tokens:
+            self.ends = RunError(f"{tokens} tokens used of the run's {budget.run_tokens}")
+        if not self.stopping and (self.ends is not None or self._told_to_stop()):
+            self.stopping = True
+            for member in self.members:
+                member.actor.stop.remote()
+
+    def _so_far(self) -> Summary:
+        """Return the counts of all ended questions, including those in blocks in progress."""
+        sum_of = Summary()
+        sum_of.merge(self.totals)
+        for watched in self.watched.values():
+            if (lease := watched.lease) is not None:
+                sum_of.states.update(lease.states)
+                sum_of.llm_calls += lease.llm_calls
+                sum_of.prompt_tokens += lease.prompt_tokens
+                sum_of.completion_tokens += lease.completion_tokens
+        return sum_of
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self.told < _TELL_S:
+            return
+        self.told = now
+        total = self.job.questions.count
+        so_far = self._so_far()
+        ended = min(sum(so_far.states.values()), total)
+        waiting = next((w.lease.waiting for w in self.watched.values() if w.lease and w.lease.waiting), None)
+        took, of_session = now - self.began, ended - self.before
+        left = (total - ended) * took / of_session if of_session > 0 else None
+        status = replace(status_of(so_far, total), running=True, seconds_left=left, waiting=waiting)
+        with contextlib.suppress(OSError):  # nothing depends on it
+            write_progress(self.run, status)
+        kind: Literal["waiting", "answering", "progress"] = "answering" if self.waits else "progress"
+        self.watch.on_event(Event("waiting" if waiting else kind, ended, total, waiting=waiting))
+        self.waits = waiting is not None
+        if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
+            self.warned = now
+            _LOG.warning("no worker is there: the cluster has no room for one, or its machines are gone; waiting")
+
+
+def _windows(described: Configuration) -> list[str]:
+    """Return the names of the context windows in a configuration. Their values are known only after the LLMs
+    have started."""
+    return [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]

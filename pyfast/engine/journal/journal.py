@@ -1,0 +1,563 @@
+"""The journal of a run: the LLM's replies and the usage (ledger) of each question, in SQLite.
+
+The database is in SQLite's WAL mode, so that a killed process loses no committed row. With `sync` "normal", a
+power cut can lose the last commits: some megabytes, but never the whole database. With "full", a power cut
+loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+import orjson
+
+from pyfast.engine.journal.ledger import Ledger
+from pyfast.engine.journal.prompt_store import PROMPTS_SCHEMA, TAKE_PROMPTS, Asked, DamagedError, add_prompts
+from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
+from pyfast.llm import Completion
+from pyfast.llm.batch_interface import BatchLog, LoggedBatch
+from pyfast.utils.files import free_name
+from pyfast.utils.options import Sync
+from pyfast.utils.sqlite_files import fault, open_database
+
+Outcome = Completion | CallError
+T = TypeVar("T")
+Key = tuple[str, int]
+"""The key of a completion: a text `ROLE:DIGEST` with the role and the digest of its request, and how often
+the question has made the same request before"""
+
+# `entry` and `ledger` are JSON, so that one statement inserts a whole group. With a statement for each row, SQLite
+# would release and take the interpreter's lock for each row, and wait each time. `line` and `trace` are the
+# digests of the question's lines in answers.jsonl and traces.jsonl.zst, or NULL if they are not known.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS run (digest TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS completions (question INTEGER NOT NULL, entry TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS questions (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL,
+    line TEXT, trace TEXT);
+CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
+""" + PROMPTS_SCHEMA + """
+CREATE TABLE IF NOT EXISTS batches (key TEXT PRIMARY KEY, llm TEXT NOT NULL, id TEXT, made REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS batch_calls (batch TEXT NOT NULL, place INTEGER NOT NULL, request TEXT NOT NULL);
+"""  # fmt: skip
+_JSON = {"completions": "entry", "questions": "ledger"}
+_COLUMNS = {
+    "run": 1,
+    "completions": 2,
+    "questions": 7,
+    "sessions": 2,
+    "prompts": 2,
+    "messages": 3,
+    "frames": 2,
+    "batches": 4,
+    "batch_calls": 3,
+}
+# These statements fail if a table has another shape or cannot be written.
+_TRIED = "DELETE FROM sessions WHERE 0;" + "".join(
+    f"INSERT INTO {table} SELECT {', '.join(['NULL'] * columns)} WHERE 0;"
+    for table, columns in _COLUMNS.items()
+    if table not in ("completions", "sessions")
+)
+# Errors of the machine: no space, no permission, no file handle. The journal itself may be intact.
+_OF_THE_MACHINE = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_INTERRUPT,  # Ctrl-C
+}
+_LOST = f"entry ->> 3 = '{TransportError.__name__}'"
+_ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
+_AMONG = "question IN (SELECT value FROM json_each(?))"
+# The digest of a completion's request; its key in the journal begins with the role.
+_REQUEST = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
+_KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
+# A question can end twice: before a kill, and when it is replayed. The first ending has the cost. The second has
+# what stands in the answers.
+_FINISH = """
+INSERT INTO questions
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4, value ->> 5, value ->> 6 FROM json_each(?)
+WHERE true ON CONFLICT (number) DO UPDATE
+SET state = excluded.state, reason = excluded.reason, line = excluded.line, trace = excluded.trace
+"""
+
+_TAKE_COMPLETIONS = """
+INSERT INTO main.completions
+SELECT number, entry FROM (
+    SELECT question + ?1 AS number, moved(entry, question, ?1) AS entry FROM other.completions
+    WHERE question BETWEEN ?2 AND ?3 ORDER BY rowid LIMIT -1)  -- so that each is moved once
+WHERE entry IS NOT NULL
+"""
+_TAKE_QUESTIONS = """
+INSERT INTO main.questions
+SELECT number + ?1, id, state, reason, ledger, line, trace FROM other.questions
+WHERE number BETWEEN ?2 AND ?3 ORDER BY number
+"""
+
+
+def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
+    """Make the row of an LLM call, from its completion or its error. Raises `CallError` if the completion
+    cannot be stored."""
+    if isinstance(outcome, CallError):
+        fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
+    else:
+        tokens = (outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens)
+        reasoning = (outcome.reasoning_tokens,) if outcome.reasoning_tokens else ()  # Most replies have none.
+        fields = (None, outcome.text, outcome.finish_reason, *tokens, *reasoning)
+    try:
+        entry = orjson.dumps((number, *key, *fields))
+    except orjson.JSONEncodeError as error:
+        raise CallError(f"the LLM's answer is not valid text: {error}") from None
+    return b"%b,%d]" % (entry[:-1], crc32(entry))
+
+
+def sound(entry: str, number: int) -> bool:
+    """Return whether the row of a completion matches its checksum, which means that it is unchanged."""
+    return read_outcome(entry, number) is not None
+
+
+def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
+    """Read the row of an LLM call. Return (the key, the completion or the error of the call). Return None if
+    the row does not match its checksum, because it is damaged."""
+    try:
+        *fields, check = orjson.loads(entry)
+        if check != crc32(orjson.dumps(fields)) or fields[0] != number:
+            return None
+        _, digest, nth, error, text, *rest = fields
+        outcome = Completion(text, *rest) if error is None else _ERRORS.get(error, CallError)(text)
+    except (ValueError, TypeError, LookupError):
+        return None
+    texts, counts = [digest, text], [nth]
+    if isinstance(outcome, Completion):
+        texts.append(outcome.finish_reason)
+        counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens, outcome.reasoning_tokens
+    sound = all(type(value) is str for value in texts) and all(type(count) is int for count in counts)
+    return ((digest, nth), outcome) if sound else None
+
+
+def _moved(entry: str, number: int, shift: int) -> str | None:
+    """Copy the row of a completion of question `number`, as a row of question `number + shift`. Return None
+    if the row has changed since it was written."""
+    head, last = entry.find(","), entry.rfind(",")
+    if entry[1:head] != str(number) or entry[last + 1 : -1] != str(crc32(f"{entry[:last]}]".encode())):
+        return None
+    moved = f"[{number + shift}{entry[head:last]}"
+    return f"{moved},{crc32(f'{moved}]'.encode())}]"
+
+
+class Journal:
+    """An open journal. Only one process at a time can open it. Any method can raise `RunError`."""
+
+    def __init__(self, path: Path, sync: Sync = "normal", run: str = "", checked: bool = True) -> None:
+        """Open the file, or make it. If the file is damaged, recover the rows that can still be read.
+
+        Args:
+            path: The file.
+            sync: `normal` or `full`. The top of this file explains them.
+            run: The digest of the run to which the journal belongs.
+            checked: Whether to check all rows. False: check only the rows of questions, because a finished run
+                reads no completions.
+        """
+        self._path = path
+        self._indexed = False
+        self._highest: int | None = None
+        """An upper limit for the numbers of the questions that have LLM calls. None: not known"""
+        self.salvaged: Path | None = None
+        """The new path of the damaged file. None: the file was not damaged"""
+        with self._explained():
+            if path.exists() and not _whole(path, list(_JSON) if checked else ["questions"]):
+                self.salvaged = _set_aside(path)
+            self._database = open_database(path, isolation_level=None, check_same_thread=False)
+            self._database.text_factory = _text
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute(f"PRAGMA synchronous = {sync}")
+            self._database.executescript(_SCHEMA)
+            if self.salvaged is not None:
+                with self._transaction():
+                    self._rescue(self.salvaged, run)
+            if run:
+                self._database.execute("INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)", (run,))
+        self.file = path.stat() if path.exists() else None
+        """The status (`os.stat_result`) of the opened file. With it, the run can notice that another file is at
+        this path later"""
+
+    def commit(
+        self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
+    ) -> None:
+        """Write rows of completions and of questions in one transaction. If the run stores prompts, `asked`
+        has the requests to the LLM, which are written too."""
+        # A single statement is a transaction of its own.
+        together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
+        self._highest = None
+        with self._explained(), together:
+            if asked:
+                add_prompts(self._database, asked)
+            for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
+                if rows:
+                    self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
+
+    def outcomes(self, number: int) -> dict[Key, Outcome]:
+        """Return the completions and the failed calls that the journal has for a question, by their keys.
+        Damaged rows are left out."""
+        if not self._indexed:  # Only a resumed run reads completions by question.
+            self._rows("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
+            self._indexed = True
+        rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
+        outcomes = (read_outcome(entry, number) for (entry,) in rows)
+        return dict(outcome for outcome in outcomes if outcome is not None)
+
+    def failed(self, only_of_transport: bool = False) -> list[int]:
+        """Return the numbers of the questions that failed.
+
+        With `only_of_transport`, return only questions with a call that failed in transit (because of the
+        connection).
+        """
+        failed = [number for (number,) in self._rows("SELECT number FROM questions WHERE state = 'failed'")]
+        if not only_of_transport or not failed:  # Most runs have none, so they need not search all completions.
+            return failed
+        lost = f"SELECT DISTINCT question FROM completions WHERE {_LOST} AND {_AMONG}"
+        return [number for (number,) in self._rows(lost, (orjson.dumps(failed).decode(),))]
+
+    def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
+        """Delete the failed questions whose numbers are in `failed`, so that the run tries these questions
+        again.
+
+        The completions and the failed calls of these questions are deleted too. Questions that have not ended
+        keep their completions, but their failed calls are deleted.
+
+        With `only_of_transport`, all completions stay. Of the failed calls, only the calls that failed in
+        transit are deleted.
+        """
+        unended = "question NOT IN (SELECT number FROM questions)"
+        if only_of_transport:
+            gone = f"({_AMONG} OR {unended}) AND {_LOST}"
+        else:
+            gone = f"{_AMONG} OR {unended} AND entry ->> 3 IS NOT NULL"
+        numbers = (orjson.dumps(failed).decode(),)
+        with self._explained(), self._transaction():
+            execute = self._database.execute
+            if not only_of_transport:  # A Batch API's result for these calls must not be used again.
+                asked = f"SELECT {_REQUEST} FROM completions WHERE {gone}"
+                execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)
+            execute(f"DELETE FROM completions WHERE {gone}", numbers)
+            execute("DELETE FROM questions WHERE number IN (SELECT value FROM json_each(?))", numbers)
+
+    def counts(self, first: int = 1 << 62) -> dict[str, int]:
+        """Return for each state how many questions ended in this state. Only the questions before number `first`
+        count."""
+        return dict(self._rows("SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state", (first,)))
+
+    def digests(self) -> dict[int, str]:
+        """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
+        Questions for which the journal has no checksum are left out."""
+        with self._explained():
+            return digests(self._database)
+
+    def tokens(self) -> int:
+        """Count the tokens of all prompts and completions."""
+        total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
+        return int(self._rows(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")[0][0])
+
+    def last_question(self) -> int:
+        """Find the highest question number among all recorded LLM calls. Returns -1 if no call is recorded."""
+        return int(self._rows("SELECT coalesce(max(question), -1) FROM completions")[0][0])
+
+    def is_empty(self) -> bool:
+        """Return whether no LLM call is recorded yet."""
+        return not self._rows("SELECT 1 FROM completions LIMIT 1")
+
+    def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Call `work` with the database in a transaction of its own, which is synced to the disk. Return its
+        result."""
+        with self._explained():
+            (level,) = self._database.execute("PRAGMA synchronous").fetchone()
+            self._database.execute("PRAGMA synchronous = full")
+            try:
+                with self._transaction():
+                    return work(self._database)
+            finally:
+                self._database.execute(f"PRAGMA synchronous = {level}")
+
+    def take_in(self, other: Path, first: int, last: int, shift: int) -> None:
+        """Copy questions, calls and prompts from another run's journal.
+
+        The copies replace the rows that this journal has for these questions.
+
+        All copies are made in one transaction, which is synced to the disk. Damaged rows of the other journal
+        are left out.
+
+        Args:
+            other: The other journal.
+            first: The first question to copy, by its number in the other journal.
+            last: The last question to copy, by its number in the other journal.
+            shift: The number of a question in this journal minus its number in the other journal.
+        """
+        here, there = (first + shift, last + shift), (shift, first, last)
+        highest = self.last_question() if self._highest is None else self._highest
+        self._highest = None  # until the change has succeeded
+        # Without an index, a search for calls reads all of them. So new questions need no search.
+        replaces = here[0] <= highest
+
+        def take(database: sqlite3.Connection) -> None:
+            if replaces:
+                database.execute("DELETE FROM main.completions WHERE question BETWEEN ? AND ?", here)
+            database.execute("DELETE FROM main.questions WHERE number BETWEEN ? AND ?", here)
+            database.execute(_TAKE_COMPLETIONS, there)
+            database.execute(_TAKE_QUESTIONS, there)
+            for statement in TAKE_PROMPTS:
+                database.execute(statement)
+
+        open_to_read(other).close()  # Refuse a file with triggers or views, which could run code of their own.
+        with self._explained():
+            self._database.create_function("moved", 3, _moved, deterministic=True)
+            self._database.execute("ATTACH ? AS other", (f"{other.resolve().as_uri()}?mode=ro",))
+            try:
+                self.change(take)
+            finally:
+                self._database.execute("DETACH other")
+        self._highest = max(highest, here[1])
+
+    def start_session(self) -> None:
+        """Record that a process (a session) starts to work on the run."""
+        finished = sum(self.counts().values())
+        self._rows("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
+
+    def close(self) -> None:
+        """Close the file. Everything that was committed stays."""
+        self._database.close()
+
+    def _rescue(self, damaged: Path, run: str) -> None:
+        """Copy the rows that can still be read from a damaged journal, unless it belongs to another run."""
+        try:
+            database = _reader(damaged, damaged=True)
+        except sqlite3.DatabaseError:  # Nothing can be read.
+            return
+        with contextlib.closing(database) as old:
+            for table, places in _COLUMNS.items():
+                into = f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * places)})"
+                rows: list[tuple[object, ...]] = []
+                with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
+                    for row in old.execute(f"SELECT * FROM {table}"):
+                        rows.append(row)
+                if table == "run":
+                    if run and rows and rows != [(run,)]:
+                        return
+                    continue
+                for row in rows:
+                    # The row has another shape.
+                    with contextlib.suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError):
+                        self._database.execute(into, row)
+        for table, column in _JSON.items():
+            self._database.execute(f"DELETE FROM {table} WHERE NOT json_valid({column})")
+
+    def _rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Execute one statement, and return its rows."""
+        with self._explained():
+            return self._database.execute(statement, parameters).fetchall()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # SQLite may have rolled back already.
+                self._database.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise RunError(f"{self._path}: {fault(error)}") from None
+
+
+def _whole(path: Path, tables: Sequence[str]) -> bool:
+    """Return True if the file of a journal can be used and the rows of `tables` are undamaged, otherwise
+    False.
+
+    Raises `sqlite3.Error` if the cause of an error is the machine, such as a full disk, and not the file.
+    """
+    try:
+        with contextlib.closing(open_database(path)) as database:
+            every = len(tables) == len(_JSON)
+            for check in ("integrity_check(1)",) if every else [f"integrity_check({name})" for name in tables]:
+                if database.execute(f"PRAGMA {check}").fetchone() != ("ok",):
+                    return False
+            database.executescript(_SCHEMA + _TRIED)
+            broken = "SELECT EXISTS (SELECT 1 FROM {} WHERE NOT json_valid({}))"
+            return not any(database.execute(broken.format(name, _JSON[name])).fetchone()[0] for name in tables)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _OF_THE_MACHINE:
+            raise
+        return False
+    except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
+        return False
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="replace")
+
+
+def _set_aside(path: Path) -> Path:
+    aside = free_name(path, "damaged")
+    for suffix in ("", "-wal", "-shm"):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a journal for reading, even while a run writes to it. Raises `InputError` if it cannot be read."""
+    try:
+        database = _reader(path)
+        database.execute("SELECT 1 FROM sessions LIMIT 1")
+        return database
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: {fault(error)}") from None
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a journal as `open_to_read` does, for a `with` block. Raises `InputError` if it cannot be opened, or if
+    the block finds that it is damaged."""
+    try:
+        with contextlib.closing(open_to_read(path)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: {fault(error)}") from None
+    except DamagedError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def digests(database: sqlite3.Connection) -> dict[int, str]:
+    """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
+    Questions for which the journal has no checksum are left out. Raises `sqlite3.Error`."""
+    return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
+
+
+def runs_of(path: Path) -> set[str] | None:
+    """Return the checksums that identify the run to which a journal belongs. They are checksums of the run's
+    configuration.
+
+    A run that was resumed with more questions has one checksum for each number of questions. The result is
+    empty if the journal names no run, and None if the journal cannot be read.
+    """
+    try:
+        with contextlib.closing(open_to_read(path)) as database:
+            if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
+                return set()
+            return {str(digest) for (digest,) in database.execute("SELECT digest FROM run")}
+    except (sqlite3.Error, InputError):
+        return None
+
+
+def admit_run(path: Path, run: str) -> None:
+    """Note in a journal that its run now has more questions. `run` is the checksum of the new configuration.
+    Raises `InputError` if the journal cannot be written.
+
+    Call this before you write run.toml. If the process is killed between these two steps, the run can be
+    resumed with the old or the new number of questions.
+    """
+    try:
+        with contextlib.closing(open_database(path)) as database, database:
+            database.execute("INSERT INTO run SELECT ? WHERE ? NOT IN (SELECT digest FROM run)", (run, run))
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: {fault(error)}") from None
+
+
+def _reader(path: Path, damaged: bool = False) -> sqlite3.Connection:
+    database = open_database(path, "ro", damaged=damaged)
+    database.text_factory = _text
+    return database
+
+
+def row_of_question(
+    number: int,
+    id: str,
+    state: str,
+    reason: str | None,
+    ledger: Ledger | dict[str, Any],
+    line: str | None = None,
+    trace: str | None = None,
+) -> bytes:
+    """Make the row of a question that has ended. `line` is the checksum of the question's line in
+    answers.jsonl, and `trace` is the checksum of its line in the traces.
+    """
+    row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
+    return orjson.dumps((number, id, state, reason, row, line, trace))
+
+
+class JournalledBatches(BatchLog):
+    """Stores the batches of LLM calls that a run submits to a Batch API, in the run's open journal. Any
+    method can raise `RunError`."""
+
+    def __init__(self, journal: Callable[[], Journal], writer: Executor) -> None:
+        """`journal` returns the open journal, and `writer` is the thread that writes it."""
+        self._journal = journal
+        self._writer = writer
+
+    async def load(self, llm: str) -> Sequence[LoggedBatch]:
+        """Return the stored batches of an LLM, the oldest first. Each batch has only the calls that have no
+        reply in the journal yet."""
+        return await self._do(lambda database: _load(database, llm))
+
+    async def add(self, llm: str, batch: LoggedBatch) -> None:
+        """Store a new batch. Call this method before the batch is submitted."""
+
+        def add(database: sqlite3.Connection) -> None:
+            database.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (batch.key, llm, batch.id, batch.made))
+            rows = ((batch.key, place, request) for place, request in batch.calls.items())
+            database.executemany("INSERT INTO batch_calls VALUES (?, ?, ?)", rows)
+
+        await self._do(add)
+
+    async def identify(self, key: str, id: str) -> None:
+        """Store the id that the provider gave to a batch."""
+        await self._do(lambda database: database.execute("UPDATE batches SET id = ? WHERE key = ?", (id, key)))
+
+    async def remove(self, key: str) -> None:
+        """Remove a batch. Its calls can then be submitted again."""
+
+        def remove(database: sqlite3.Connection) -> None:
+            database.execute("DELETE FROM batch_calls WHERE batch = ?", (key,))
+            database.execute("DELETE FROM batches WHERE key = ?", (key,))
+
+        await self._do(remove)
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writer, lambda: self._journal().change(work))
+
+
+def _load(database: sqlite3.Connection, llm: str) -> list[LoggedBatch]:
+    stored = Counter(request for (request,) in database.execute(f"SELECT {_REQUEST} FROM completions"))
+    batches = []
+    rows = database.execute("SELECT key, id, made FROM batches WHERE llm = ? ORDER BY made, rowid", (llm,))
+    for key, id, made in rows.fetchall():
+        calls = {}
+        of_batch = database.execute(
+            "SELECT place, request FROM batch_calls WHERE batch = ? ORDER BY place", (key,)
+        )
+        for place, request in of_batch:
+            if stored[request]:  # Equal requests have equal answers, so any of them may be stored.
+                stored[request] -= 1
+            else:
+                calls[place] = request
+        batches.append(LoggedBatch(key, id, made, calls))
+    return batches

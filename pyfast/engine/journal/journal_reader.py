@@ -1,0 +1,183 @@
+"""Read the finished questions of a run from its journal: their LLM calls, what they used, and how fast they
+were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyfast.engine.journal.journal import Key, Outcome, read_outcome, reading
+from pyfast.engine.journal.ledger import ledger_of
+from pyfast.engine.journal.prompt_store import Asked, DamagedError, KeptPrompts, LLMCall
+from pyfast.engine.run_folder import JOURNAL
+from pyfast.errors import CallError, InputError
+
+_FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
+_AT_ONCE = 128  # questions whose calls are read together
+_QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number BETWEEN ? AND ? ORDER BY number"
+_ENTRIES = "SELECT entry FROM completions WHERE question = ? ORDER BY rowid"
+_IDS = "SELECT id FROM questions WHERE number >= ? ORDER BY number"
+# The table has no index, so SQLite reads all of it, and sorts what it finds.
+_COMPLETIONS = "SELECT question, entry FROM completions WHERE question BETWEEN ? AND ? ORDER BY question, rowid"
+
+Ended = tuple[str, dict[str, Any], list[LLMCall]]
+"""A question that has ended: its id, its ledger (empty if it is damaged), and its LLM calls"""
+_EDGE = 0.1
+"""The share of the questions that do not count at the beginning of a run. The same share does not count at
+its end. At these times, fewer questions than usual are in progress
+"""
+_FEW = 20
+
+
+def ended_questions(journal: Path, first: int, count: int) -> Iterator[Ended]:
+    """Of the `count` questions from number `first` on, read those that have ended, in the order of the run.
+
+    All questions are read from one state of the journal, even if a run writes to it meanwhile.
+
+    Raises `InputError` if the journal cannot be read or is damaged.
+    """
+    with reading(journal) as database:
+        database.execute("BEGIN")
+        prompts = KeptPrompts(database, _FRAMES)
+        completions = database.execute(_COMPLETIONS, (first, first + count - 1))
+        row = completions.fetchone()
+        questions = database.execute(_QUESTIONS, (first, first + count - 1))
+        while some := questions.fetchmany(_AT_ONCE):
+            entries: dict[int, list[str]] = {number: [] for number, _, _ in some}
+            while row is not None and row[0] <= some[-1][0]:
+                if row[0] in entries:
+                    entries[row[0]].append(row[1])
+                row = completions.fetchone()
+            calls = _read_calls(entries, prompts)
+            for number, id, ledger in some:
+                yield str(id), ledger_of(ledger), calls.pop(number)
+
+
+def ended_ids(journal: Path, first: int = 0) -> list[str]:
+    """Read the ids of the questions that have ended, in the order of the run, beginning at number `first`.
+
+    Raises `InputError` if the journal cannot be read.
+    """
+    with reading(journal) as database:
+        return [str(id) for (id,) in database.execute(_IDS, (first,))]
+
+
+def calls_of(journal: Path, id: str) -> list[LLMCall]:
+    """Read the LLM calls of a question, in the order in which they ended. Raises `InputError` if no question
+    with this id has ended."""
+    with reading(journal) as database:
+        row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            raise InputError(f"{journal.parent}: no question {id!r} has ended")
+        entries = [entry for (entry,) in database.execute(_ENTRIES, row)]
+        return _read_calls({row[0]: entries}, KeptPrompts(database))[row[0]]
+
+
+def _read_calls(entries: Mapping[int, Sequence[str]], prompts: KeptPrompts) -> dict[int, list[LLMCall]]:
+    """Read the LLM calls of questions. `entries` has the rows of the completions of each question, by the number
+    of the question. Raises `DamagedError` if a row is damaged."""
+    read: dict[int, list[tuple[Key, Outcome]]] = {}
+    for number, rows in entries.items():
+        read[number] = [one for row in rows if (one := read_outcome(row, number)) is not None]
+        if len(read[number]) < len(rows):
+            raise DamagedError("a completion is not what was written")
+    asked = prompts.of({digest for every in read.values() for (digest, _), _ in every})
+    return {number: [_call(asked.get(key[0]), key, outcome) for key, outcome in read[number]] for number in read}
+
+
+def _call(asked: Asked | None, key: Key, outcome: Outcome) -> LLMCall:
+    name, messages = ("", None) if asked is None else (asked.name, asked.messages)
+    role = key[0].partition(":")[0]
+    if isinstance(outcome, CallError):
+        return LLMCall(name, role, messages, None, str(outcome))
+    return LLMCall(name, role, messages, outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The LLM calls, tokens and time that one question of a run used."""
+
+    seconds: float | None
+    """The seconds from the start of the question to its end. None if the run did not record them"""
+    llm_calls: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    by_role: Mapping[str, tuple[int, int]]
+    """Tokens of prompts and of completions, by the role of the LLM that answered"""
+
+
+def used_by(folder: Path) -> dict[str, Used]:
+    """Read from a run's journal what each ended question used. The result maps the ids of the questions to
+    their usage. A question whose ledger is damaged is left out.
+
+    Raises `InputError` if the journal cannot be read.
+    """
+    with reading(folder / JOURNAL) as database:
+        rows = ((id, ledger_of(text)) for id, text in database.execute("SELECT id, ledger FROM questions"))
+        return {str(id): _used(ledger) for id, ledger in rows if ledger}
+
+
+def _used(ledger: Mapping[str, Any]) -> Used:
+    by_role: dict[str, tuple[int, int]] = {}
+    for stage in ledger["stages"].values():
+        if len(stage) == 7:  # A stage of a prompt has its role and its tokens, in and out.
+            role, into, out = stage[4:]
+            before = by_role.get(role, (0, 0))
+            by_role[role] = before[0] + into, before[1] + out
+    seconds = ledger.get("seconds")
+    tokens = int(ledger["prompt_tokens"]), int(ledger.get("cached_tokens", 0)), int(ledger["completion_tokens"])
+    return Used(None if seconds is None else float(seconds), int(ledger["llm_calls"]), *tokens, by_role)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTimes:
+    """The measured times of a run."""
+
+    seconds: tuple[float, ...]
+    """The seconds of each question, from its start to its end"""
+    rate: float
+    """Questions a second, while the usual number of questions was in progress"""
+    shares: Mapping[str, float]
+    """The shares of a question's time, between 0 and 1, by their names: `llm`, `waiting for the llm`,
+    `search` (searches and other batched calls) and `engine` (pyfast's own process)"""
+
+    @property
+    def in_progress(self) -> float:
+        """The average number of questions in progress, by Little's law."""
+        return self.rate * float(np.mean(self.seconds))
+
+
+def service_times(run: Path) -> ServiceTimes | None:
+    """Compute the times of a run. Pauses between its sessions do not count. Returns None if fewer than two
+    questions have recorded times.
+
+    Raises `InputError` if the run's journal cannot be read.
+    """
+    ends, seconds = list[float](), list[float]()
+    parts = dict.fromkeys(("llm", "waiting for the llm", "search"), 0.0)
+    with reading(run / JOURNAL) as database:
+        for (text,) in database.execute("SELECT ledger FROM questions"):
+            ledger = ledger_of(text)
+            if "started" not in ledger or "seconds" not in ledger:  # It was written again from the answer.
+                continue
+            for calls, queued, running, _batches, *of_prompt in ledger["stages"].values():
+                if calls:
+                    parts["llm" if of_prompt else "search"] += running / 1e6
+                    parts["waiting for the llm" if of_prompt else "search"] += queued / 1e6
+            seconds.append(float(ledger["seconds"]))
+            ends.append(float(ledger["started"]) + seconds[-1])
+    if len(seconds) < 2 or not sum(seconds):
+        return None
+    gaps = np.diff(np.sort(ends))
+    edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
+    gaps = gaps[edge : len(gaps) - edge]
+    gaps = gaps[gaps <= max(seconds)]  # A longer gap is a pause: no question was in progress.
+    rate = len(gaps) / max(float(gaps.sum()), 1e-9)
+    shares = {name: part / sum(seconds) for name, part in parts.items()}
+    shares["engine"] = max(1.0 - sum(shares.values()), 0.0)
+    return ServiceTimes(tuple(seconds), rate, shares)

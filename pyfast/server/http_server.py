@@ -1,0 +1,170 @@
+"""`serve`: the HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from pyfast.api.models import GivenLLM
+from pyfast.errors import InputError
+from pyfast.server.app import create_app
+from pyfast.server.limits import Limits, is_local
+from pyfast.server.service import GivenIndex, Systems
+from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
+
+KEYS_VARIABLE = "PYFAST_API_KEYS"
+_LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LOG = logging.getLogger("pyfast")
+
+
+def serve(
+    index: GivenIndex | Mapping[str, GivenIndex] | None = None,
+    llm: GivenLLM = "embedded",
+    *,
+    llm_options: Mapping[str, Any] | None = None,
+    systems: Systems | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    concurrency: int = 64,
+    budget: Mapping[str, Any] | None = None,
+    limits: Limits | Mapping[str, Any] | None = None,
+    options: ServerOptions = SERVER_DEFAULTS,
+    stop: threading.Event | None = None,
+) -> None:
+    """Answer questions over HTTP until the process gets the signal SIGINT or SIGTERM, or `stop` is set.
+
+    The environment variable `PYFAST_API_KEYS` has the keys that clients may use, with commas between them.
+    Without keys, only programs on this machine can reach the server.
+
+    Args:
+        index: An index, or its folder, or a mapping from names to indexes. A request that names no index uses
+            the first index. None: only systems that need no index can be served.
+        llm: As in `pyfast.Engine`.
+        llm_options: Options of models that you give as a text, as in `pyfast.answer`.
+        systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems
+            that need no settings from you.
+        host: The address at which the server listens.
+        port: The port. 0: the server takes a free port and logs it.
+        concurrency: How many questions on each index are in progress at the same time.
+        budget: Limits of each question, by name, as in `pyfast.Engine`.
+        limits: Limits of requests: `pyfast.server.Limits`, or a mapping from names of limits to values. All
+            other limits have their defaults.
+        options: How the server answers, for example what it does in outages and with conversations.
+        stop: After you set this event, the server ends, as it does for SIGINT and SIGTERM.
+
+    Raises:
+        InputError: An argument is not valid, or other machines can reach `host` and there are no keys.
+        IndexFormatError: A folder has no index, or its index is damaged.
+        LLMUnavailableError: A model cannot be started.
+
+    Example:
+        >>> import threading
+        >>> import pyfast
+        >>> stop = threading.Event()
+        >>> threading.Timer(1, stop.set).start()
+        >>> pyfast.serve("IDX", "instant", port=0, stop=stop)
+    """
+    keys = tuple(key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip())
+    if not keys and not is_local(host):
+        raise InputError(
+            f"{host}: set {KEYS_VARIABLE} to listen for other machines, or anyone could ask questions"
+        )
+    app = create_app(
+        index,
+        llm,
+        llm_options=llm_options,
+        systems=systems,
+        concurrency=concurrency,
+        budget=budget,
+        limits=limits,
+        options=options,
+        keys=keys,
+        hosts=None if keys else _LOCAL | {host},
+    )
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        loop="asyncio",
+        ws="none",
+        lifespan="off",  # the models start before it listens
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(1, round(options.grace)),
+    )
+
+    async def run() -> None:
+        async with app.state.running():
+            with listening(host, port, app.state.service.limits.seconds) as listener:
+                server = _Server(config)
+                name = f"[{host}]" if ":" in host else host
+                _LOG.info("serving at http://%s:%d/v1", name, listener.getsockname()[1])
+                await asyncio.gather(server.serve([listener]), _follow(stop, server))
+                if server.force_exit:
+                    raise KeyboardInterrupt
+
+    asyncio.run(run())
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that shuts down gracefully at the first signal, and immediately at the second
+    signal."""
+
+    should_exit: bool
+    force_exit: bool
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle signals. This replaces uvicorn's method, which would raise the signal again after a graceful
+        shutdown."""
+
+        def ends(number: int, frame: FrameType | None) -> None:
+            self.force_exit = self.should_exit
+            self.should_exit = True
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, ends) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+async def _follow(stop: threading.Event | None, server: _Server) -> None:
+    """End the server when `stop` is set."""
+    while stop is not None and not server.should_exit:
+        server.should_exit = stop.is_set()
+        await asyncio.sleep(0.05)
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
+    """Open the socket at which the server listens.
+
+    Where the operating system supports it, a client that reads nothing for `seconds` seconds is disconnected.
+
+    Raises `InputError` if the address is in use, or is not an address of this machine.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InputError(f"cannot listen at {host}:{port}: {error.strerror}") from None
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(int(seconds * 1000), 1 << 30))
+    with listener:
+        yield listener

@@ -1,0 +1,177 @@
+"""The form in which words and names are compared. Searches, names in a graph, links between facts and filters all
+use it. Stored texts never change."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import cache, lru_cache
+
+# A part of a text that has another form than lower case, with the letter before it, to which a mark belongs.
+_WITH_BASE = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
+
+
+def compared(text: str, accents: bool = False) -> str:
+    """Return the form of a text for comparisons: one Unicode form (NFKC), lower case, without accents.
+
+    Accents are the nonspacing marks of Latin, Greek, Cyrillic, Hebrew and Arabic letters, also the points of
+    Hebrew and Arabic. The signs of other scripts, such as the vowels of Devanagari and Thai, are letters for a
+    reader, and stay. Joiners and other characters that nobody sees are left out.
+
+    Args:
+        text: A text.
+        accents: True: keep the accents.
+
+    Returns:
+        The form. For a text in ASCII, it is the text in lower case.
+
+    Example:
+        >>> from pyfast.utils.text_forms import compared
+        >>> compared("Beyonce\u0301 DUFR\u00caNE"), compared("Beyonce\u0301", accents=True)
+        ('beyonce dufrene', 'beyonc\u00e9')
+    """
+    if text.isascii():
+        return text.lower()
+    if accents:
+        return _WITH_BASE.sub(lambda found: _form_of(found[0], True), text.lower())
+    return text.lower().encode("ascii", "pyfast.form").decode("utf-8", "surrogatepass")
+
+
+def _form_of(text: str, accents: bool) -> str:
+    return _short_form(text, accents) if len(text) < 8 else _form(text, accents)
+
+
+def _encoded_form(error: UnicodeError) -> tuple[bytes, int]:
+    """Encode the form of the characters that are not ASCII: the encoder finds them much faster than a pattern."""
+    assert isinstance(error, UnicodeEncodeError)
+    form = _form_of(error.object[error.start : error.end], False)
+    return form.encode("utf-8", "surrogatepass"), error.end
+
+
+codecs.register_error("pyfast.form", _encoded_form)
+
+
+def _form(text: str, accents: bool) -> str:
+    text = unicodedata.normalize("NFKC", text.translate(_apart())).casefold()
+    if not accents:
+        text = unicodedata.normalize("NFD", text).translate(_ACCENTS)
+    return unicodedata.normalize("NFKC", text)
+
+
+_short_form = lru_cache(1 << 14)(_form)  # Texts have few different ones: an accented letter, a dash.
+
+
+def name_form(name: str) -> str:
+    """Return the form in which names are compared: that of words, with blanks for underscores, and single blanks.
+
+    Example:
+        >>> from pyfast.utils.text_forms import name_form
+        >>> name_form("Beyonc\u00e9_Knowles ")
+        'beyonce knowles'
+    """
+    return " ".join(compared(name).replace("_", " ").split())
+
+
+def shown_names(names: Sequence[str]) -> Sequence[str]:
+    """Write names of a graph for a reader: `Barack_Obama` becomes `Barack Obama`.
+
+    Where one of the names has a blank, underscores do not stand for blanks, and all names stay. So do addresses,
+    names of files, and identifiers such as `MAX_SIZE`.
+
+    Example:
+        >>> from pyfast.utils.text_forms import shown_names
+        >>> shown_names(["Odda_FC", "odda_fc@x.org"]), shown_names(["Ada Lund", "ada_lund"])
+        (['Odda FC', 'odda_fc@x.org'], ['Ada Lund', 'ada_lund'])
+    """
+    if not any("_" in name for name in names) or any(" " in name for name in names):
+        return names
+    return [name if _NO_NAME.search(name) else name.replace("_", " ") for name in names]
+
+
+_NO_NAME = re.compile(r"^_|__|_$|[@\s\\=]|://|\.[a-z][a-z0-9]{0,4}$|^[A-Z0-9_]+$")
+
+
+_MAYBE_MARKS = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\u33ff\ua000-\uabff\uf900-\U000e01ef]")
+# The same as `_words` for texts without marks, and much faster. The first is for texts in ASCII.
+_ALONE = r"(?<![{0}][0-9][.,][0-9])(?!(?<=[0-9])[.,][0-9][{0}])"
+_OF_ASCII, _OF_PLAIN = "A-Za-z0-9", r"^\W_"
+_ASCII_WORDS = re.compile(rf"[{_OF_ASCII}](?:[{_OF_ASCII}]+|(?<![{_OF_ASCII}]'.){_ALONE.format(_OF_ASCII)})")
+_ASCII_RUNS = re.compile(f"[{_OF_ASCII}]+")
+_PLAIN_WORDS = re.compile(
+    rf"[{_OF_PLAIN}](?:[{_OF_PLAIN}]+|(?<![{_OF_PLAIN}]['\u2019].){_ALONE.format(_OF_PLAIN)})"
+)
+
+
+def words(text: str) -> list[str]:
+    """Divide a text into words: runs of letters, digits and their combining characters.
+
+    A word of one character must stand alone: it is no end of a word such as `it's`, and no part of a number that
+    has a longer part beside it, such as the 1 of `1.50`. The parts of `7.4` and `1.2.3` are words.
+
+    Example:
+        >>> from pyfast.utils.text_forms import words
+        >>> words("It's AT&T's Apollo_7: 3.5, 1.50 C++")
+        ['It', 'AT', 'T', 'Apollo', '7', '3', '5', '50', 'C']
+    """
+    if text.isascii():
+        # Most questions have nothing that a character could belong to.
+        return (_ASCII_WORDS if "." in text or "," in text or "'" in text else _ASCII_RUNS).findall(text)
+    return (_words(marks()) if _MAYBE_MARKS.search(text) else _PLAIN_WORDS).findall(text)
+
+
+@cache
+def _words(marks: str) -> re.Pattern[str]:
+    of_word = rf"[^\W_]|[{marks}]"
+    end = rf"(?<![^\W_]['\u2019])(?<![{marks}]['\u2019])"
+    longer = rf"(?<![^\W_][0-9][.,])(?<![{marks}][0-9][.,])[0-9](?![.,][0-9](?:{of_word}))"
+    return re.compile(rf"[^\W_](?:{of_word})+|{end}(?:{longer}|[^\W_0-9])")
+
+
+@cache
+def marks() -> str:
+    """Return all combining characters of Unicode (the categories Mn, Mc and Me), in order."""
+    assigned = (*range(0x300, 0x3400), *range(0xA000, 0xAC00), *range(0xF900, 0x20000), *range(0xE0100, 0xE01F0))
+    return "".join(c for c in map(chr, assigned) if unicodedata.category(c)[0] == "M")
+
+
+@cache
+def _apart() -> dict[int, str | None]:
+    """What NFKC would glue to the word beside it: the letters of symbols such as `™`, and the digits of
+    fractions. What it leaves, although nobody sees it. And digits and apostrophes that it leaves apart."""
+    apart: dict[int, str | None] = dict.fromkeys(_UNSEEN)
+    for code in (*range(0xBC, 0xBF), *range(0x2100, 0x2190), *range(0x2460, 0x2500), *range(0x3200, 0x3400)):
+        plain = unicodedata.normalize("NFKC", chr(code))
+        if (plain != chr(code) and unicodedata.category(chr(code)) == "So") or "\u2044" in plain:
+            apart[code] = f" {plain} "
+    # Letters that look like an apostrophe, and are seldom on a keyboard; and the digits of other scripts.
+    apart |= dict.fromkeys((0x2BB, 0x2BC, 0x2018, 0x2019), "'")
+    digits = (code for code in range(0x660, 0xABFA) if unicodedata.decimal(chr(code), None) is not None)
+    return apart | {code: str(unicodedata.decimal(chr(code))) for code in digits}
+
+
+def _codes(*ranges: tuple[int, int]) -> list[int]:
+    return [code for first, last in ranges for code in range(first, last + 1)]
+
+
+# Soft hyphen, grapheme joiner, joiners and marks of direction, word joiner, variation selectors, byte order mark
+_UNSEEN = _codes((0xAD, 0xAD), (0x34F, 0x34F), (0x200C, 0x200F), (0x202A, 0x202E), (0x2060, 0x2064)) + _codes(
+    (0x2066, 0x2069), (0x180B, 0x180D), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xE0100, 0xE01EF)
+)
+_ACCENTS: dict[int, str | None] = dict.fromkeys(
+    _codes((0x300, 0x36F), (0x483, 0x489), (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20FF), (0xFE20, 0xFE2F))
+    + _codes((0x2DE0, 0x2DFF), (0xA66F, 0xA672), (0xA674, 0xA67D))  # Cyrillic
+    + _codes((0x591, 0x5BD), (0x5BF, 0x5BF), (0x5C1, 0x5C2), (0x5C4, 0x5C5), (0x5C7, 0x5C7))  # Hebrew
+    + _codes(
+        (0x610, 0x61A), (0x640, 0x640), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC), (0x6DF, 0x6E4)
+    )  # Arabic
+    + _codes((0x6E7, 0x6E8), (0x6EA, 0x6ED), (0x8CA, 0x8E1), (0x8E3, 0x8FF))
+)
+# Persian yeh and keheh, which an Arabic keyboard lacks
+_ACCENTS.update({0x6CC: "\u064a", 0x6A9: "\u0643"})
+# Letters with a stroke, and ligatures, which Unicode does not divide
+_ACCENTS.update(
+    (ord(letter), plain)
+    for letter, plain in zip("øłđħŧıæœþð", ("o", "l", "d", "h", "t", "i", "ae", "oe", "th", "d"), strict=True)
+)
