@@ -34,7 +34,8 @@ from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.forward_index import FORWARD
 from pyfast.retrieval.index.index import KNOWLEDGE, Index
 from pyfast.retrieval.index.manifest import PARTS, is_index, keep_first_commit, write_manifest
-from pyfast.retrieval.index.part_maker import PartMaker, PassageSize, count_passages, merge_parts
+from pyfast.retrieval.index.part_maker import PartMaker, PassageSize, count_passages
+from pyfast.retrieval.index.part_merging import merge_parts
 from pyfast.retrieval.index.parts import Part, open_part, save_part
 from pyfast.retrieval.part_files import shared_document
 from pyfast.retrieval.terms import TOKENS, WORDS, Analysis

@@ -24,7 +24,8 @@ from pyfast.corpus.readers import Root, Roots, known_roots, stored_roots
 from pyfast.corpus.storage import add_sums
 from pyfast.errors import InputError
 from pyfast.retrieval.index.manifest import COMMITS, DELETED, PARTS, commit_numbers, read_manifest
-from pyfast.retrieval.index.part_maker import make_part, merge_parts
+from pyfast.retrieval.index.part_maker import make_part
+from pyfast.retrieval.index.part_merging import merge_parts
 from pyfast.retrieval.index.parts import Part, open_part, save_part
 from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.terms import Analysis

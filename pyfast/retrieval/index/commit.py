@@ -20,7 +20,8 @@ from pyfast.corpus import Corpus, Document, KnowledgeGraph
 from pyfast.corpus.schema import PASSAGE_LEVELS
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval.index.manifest import live_documents, map_part, read_manifest
-from pyfast.retrieval.index.part_maker import make_part, merged
+from pyfast.retrieval.index.part_maker import make_part
+from pyfast.retrieval.index.part_merging import merged
 from pyfast.retrieval.index.parts import Part, open_part
 from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.terms import Analysis
