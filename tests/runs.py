@@ -31,6 +31,7 @@ from pyfast.llm import Completion, FullLLM, Request, Role, by_role
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index
 from pyfast.systems.prompts import COT, DIRECT, AnswerFields
+from pyfast.utils.options import RunOptions
 
 DESCRIBED: Configuration = {"questions": {"count": 9}, "llm": {"fingerprint": "watched"}}
 WORD = Prompt("word", "", "A word about $question", AnswerFields, max_tokens=20)
@@ -93,9 +94,12 @@ def go(
     index: Index | None = None,
     budget: Budget | None = None,
     stop: asyncio.Event | None = None,
+    retry_failed: bool = False,
     **options: Any,
 ) -> Summary:
     """Start a run, or resume it; it may not hang."""
+    if retry_failed:
+        options["options"] = RunOptions(retry_failed=True)
     job = Described(
         folder=folder,
         questions=Questions(lambda: iter(questions), len(questions), "of a test"),

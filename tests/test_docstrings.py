@@ -78,11 +78,11 @@ def test_its_example_runs(name: str, folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 PACKAGES = (
-    "conversation",
     "corpus",
     "engine",
     "evaluation",
     "knowledge",
+    "knowledge.conversation",
     "llm",
     "ops",
     "reports",

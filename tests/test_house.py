@@ -119,6 +119,12 @@ def test_rooms_are_few_and_no_file_stands_in_a_circle(capsys: pytest.CaptureFixt
     tuple(TopologicalSorter(arrows).static_order())  # raises a CycleError that names the files of a circle
 
 
+def test_an_index_knows_no_retriever_and_no_reranker() -> None:
+    known = set(taken(ROOT / "pyfast/retrieval/index/index.py"))
+    over = ("bm25", "vector_retrievers", "cross_encoder", "late_interaction", "rerank")
+    assert known and not known & {f"pyfast.retrieval.{name}" for name in over}
+
+
 def test_no_folder_has_too_many_files() -> None:
     """Beyond that, a folder has subfolders. An op has its one name in every folder, so that they stay together."""
     sizes = Counter(path.parent.relative_to(ROOT).as_posix() for path in SOURCES if path.stem != "__init__")

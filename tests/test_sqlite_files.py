@@ -167,7 +167,7 @@ def test_threads_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """Who waits for SQLite does not hold Python's lock, which the check of the steps needs."""
     script = f"""
 import pathlib, threading
-from pyfast import sqlite_files
+from pyfast.utils import sqlite_files
 sqlite_files._STEPS = 1
 database = sqlite_files.open_database(pathlib.Path({str(tmp_path / "new")!r}), check_same_thread=False)
 database.executescript("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2), (3)")

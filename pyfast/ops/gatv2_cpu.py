@@ -34,22 +34,11 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
     return y.reshape(given.x_dst.shape), attention
 
 
-_AS_THEY_ARE = ("indptr", "indices", "negative_slope", "self_loops", "dropout", "threads")
-
-
-def _arguments(layer: Gatv2Arguments) -> dict[str, Any]:
-    """Return the arguments that both native ops have."""
-    heads, channels = layer.heads_and_channels()
-    flat = {name: getattr(layer, name).reshape(-1) for name in ("x_src", "x_dst", "att")}
-    same = {name: getattr(layer, name) for name in _AS_THEY_ARE}
-    return {**flat, **same, "heads": heads, "channels": channels}
-
-
 def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
     """Return (y, attention): the new features of the destinations, and the attention of each edge and head as
     a flat array. A minus sign marks each attention that dropout dropped. The backward pass needs these
     signs."""
-    heads, _ = layer.heads_and_channels()
+    heads, channels = layer.heads_and_channels()
     seed = layer.seed or 0
     if not isinstance(seed, int | np.integer):
         raise ArrayError(f"seed: expected an integer, got {seed!r}")
@@ -61,10 +50,20 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
         mask = np.ascontiguousarray(mask != 0).view(np.uint8).ravel()
     return call(
         native.gatv2,
-        **_arguments(layer),
+        x_src=layer.x_src.reshape(-1),
+        x_dst=layer.x_dst.reshape(-1),
+        indptr=layer.indptr,
+        indices=layer.indices,
+        att=layer.att.reshape(-1),
+        heads=heads,
+        channels=channels,
+        negative_slope=layer.negative_slope,
+        self_loops=layer.self_loops,
+        dropout=layer.dropout,
         seed=int(seed) % 2**64,
         masked=layer.mask is not None,
         mask=mask,
+        threads=layer.threads,
     )
 
 
@@ -75,12 +74,23 @@ def backward(
     compute, and the others are empty. `attention` is the flat array that `forward` returned. `grad` is the
     gradient by y.
     """
+    heads, channels = layer.heads_and_channels()
     return call(
         native.gatv2_backward,
-        **_arguments(layer),
+        x_src=layer.x_src.reshape(-1),
+        x_dst=layer.x_dst.reshape(-1),
+        indptr=layer.indptr,
+        indices=layer.indices,
+        att=layer.att.reshape(-1),
+        heads=heads,
+        channels=channels,
+        negative_slope=layer.negative_slope,
+        self_loops=layer.self_loops,
+        dropout=layer.dropout,
         attention=attention,
         grad=grad.reshape(-1),
         wanted=wanted,
+        threads=layer.threads,
     )
 
 

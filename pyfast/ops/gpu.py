@@ -90,21 +90,34 @@ def evidence_graph(
         workspace = call_gpu(
             native.cuda.evidence_graph_workspace, pool_count=len(pools[0]) - 1, node_count=nodes, bounds=known
         )
-        shared: dict[str, Any] = {
-            "pools": gpu.places(pools),
-            "weight": weight,
-            "threshold": threshold,
-            "top_k": top_k,
-        }
-        shared |= {"bounds": known, "indptr": gpu.memory(indptr)}
         with gpu.queue(workspace) as queue:
-            counted: dict[str, Any] = {"X": gpu.places(x), "mask_terms": gpu.places(mask)}
-            call_gpu(native.cuda.evidence_graph_count, **shared, **counted, queue=queue)
+            call_gpu(
+                native.cuda.evidence_graph_count,
+                X=gpu.places(x),
+                pools=gpu.places(pools),
+                mask_terms=gpu.places(mask),
+                weight=weight,
+                threshold=threshold,
+                top_k=top_k,
+                bounds=known,
+                indptr=gpu.memory(indptr),
+                queue=queue,
+            )
             edges = int(indptr[-1])
             size = edges if 0 <= edges <= known[1] else 0  # If the kernel found a fault, this number is arbitrary.
             indices, weights = gpu.empty(size, "int32"), gpu.empty(size, "float32")
-            filled: dict[str, Any] = {"indices": gpu.memory(indices), "weights": gpu.memory(weights)}
-            call_gpu(native.cuda.evidence_graph_fill, **shared, **filled, queue=queue)
+            call_gpu(
+                native.cuda.evidence_graph_fill,
+                pools=gpu.places(pools),
+                weight=weight,
+                threshold=threshold,
+                top_k=top_k,
+                bounds=known,
+                indptr=gpu.memory(indptr),
+                indices=gpu.memory(indices),
+                weights=gpu.memory(weights),
+                queue=queue,
+            )
         return pools[0], indptr, indices, weights
 
 

@@ -31,7 +31,7 @@ def names(kind: Kind) -> list[str]:
         kind: One of `systems`, `llms`, `retrievers`, `rerankers`, `readers` and `metrics`.
 
     Example:
-        >>> from pyfast import plugins
+        >>> from pyfast.utils import plugins
         >>> "n2n" in plugins.names("systems")
         True
     """

@@ -141,7 +141,7 @@ def test_the_code_that_answers_depend_on(tmp_path: Path) -> None:
         return code_digest(tmp_path)
 
     before = digest()
-    for name in ("commands/judge.py", "evaluation/judge.py", "cli.py"):
+    for name in ("commands/judge.py", "evaluation/judge.py", "__main__.py"):
         (tmp_path / name).write_text("x = 2\n")
     assert digest() == before
     (tmp_path / "systems" / "rag.py").write_text("x = 2\n")

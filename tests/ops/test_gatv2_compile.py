@@ -195,7 +195,8 @@ TYPED = """
 from typing import Any, assert_type
 import numpy.typing as npt
 import torch
-from pyfast import nn, ops
+from pyfast import ops
+from pyfast.ops import nn
 Array = npt.NDArray[Any]
 def use(x: Array, a: Array, t: torch.Tensor, i: Array, drawn: torch.nn.Parameter) -> None:
     assert_type(ops.gatv2(x, x, i, [0], a), Array)

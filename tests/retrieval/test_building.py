@@ -61,7 +61,7 @@ _BUILDS = """
 import os, signal, sys
 from pathlib import Path
 import pyfast
-from pyfast.retrieval import building
+from pyfast.retrieval.index import builder as building
 building._footprint = lambda document: 100_000_000
 moment, saved = int(sys.argv[3]), building.save_part
 def save(folder, *rest):
@@ -182,7 +182,7 @@ import resource, sys
 from pathlib import Path
 import pyfast
 from pyfast.corpus import TextDocument
-from pyfast.retrieval import building
+from pyfast.retrieval.index import builder as building
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 building._footprint = lambda document: 600_000_000
 documents = [TextDocument(f"{k}", "", f"Moon {k} of Saturn") for k in range(30)]
@@ -197,7 +197,7 @@ _BUILDS_IN_TWO = """
 import os, signal, sys, time
 from pathlib import Path
 import pyfast
-from pyfast.retrieval import building
+from pyfast.retrieval.index import builder as building
 from pyfast.retrieval.index.part_maker import PartMaker
 building._footprint = lambda document: 165_000_000
 moment, whom, start = int(sys.argv[3]), sys.argv[4], PartMaker.start
