@@ -54,7 +54,7 @@ KERNELS = (
     *(f"tests/ops/{name}.py" for name in ("conftest", "gatv2_problems", "graph_problems", "pool_problems")),
     *("tests/ops/real_pools.py", "tests/ops/test_hseq_stream.py", "tests/ops/test_maxsim.py"),
 )
-PROCESSES = ("pyfast/api/", "pyfast/commands/cli.py", "pyfast/commands/", "pyfast/engine/", "tests/processes.py")
+PROCESSES = ("pyfast/api/", "pyfast/commands/", "pyfast/engine/", "tests/processes.py")
 
 # Those that stand five apart are drawn together: what takes long is spread.
 SUITES: Mapping[str, Suite] = {

@@ -8,8 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pyfast._native as native
 from pyfast.ops import __all__ as exported
-from pyfast.ops.arrays import available_cores
 from pyfast.ops.backend import GPU_OPS, gpu_name, gpu_problem
+from pyfast.utils.processes import available_cores
 from pyfast.utils.version import __version__
 
 _PACKAGES = {

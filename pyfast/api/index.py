@@ -20,7 +20,7 @@ from pyfast.engine.distributed import connected, spread
 from pyfast.errors import InputError
 from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
-from pyfast.retrieval.index import changes as changing
+from pyfast.retrieval.index import changes
 from pyfast.retrieval.index.changes import Change, IndexInfo
 from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.retrieval.index.part_maker import PassageSize
@@ -295,9 +295,9 @@ def add_documents(
         >>> pyfast.add_documents("IDX", [{"id": "rhea", "title": "Rhea", "text": "It is one, too."}]).added
         1
     """
-    roots = changing.roots_of(Path(index))
+    roots = changes.roots_of(Path(index))
     with documents_of(documents, readers, columns, strict, on_unread, roots) as read:
-        return changing.add_documents(Path(index), read, roots=roots)
+        return changes.add_documents(Path(index), read, roots=roots)
 
 
 def update_documents(
@@ -344,10 +344,10 @@ def update_documents(
         >>> pyfast.update_documents("IDX", [{**titan, "text": "It is the largest moon of Saturn."}]).replaced
         1
     """
-    roots = changing.roots_of(Path(index))
+    roots = changes.roots_of(Path(index))
     files: set[str] = set()
     with documents_of(documents, readers, columns, strict, on_unread, roots, files) as read:
-        return changing.add_documents(Path(index), read, replace=True, roots=roots, files=files)
+        return changes.add_documents(Path(index), read, replace=True, roots=roots, files=files)
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
@@ -376,7 +376,7 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
         >>> pyfast.delete_documents("IDX", "rhea").deleted
         1
     """
-    return changing.delete_documents(Path(index), [uris] if isinstance(uris, str) else list(uris))
+    return changes.delete_documents(Path(index), [uris] if isinstance(uris, str) else list(uris))
 
 
 def compact_index(index: str | Path, *, erase: bool = False) -> Change:
@@ -403,7 +403,7 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
         >>> pyfast.describe_index("IDX").commits == (change.commit,)
         True
     """
-    return changing.compact_index(Path(index), erase)
+    return changes.compact_index(Path(index), erase)
 
 
 def describe_index(index: str | Path) -> IndexInfo:
@@ -428,4 +428,4 @@ def describe_index(index: str | Path) -> IndexInfo:
         >>> info.documents, len(info.parts)
         (1, 1)
     """
-    return changing.describe_index(Path(index))
+    return changes.describe_index(Path(index))

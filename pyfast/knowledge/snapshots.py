@@ -35,7 +35,7 @@ from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.index.manifest import read_manifest, write_manifest
-from pyfast.retrieval.vectors import vector_search as vectors
+from pyfast.retrieval.vectors import vector_search
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.retrieval.vectors.vector_search import hashes
 from pyfast.utils.files import built_aside, link_folder, sync_to_disk, write_atomically
@@ -367,12 +367,12 @@ def _write_rest(
     before = base if base is not None and base.manifest["embedder"] == embedder.fingerprint else None
     for name in SEARCHED:
         if before is None:
-            vectors.save(aside, name, vectors.make(encode(fresh.texts(name))))
+            vector_search.save(aside, name, vector_search.make(encode(fresh.texts(name))))
             continue
-        known = vectors.load(before.folder, name)
-        kept = vectors.places_among(fresh.marks(name), before.marks(name))
+        known = vector_search.load(before.folder, name)
+        kept = vector_search.places_among(fresh.marks(name), before.marks(name))
         new = encode(fresh.texts(name, np.flatnonzero(kept < 0).tolist()))
-        vectors.save(aside, name, vectors.change(known, kept, new), before.folder, known)
+        vector_search.save(aside, name, vector_search.change(known, kept, new), before.folder, known)
     own = {"contents": contents, "embedder": embedder.fingerprint, **notes}
     fresh.manifest = write_manifest(aside, own, "knowledge", None if before is None else before.folder)
     return fresh

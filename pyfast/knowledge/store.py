@@ -25,7 +25,7 @@ from pyfast.errors import IndexFormatError, InputError
 from pyfast.knowledge.names import name_key, named_in, relation_name, words_of
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.index.manifest import read_manifest
-from pyfast.retrieval.vectors import vector_search as vectors
+from pyfast.retrieval.vectors import vector_search
 from pyfast.retrieval.vectors.embeddings import INSTALL, Embedder
 from pyfast.utils.sqlite_files import fault, open_database
 
@@ -262,8 +262,8 @@ class Knowledge:
         return made
 
     @cached_property
-    def _vectors(self) -> dict[str, vectors.Vectors]:
-        return {name: vectors.load(self.folder, name) for name in SEARCHED}
+    def _vectors(self) -> dict[str, vector_search.Vectors]:
+        return {name: vector_search.load(self.folder, name) for name in SEARCHED}
 
     @cached_property
     def adjacency(self) -> csr_array:

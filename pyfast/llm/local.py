@@ -4,7 +4,6 @@ constrained decoding, and prompts by a model's chat template. Trainings need suc
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +30,6 @@ def compact(schema: Schema) -> Mapping[str, Any]:
     """
     form = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return {**closed(schema), "x-guidance": form}
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def find_folder(text: str, what: str = "model folder", file: str = "config.json") -> Path:

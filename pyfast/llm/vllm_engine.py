@@ -28,7 +28,8 @@ import orjson
 
 from pyfast.errors import InputError, LLMUnavailableError, ModelNotFoundError, first_fault
 from pyfast.llm.chat import one_line
-from pyfast.llm.local import LOG_VARIABLE, usable_cores
+from pyfast.llm.local import LOG_VARIABLE
+from pyfast.utils.processes import available_cores
 
 # an environment variable of the engines that pyfast starts: the process that started them
 STARTER = "PYFAST_VLLM_STARTER"
@@ -136,7 +137,7 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
     }
     if batch_invariant:
         ours["VLLM_BATCH_INVARIANT"] = "1"
-    if usable_cores() < FEW_CORES:
+    if available_cores() < FEW_CORES:
         # On a CPU, vLLM reserves one core for its scheduler and binds spinning threads to the others. With two
         # cores, only one would work. A thread on a core that is busy with something else slows down all threads by
         # half.

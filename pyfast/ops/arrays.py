@@ -22,6 +22,7 @@ from scipy.sparse import SparseEfficiencyWarning, csr_array, csr_matrix
 
 import pyfast._native as native
 from pyfast.errors import ArrayError, ConvergenceWarning
+from pyfast.utils.processes import available_cores
 
 Int32: TypeAlias = npt.NDArray[np.int32]
 Int64: TypeAlias = npt.NDArray[np.int64]
@@ -310,10 +311,3 @@ def _threads_set() -> int:
         return int(shared)
     torch: Any = sys.modules.get("torch")
     return int(torch.get_num_threads()) if hasattr(torch, "get_num_threads") else 0
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -27,11 +27,11 @@ from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError, PyfastError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.cost import Prices, listed
-from pyfast.ops.arrays import available_cores
 from pyfast.reports.bundle import VERSION, RunData
 from pyfast.reports.details import question_of
 from pyfast.reports.run_reader import Scoring
 from pyfast.utils.files import built_aside, write_atomically
+from pyfast.utils.processes import available_cores
 from pyfast.utils.version import __version__
 
 MANIFEST = "manifest.json"

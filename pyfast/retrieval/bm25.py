@@ -25,8 +25,7 @@ class BM25Retriever:
     def __init__(self, index: Index, k1: float = BM25_PARAMETERS["k1"], b: float = BM25_PARAMETERS["b"]) -> None:
         self._k1, self._b = k1, b
         self.fingerprint = f"bm25:method={BM25_PARAMETERS['method']},k1={k1},b={b}"
-        self._analysis, self._folder = index.analysis, index.folder
-        self._searched, self._place = index.searched, index.place
+        self._analysis, self._searched, self._place = index.analysis, index.searched, index.place
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """Find at most the `k` best passages for each query, best first. Passages without a word of the query

@@ -1,5 +1,5 @@
-"""Start another Python process that runs a function of pyfast. pyfast does not use multiprocessing, because its
-processes would import the user's script."""
+"""Count the cores of this process, and start another Python process that runs a function of pyfast. pyfast does
+not use multiprocessing, because its processes would import the user's script."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from typing import IO
 
 _PARENT = "_PYFAST_PARENT"
 _PR_SET_PDEATHSIG = 1  # from Linux's sys/prctl.h
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager

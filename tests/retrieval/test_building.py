@@ -16,7 +16,7 @@ from test_changing import document, same
 import pyfast
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval import BuildProgress, Index, forward_index
-from pyfast.retrieval.index import builder as building
+from pyfast.retrieval.index import builder
 from pyfast.retrieval.index.part_maker import PartMaker
 
 BASE = [document(name, 0) for name in range(40)]
@@ -30,7 +30,7 @@ def parts_of(folder: Path) -> int:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part has eight documents."""
-    monkeypatch.setattr(building, "_footprint", lambda document: 75_000_000)
+    monkeypatch.setattr(builder, "_footprint", lambda document: 75_000_000)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -43,7 +43,7 @@ def test_built_part_by_part_it_is_the_same_index(tmp_path: Path, monkeypatch: py
     )
     assert max(it.parts for it in seen) == 5 and any(it.merging for it in seen)
     assert len(built.parts) == 1 and parts_of(tmp_path / "index") == 0
-    monkeypatch.setattr(building, "_footprint", lambda document: 1)
+    monkeypatch.setattr(builder, "_footprint", lambda document: 1)
     monkeypatch.setattr(forward_index, "_AT_ONCE", at_once)
     same(built, pyfast.build_index(BASE, tmp_path / "fresh"))
     pyfast.verify(tmp_path / "index")
@@ -61,9 +61,9 @@ _BUILDS = """
 import os, signal, sys
 from pathlib import Path
 import pyfast
-from pyfast.retrieval.index import builder as building
-building._footprint = lambda document: 100_000_000
-moment, saved = int(sys.argv[3]), building.save_part
+from pyfast.retrieval.index import builder
+builder._footprint = lambda document: 100_000_000
+moment, saved = int(sys.argv[3]), builder.save_part
 def save(folder, *rest):
     if moment == int(folder.name):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -72,7 +72,7 @@ def merge(*given, **named):
     if moment == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     merged(*given, **named)
-merged, building.merge_parts, building.save_part = building.merge_parts, merge, save
+merged, builder.merge_parts, builder.save_part = builder.merge_parts, merge, save
 read = []
 from pyfast.corpus import readers
 opened = readers._documents
@@ -131,7 +131,7 @@ def test_changed_sources_are_read_again(tmp_path: Path) -> None:
 @pytest.fixture
 def in_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes build, and a part has eight documents."""
-    monkeypatch.setattr(building, "_footprint", lambda document: 82_000_000)
+    monkeypatch.setattr(builder, "_footprint", lambda document: 82_000_000)
     monkeypatch.setenv("PYFAST_THREADS", "2")
 
 
@@ -148,7 +148,7 @@ def test_two_processes_build_the_same_index(tmp_path: Path, monkeypatch: pytest.
     assert [it.documents for it in seen] == sorted(it.documents for it in seen)
     monkeypatch.setattr(PartMaker, "start", None)
     monkeypatch.setenv("PYFAST_THREADS", "1")
-    monkeypatch.setattr(building, "_footprint", lambda document: 210_000_000)
+    monkeypatch.setattr(builder, "_footprint", lambda document: 210_000_000)
     pyfast.build_index(BASE, tmp_path / "in one", on_progress=seen.append)
     assert seen[-1].parts == 5
     assert files_of(tmp_path / "index") == files_of(tmp_path / "in one")
@@ -182,9 +182,9 @@ import resource, sys
 from pathlib import Path
 import pyfast
 from pyfast.corpus import TextDocument
-from pyfast.retrieval.index import builder as building
+from pyfast.retrieval.index import builder
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-building._footprint = lambda document: 600_000_000
+builder._footprint = lambda document: 600_000_000
 documents = [TextDocument(f"{k}", "", f"Moon {k} of Saturn") for k in range(30)]
 pyfast.build_index(documents, sys.argv[1], options=pyfast.IndexOptions(memory=900))
 """
@@ -197,9 +197,9 @@ _BUILDS_IN_TWO = """
 import os, signal, sys, time
 from pathlib import Path
 import pyfast
-from pyfast.retrieval.index import builder as building
+from pyfast.retrieval.index import builder
 from pyfast.retrieval.index.part_maker import PartMaker
-building._footprint = lambda document: 165_000_000
+builder._footprint = lambda document: 165_000_000
 moment, whom, start = int(sys.argv[3]), sys.argv[4], PartMaker.start
 def kills(maker, folder):
     if moment == int(folder.name) and whom == "idle":

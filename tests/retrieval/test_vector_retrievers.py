@@ -16,7 +16,7 @@ from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index
 from pyfast.retrieval.pools import open_retriever, reciprocal_ranks, split, stack_pools, weighted_scores
 from pyfast.retrieval.rerank import NEAREST, SEEDS, expand, order_pools
-from pyfast.retrieval.vectors import vector_search as vectors
+from pyfast.retrieval.vectors import vector_search
 from pyfast.retrieval.vectors.embeddings import find_embedder
 
 pytestmark = pytest.mark.skipif(
@@ -112,7 +112,7 @@ def test_codes_find_what_comparing_all_finds(
     pyfast.add_documents(tmp_path / "index", every[10:])
     pyfast.delete_documents(tmp_path / "index", ["gone"])
     assert "parts/1/dense/codes.faiss" in pyfast.open_index(tmp_path / "index").manifest["files"]
-    monkeypatch.setattr(vectors, "make_codes", lambda *_: pytest.fail("codes were made to open it"))
+    monkeypatch.setattr(vector_search, "make_codes", lambda *_: pytest.fail("codes were made to open it"))
     for _ in range(2):
         assert lists(pyfast.open_index(tmp_path / "index", "dense")) == exact
         pyfast.compact_index(tmp_path / "index")
@@ -259,4 +259,4 @@ class TestBesideTheLibrary:
 def test_exact_search_goes_farther_than_the_knowledge_stores(dense: Path) -> None:
     from pyfast.retrieval.vectors.passage_vectors import EXACT
 
-    assert EXACT == 200_000 > vectors.EXACT
+    assert EXACT == 200_000 > vector_search.EXACT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval.vectors import vector_search as vectors
+from pyfast.retrieval.vectors import vector_search
 
 faiss = pytest.importorskip("faiss")
 DIMENSIONS = 48
@@ -16,7 +16,7 @@ DIMENSIONS = 48
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(vectors, "EXACT", 1000)
+    monkeypatch.setattr(vector_search, "EXACT", 1000)
     threads = faiss.omp_get_max_threads()
     yield
     faiss.omp_set_num_threads(threads)
@@ -37,7 +37,7 @@ def matrix() -> Float32:
 
 
 def test_the_nearest_are_found_whatever_comes_with_a_query(matrix: Float32) -> None:
-    coded = vectors.make(matrix)
+    coded = vector_search.make(matrix)
     assert coded.codes is not None
     drawn = np.random.default_rng(1)
     queries = of_length_one(matrix[::9] + 0.05 * drawn.standard_normal(matrix[::9].shape, np.float32))
@@ -55,8 +55,8 @@ def test_the_nearest_are_found_whatever_comes_with_a_query(matrix: Float32) -> N
 
 def test_equal_cosines_are_in_the_order_of_their_places(matrix: Float32, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many texts are equal, and whatever comes with a query."""
-    monkeypatch.setattr(vectors, "EXACT", len(matrix))
-    monkeypatch.setattr(vectors, "_NUMBERS", 20 * 48 * 60)
+    monkeypatch.setattr(vector_search, "EXACT", len(matrix))
+    monkeypatch.setattr(vector_search, "_NUMBERS", 20 * 48 * 60)
     drawn = np.random.default_rng(5)
     repeated = matrix.copy()
     repeated[drawn.choice(len(matrix), 60, replace=False)] = matrix[7]
@@ -64,34 +64,34 @@ def test_equal_cosines_are_in_the_order_of_their_places(matrix: Float32, monkeyp
     queries = matrix[:64]
     exact = np.einsum("nd,qd->qn", repeated, queries)
     expected = np.argsort(-exact, axis=1, kind="stable")[:, :10]
-    found, _ = vectors.make(repeated).search(queries, 10)
+    found, _ = vector_search.make(repeated).search(queries, 10)
     assert found[7].tolist() == np.flatnonzero((repeated == matrix[7]).all(axis=1))[:10].tolist()
     np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(vectors.make(repeated).search(queries[7:8], 10)[0][0], found[7])
+    np.testing.assert_array_equal(vector_search.make(repeated).search(queries[7:8], 10)[0][0], found[7])
 
 
 def test_the_same_vectors_make_the_same_codes(matrix: Float32) -> None:
     made = []
     for threads in (1, 2, 5):
         faiss.omp_set_num_threads(threads)
-        made.append(faiss.serialize_index(vectors.make(matrix).codes).tobytes())
+        made.append(faiss.serialize_index(vector_search.make(matrix).codes).tobytes())
     assert made[0] == made[1] == made[2]
 
 
 @pytest.mark.parametrize("dimensions", [1, 3, 31, 384])
 def test_any_number_of_dimensions(dimensions: int) -> None:
     few = of_length_one(np.random.default_rng(2).standard_normal((1100, dimensions), np.float32))
-    found, _ = vectors.make(few).search(few[:50], 1)
+    found, _ = vector_search.make(few).search(few[:50], 1)
     assert np.mean(np.einsum("ij,ij->i", few[found[:, 0]], few[:50]) > 0.999) > 0.9
 
 
 def test_changes_find_what_new_vectors_find(matrix: Float32, tmp_path: Path) -> None:
     """Texts go and come, again and again; files that stay are the same ones, until too much has changed."""
     drawn = np.random.default_rng(3)
-    known, has = vectors.make(matrix[:3000]), np.arange(3000)
+    known, has = vector_search.make(matrix[:3000]), np.arange(3000)
     folders = [tmp_path / str(number) for number in range(12)]
     folders[0].mkdir()
-    vectors.save(folders[0], "facts", known)
+    vector_search.save(folders[0], "facts", known)
     linked = []
     for before, folder in pairwise(folders):
         stays = np.sort(drawn.choice(len(has), len(has) - drawn.integers(0, 60), replace=False))
@@ -99,12 +99,12 @@ def test_changes_find_what_new_vectors_find(matrix: Float32, tmp_path: Path) -> 
         kept = np.concatenate([stays, np.full(len(new), -1)]).astype(np.int32)
         order = drawn.permutation(len(kept))
         has = np.concatenate([has[stays], new])[order]
-        changed = vectors.change(known, kept[order], matrix[has[kept[order] < 0]])
+        changed = vector_search.change(known, kept[order], matrix[has[kept[order] < 0]])
         np.testing.assert_array_equal(changed.of(np.arange(len(has))), matrix[has])
         folder.mkdir()
-        vectors.save(folder, "facts", changed, before, known)
+        vector_search.save(folder, "facts", changed, before, known)
         linked.append((folder / "facts.vectors.npy").samefile(before / "facts.vectors.npy"))
-        known = vectors.load(folder, "facts")
+        known = vector_search.load(folder, "facts")
         queries = of_length_one(
             matrix[has[::7]] + 0.05 * drawn.standard_normal(matrix[has[::7]].shape, np.float32)
         )
@@ -121,6 +121,8 @@ def test_equal_rows_are_found_and_no_others() -> None:
     known = drawn.integers(0, 3, (200, 3))
     marks = drawn.integers(0, 4, (300, 3))
     first = {tuple(row): place for place, row in reversed(list(enumerate(known.tolist())))}
-    assert vectors.places_among(marks, known).tolist() == [first.get(tuple(row), -1) for row in marks.tolist()]
-    assert vectors.places_among(marks[:0], known).size == 0
-    assert vectors.places_among(marks[:2], known[:0]).tolist() == [-1, -1]
+    assert vector_search.places_among(marks, known).tolist() == [
+        first.get(tuple(row), -1) for row in marks.tolist()
+    ]
+    assert vector_search.places_among(marks[:0], known).size == 0
+    assert vector_search.places_among(marks[:2], known[:0]).tolist() == [-1, -1]
