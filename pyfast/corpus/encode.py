@@ -156,9 +156,9 @@ def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
     ):
         start = 0
         while (end := large.text.find(_SEPARATOR, start + _BATCH)) >= 0:
-            yield [replace(large, text=large.text[start:end])], start
+            yield [replace(large, title="", text=large.text[start:end])], start
             start = end + len(_SEPARATOR)  # `_encode_texts` writes the separator before the next piece.
-        yield [replace(large, text=large.text[start:])], start
+        yield [replace(large, title="", text=large.text[start:])], start
     else:
         yield batch, 0
 
@@ -338,7 +338,7 @@ def _encode_texts(
     levels = {
         Level.DOCUMENT: (first, first + length),
         Level.SECTION: sections,
-        Level.PARAGRAPH: blocks,
+        Level.PARAGRAPH: _with_titles(placed, blocks),
         Level.SENTENCE: sentences(blocks, breaks),
     }
     start, end = (np.concatenate([bounds[side] for bounds in levels.values()]) for side in (0, 1))
@@ -417,6 +417,22 @@ def _with_headings(text: str, placed: _Placed, blocks: Bounds, sections: Bounds,
         section += len(own)
     starts, ends = np.array(added, dtype=np.int64).reshape(-1, 2).T
     return np.sort(np.concatenate([blocks[0], starts])), np.sort(np.concatenate([blocks[1], ends]))
+
+
+def _with_titles(placed: _Placed, blocks: Bounds) -> Bounds:
+    """Add an empty paragraph to each document that has a title and no other passage, so that a passage has the
+    title. The rows of its tables have it too, but its front matter has not."""
+    first = np.array([origin for _, _, origin, _ in placed], dtype=np.int64)
+    bare = np.flatnonzero(np.diff(np.searchsorted(blocks[0], np.append(first, np.iinfo(np.int64).max))) == 0)
+    titled = first[[k for k in bare.tolist() if _is_only_title(*placed[k][:2])]]
+    if not titled.size:
+        return blocks
+    return np.sort(np.concatenate([blocks[0], titled])), np.sort(np.concatenate([blocks[1], titled]))
+
+
+def _is_only_title(document: TextDocument, headings: Sequence[Heading]) -> bool:
+    in_tables = any(not document.text.startswith("---", start) for start, _ in document.outline.aside)
+    return bool(document.title.strip()) and not headings and not in_tables
 
 
 def _headings_of(document: Document) -> Sequence[Heading]:

@@ -16,11 +16,12 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import orjson
 
 from pyfast.corpus.documents import Document, Heading, Outline, Table, TextDocument, section_at
-from pyfast.corpus.text_splitting import LENGTH
+from pyfast.corpus.text_splitting import LENGTH, fitting_length
 from pyfast.errors import InputError
 
 COLUMNS = 64
 """The maximum number of columns in a table"""
+_MOST_LEVELS = 4
 MOST_ABOVE = 20
 """How many rows of a table are looked at to find its caption and its header"""
 _MOST_COVERED = 2_000_000
@@ -176,8 +177,16 @@ def table_parts(grid: Grid) -> TableParts:
     """
     cells = grid.cells
     captions, first = _captions(grid)
-    end = _end(grid, first) if grid.header_rows is None else max(first, min(grid.header_rows, len(cells)))
-    header = tuple(map(_name, zip_longest(*_heads(grid, first, end), fillvalue="")))
+    index = _names_of_index(grid, first)
+    if grid.header_rows is not None:
+        end = max(first, min(grid.header_rows, len(cells)))
+    else:
+        end = index + 1 if index else _end(grid, first)
+    heads = _heads(grid, first, end)
+    if index and index + 1 == end:  # What stands above them in the corner names the levels of the other columns.
+        heads = [["" if name else it for it, name in zip(row, heads[-1], strict=False)] for row in heads[:-1]]
+        heads.append(list(cells[index]))
+    header = tuple(map(_name, zip_longest(*heads, fillvalue="")))
     return TableParts(" ".join(captions), header, [tuple(row) for row in cells[end:] if any(row)])
 
 
@@ -232,6 +241,35 @@ def _end(grid: Grid, first: int) -> int:
             end += 1
         row += 1
     return end if end < len(cells) else min(first + 1, len(cells))
+
+
+def _names_of_index(grid: Grid, first: int) -> int:
+    """The number of the last header row of a pivot table, if it names the first columns only: pandas writes the
+    names of an index so, below the rows that name the other columns level by level. 0 if there is none."""
+    cells = grid.cells
+    for at in range(first + 2, min(first + _MOST_LEVELS + 1, len(cells) - 1)):
+        count = _filled(cells[at])
+        levels = [row[count:] for row in cells[first:at]]
+        corners = [row[:count] for row in cells[first:at]]
+        only = [_filled(row) == count and all(row[:count]) for row in cells[at : first + MOST_ABOVE]]
+        if (
+            only[0]
+            and sum(only) == 1
+            and count < len(cells[first])
+            and not any(map(is_number, cells[at][:count]))
+            and all(all(row) and len(row) == len(levels[0]) for row in levels)
+            and len(set(zip(*levels, strict=True))) == len(levels[0])
+            and any(one == other for row in levels for one, other in pairwise(row))
+            and not any(is_number(name) and not _YEAR.fullmatch(name) for row in levels for name in row)
+            and all(_filled(row) <= 1 for row in corners)
+            and any(cells[at + 1][count:])
+        ):
+            return at
+    return 0
+
+
+def _filled(row: Sequence[str]) -> int:
+    return sum(map(bool, row))
 
 
 def _continues(grid: Grid, row: int) -> bool:
@@ -336,7 +374,7 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
                 name = table.header[column] if column < len(table.header) else ""
                 texts.append(TextDocument(uri, ", ".join(filter(None, (title, name))), cell))
                 links.append((number, column, uri))
-                cells[column] = f"{cell[:_SHOWN].rsplit(None, 1)[0]} …"
+                cells[column] = f"{cell[: fitting_length(cell, _SHOWN)]} …"
         changed[number] = tuple(cells)
     rows = pack(changed.get(number, row) for number, row in enumerate(table.rows))
     return replace(table, rows=rows, links=tuple(sorted(links))), texts
@@ -357,8 +395,11 @@ def title_of(path: Path) -> str:
 
 def with_tables(text: TextDocument, tables: Iterable[FoundTable]) -> Iterator[Document]:
     """Yield the text, and then each of its tables, with a uri such as `uri#table-1`. The section of a table has
-    the headings above it, and its caption."""
-    yield text
+    the headings above it, and its caption. A text without a character is left out if there are tables: their
+    rows have its title."""
+    tables = list(tables)
+    if text.text or not tables:
+        yield text
     for number, (place, beside, parts) in enumerate(tables, start=1):
         above = section_at(text.outline.headings or (), place, text.title)
         section = " > ".join(filter(None, [above, beside, parts.caption]))
@@ -399,6 +440,11 @@ class Text:
         cells, spans = grid_of(rows, most)
         if any(map(any, cells)):
             self._tables.append((self._size, caption, parts_of_grid(cells, spans, heads)))
+
+    def tables(self) -> list[TableParts]:
+        """Return the parts of each table. The caption has also what stands beside the table."""
+        named = ((" ".join(filter(None, [beside, parts.caption])), parts) for _, beside, parts in self._tables)
+        return [parts._replace(caption=caption) for caption, parts in named]
 
     def documents(self, uri: str, title: str) -> Iterator[Document]:
         """Yield the text, and then each table."""

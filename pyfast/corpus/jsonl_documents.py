@@ -37,6 +37,12 @@ _BESIDE_TEXT = frozenset({"id", "_id", "docid", "title", "url", "uri", "metadata
 _METADATA = ("metadata", "meta")
 """The keys whose object has more metadata of a text"""
 _USUAL = frozenset({"kind", "id", "_id", "title", "text"})
+_LISTS = frozenset({"data", "documents", "entries", "features", "hits", "items", "records", "results", "rows"})
+"""The keys of a list of records beside which there may be objects of any name"""
+_ABOUT_LIST = frozenset(
+    {"_links", "crs", "error", "errors", "info", "links", "meta", "metadata", "page", "pagination", "schema"}
+)
+"""The keys of objects that tell about a list of records"""
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 _LONGEST = 300
 _QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
@@ -103,8 +109,9 @@ def _name_of_list(content: object) -> str:
         for key, value in content.items()
         if value and isinstance(value, list) and all(isinstance(it, dict) for it in value)
     ]
-    nested = any(isinstance(value, dict) for value in content.values())
-    return lists[0] if len(lists) == 1 and not nested else ""
+    nested = {key for key, value in content.items() if isinstance(value, dict)}
+    # A record may have an object and a list too, such as an address and orders.
+    return lists[0] if len(lists) == 1 and (lists[0] in _LISTS or nested <= _ABOUT_LIST) else ""
 
 
 def _has_float(value: object) -> bool:
@@ -146,7 +153,7 @@ def documents_of_records(
                 document, about, other = _read(record, place, f"{uri}#{place.rpartition(' ')[2]}")
                 yield document
                 nowhere |= dict.fromkeys(other)
-                if (about or other) and isinstance(document, TextDocument) and not document.text.strip():
+                if (about or other) and isinstance(document, TextDocument) and _is_blank(document):
                     keys = _keys([*about, *other])
                     raise _Fault(f"the text is empty, so no search finds the record, which has also {keys}")
                 continue
@@ -170,6 +177,10 @@ def documents_of_records(
             raise InputError(f"{path}: {shape}, too few in common for one table")
         rows = pack(tuple(record.get(key, "") for key in header) for record in flat)
         yield Table(uri, title_of(path), "", header, rows)
+
+
+def _is_blank(document: TextDocument) -> bool:
+    return not (document.text.strip() or document.title.strip())
 
 
 def _is_question(record: JsonObject) -> bool:

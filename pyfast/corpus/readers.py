@@ -500,7 +500,6 @@ def _read_text(uri: str, path: Path) -> Iterator[Document]:
 def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
     triples: list[Triple] = []
     faults: list[Unread] = []
-    columns = 0
     for number, (line, row) in enumerate(rows(path, read_text(path), PlainTabs)):
         if isinstance(row, Unread):
             faults.append(row)
@@ -508,8 +507,6 @@ def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
             faults.append(Unread(path, f"line {line}: read as the header", missing=False))
         elif len(row) not in (3, 4):
             faults.append(Unread(path, f"line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}"))
-        elif len(row) != (columns := columns or len(row)):
-            faults.append(Unread(path, f"line {line}: {len(row)} columns where the lines before have {columns}"))
         else:
             triples.append(Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None))
     if triples or not faults:

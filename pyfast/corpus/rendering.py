@@ -26,6 +26,8 @@ _NO_TEXT = re.compile(f"([\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\
 def paragraph_line(title: str, text: str) -> str:
     """Write a paragraph: ``title. text``. The title is left out if it is empty or the text begins with it."""
     title, text = fold(title), fold(text)
+    if not text:
+        return title
     # A text that begins with `Agents` does not begin with the title `Age`.
     if text.startswith(title) and not (title[-1:].isalnum() and text[len(title) : len(title) + 1].isalnum()):
         return text

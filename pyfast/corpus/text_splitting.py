@@ -1,8 +1,8 @@
 """The rules that cut a text into paragraphs and sentences.
 
 A paragraph is a block of text between blank lines (or headings), without the whitespace around it. A paragraph of
-more than `LENGTH` characters is cut at sentence ends. If a sentence is too long, it is cut at whitespace, or
-anywhere if there is none.
+more than `LENGTH` characters is cut at sentence ends. If a sentence is too long, it is cut at whitespace. If
+there is none, it is cut after a mark such as a comma, or anywhere.
 
 A sentence ends after ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After ``. ! ? …``,
 whitespace must follow, and the next sentence must begin with a digit or a letter that is not lower case. Up
@@ -31,6 +31,7 @@ _ABBREVIATIONS = (
 ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
+_LAST_MARK = re.compile(r".*(?:[;|)\]}>&/、，；：。）】」』]|,(?!\d{3}(?!\d)))", re.DOTALL)
 _VISIBLE = re.compile(r"\S")
 _FULL_WIDTH = "。！？"
 _ENDS = ".!?…" + _FULL_WIDTH
@@ -163,13 +164,22 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> Ite
         if k >= 0 and breaks[1][k] > start:
             stop, following = int(breaks[0][k]), int(breaks[1][k])
         else:
-            window = text[start : start + length + 1]
-            stop = start + min(len(window.rsplit(None, 1)[0]), length)
+            stop = start + fitting_length(text[start : start + length + 1], length)
             visible = _VISIBLE.search(text, stop, end)
             following = visible.start() if visible else end
         yield start, stop
         start = following
     yield start, end
+
+
+def fitting_length(text: str, length: int) -> int:
+    """How many of the first `length` characters of a longer text are kept if it is cut: up to the last whitespace,
+    or else to the last mark, so that words and numbers stay whole. All of them if there is neither."""
+    before = len((text[: length + 1].rsplit(None, 1) or [""])[0])
+    if before <= length:
+        return before
+    mark = _LAST_MARK.match(text[:length])
+    return mark.end() if mark else length
 
 
 def sentences(blocks: Bounds, breaks: Bounds) -> Bounds:

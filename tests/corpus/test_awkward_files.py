@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 import pyfast
-from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
+from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, encode, read
 from pyfast.corpus.formats.office import written
 
 
@@ -523,3 +523,147 @@ def test_an_old_feather_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "a.feather").write_bytes(b"FEA1" + bytes(40))
     _, (unread,) = found(tmp_path / "a.feather")
     assert unread.missing and "version 1 of Feather" in unread.reason
+
+
+def lines_of(path: Path) -> list[str]:
+    corpus = encode(read([path]))
+    return [corpus.render(int(i)) for i in corpus.passages()]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"kind": "text", "id": "6", "title": "Lemur habits", "text": ""}\n'),
+        ("a.jsonl", '{"_id": "6", "title": "Lemur habits", "text": " ", "metadata": {"year": 1999}}\n'),
+        ("a.md", "---\ntitle: Lemur habits\n---\n"),
+        ("Lemur habits.txt", ""),
+    ],
+)
+def test_a_title_without_a_text_is_found(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    _, unread = found(tmp_path / name)
+    assert lines_of(tmp_path / name) == ["Lemur habits"] and not unread
+    (tmp_path / "b.txt").write_text("Owls hunt at night.")
+    index = pyfast.build_index(tmp_path, tmp_path / "IDX")
+    assert [index.text(int(it)) for it in index.search("lemur", 3)[0].passages] == ["Lemur habits"]
+
+
+def test_a_title_has_no_passage_of_its_own_beside_a_text_or_a_table(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\ntitle: Lakes\n---\n| lake | km2 |\n|---|---|\n| Mjosa | 365 |\n")
+    assert lines_of(tmp_path / "a.md") == ["Lakes | lake: Mjosa | km2: 365"]
+    large = TextDocument("b", "Large", "word " * 300_000 + "\n\n" + " " * 600_000 + "\n\nend")
+    assert "Large" not in {encode([large]).render(int(i)) for i in encode([large]).passages()}
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("index", [["region"], ["region", "product"]])
+@pytest.mark.parametrize("suffix", ["xlsx", "csv", "html"])
+def test_a_pivot_table_of_pandas(tmp_path: Path, named: bool, index: list[str], suffix: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    years = {"region": ["North", "North", "South", "South"], "year": [2023, 2024, 2023, 2024]}
+    frame = pandas.DataFrame(
+        years | {"product": ["a", "a", "b", "b"], "cost": [1, 2, 3, 4], "sales": [5, 6, 7, 8]}
+    )
+    pivot = frame.pivot_table(index=index, columns="year", values=["sales", "cost"], aggfunc="max")
+    pivot.columns.names = ["measure", "year"] if named else [None, None]
+    getattr(pivot, {"xlsx": "to_excel"}.get(suffix, f"to_{suffix}"))(tmp_path / f"a.{suffix}")
+    first = "region: North" + (" | product: a" if len(index) > 1 else "")
+    assert lines_of(tmp_path / f"a.{suffix}")[0] == (
+        f"a | {first} | cost 2023: 1 | cost 2024: 2 | sales 2023: 5 | sales 2024: 6"
+    )
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("Name", "Q1", "Q2"), ("Bob", "3", "3"), ("Total", "", ""), ("Ann", "4", "5")],
+        [("Name", "Q1", "Q2"), ("Bob", "x", "y"), ("Note", "", ""), ("Ann", "z", "z")],
+    ],
+)
+def test_a_row_with_a_single_cell_is_no_header(tmp_path: Path, rows: list[tuple[str, ...]]) -> None:
+    (tmp_path / "a.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    (table,), _ = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and table.header == rows[0] and list(table.rows) == rows[1:]
+
+
+@pytest.mark.parametrize(
+    ("content", "beside"),
+    [
+        ('{"data": [{"a": 1}, {"a": 2}], "meta": {"page": 1}}', "meta"),
+        ('{"type": "FeatureCollection", "crs": {"n": 1}, "features": [{"a": 1}, {"a": 2}]}', "crs, type"),
+        ('{"schema": {"fields": [{"name": "a"}], "v": "1"}, "data": [{"a": 1}, {"a": 2}]}', "schema"),
+        ('{"lakes": [{"a": 1}, {"a": 2}], "pagination": {"next": null}}', "pagination"),
+    ],
+)
+def test_objects_beside_a_list_of_records(tmp_path: Path, content: str, beside: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    (table,), (told,) = found(tmp_path / "a.json")
+    assert isinstance(table, Table) and list(table.rows) == [("1",), ("2",)]
+    assert not told.missing and told.reason.endswith(f"in no document: {beside}")
+
+
+def test_a_record_with_an_object_and_a_list_is_one_record(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"name": "Holm", "address": {"city": "Odda"}, "orders": [{"n": 1}]}')
+    (table,), unread = found(tmp_path / "a.json")
+    assert isinstance(table, Table) and not unread
+    assert list(table.rows) == [("Holm", '{"city":"Odda"}', '[{"n":1}]')]
+
+
+def test_numbers_without_blanks_are_cut_between_them() -> None:
+    numbers = [f"{k}.{k:03d}" for k in range(2000)]
+    corpus = encode([TextDocument("a", "", ",".join(numbers))])
+    pieces = [corpus.content(int(i)) for i in corpus.passages()]
+    assert len(pieces) > 2 and [it for piece in pieces for it in piece.rstrip(",").split(",")] == numbers
+
+
+def test_some_triples_have_a_time(tmp_path: Path) -> None:
+    (tmp_path / "a.triples.tsv").write_text("Bell\tborn in\tOslo\nBell\tlives in\tOdda\t1990\nOdda\tin\tNorway\n")
+    (graph,), unread = found(tmp_path / "a.triples.tsv")
+    assert isinstance(graph, KnowledgeGraph) and not unread
+    assert [it.time for it in graph.triples] == [None, "1990", None]
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_tables_side_by_side_with_titles(tmp_path: Path, merged: bool) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [
+        ("Sales", None, None, None, "Staff"),
+        ("Region", "Units", "Price", None, "Name", "Age"),
+        ("North", 1, 2, None, "Ann", 30),
+        ("South", 3, 4),
+    ]:
+        book.active.append(row)
+    if merged:
+        book.active.merge_cells("A1:C1")
+        book.active.merge_cells("E1:F1")
+    book.save(tmp_path / "a.xlsx")
+    assert lines_of(tmp_path / "a.xlsx") == [
+        "a | Sales | Region: North | Units: 1 | Price: 2",
+        "a | Sales | Region: South | Units: 3 | Price: 4",
+        "a | Staff | Name: Ann | Age: 30",
+    ]
+
+
+def test_an_empty_column_within_a_table(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("Region", "2023", None, "2024"), ("North", 1, None, 2), ("South", 3, None, 4)]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    assert lines_of(tmp_path / "a.xlsx")[0] == "a | Region: North | 2023: 1 | 2024: 2"
+
+
+def test_a_table_of_html_in_markdown(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(
+        "# Lakes\n\nDeep ones.\n\n## Norway\n\n<table>\n<caption>By area</caption>\n"
+        "<tr><th>lake</th><th>km2</th></tr>\n\n<tr><td>Mj&oslash;sa</td><td>365</td></tr>\n</table>\n\n"
+        "Between.\n\n| lake | m |\n|---|---|\n| Tinn | 460 |\n\n<p>A paragraph.</p>\n"
+    )
+    assert lines_of(tmp_path / "a.md") == [
+        "Lakes. Deep ones.",
+        "Lakes > Norway. Between.",
+        "Lakes > Norway. <p>A paragraph.</p>",
+        "Lakes | Norway > By area | lake: Mj\u00f8sa | km2: 365",
+        "Lakes | Norway | lake: Tinn | m: 460",
+    ]

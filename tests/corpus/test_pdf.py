@@ -54,6 +54,7 @@ def test_words_broken_at_the_end_of_a_line_are_joined(tmp_path: Path) -> None:
         ("in\x02ter\x02est", "", "interest"),
         ("Jean\x02Luc in 1914\x0218", "", "Jean-Luc in 1914-18"),
         ("pre\x02and post-war", "", "pre- and post-war"),
+        ("since 2024-05-\n01 and 1990-\n2000", "", "since 2024-05-01 and 1990-2000"),
         ("self\x02taught", "", "self-taught"),
         ("a list:\n- one\n- two", "", "a list:\n- one\n- two"),
         ("Oslo-\nBergen", "", "Oslo-\nBergen"),

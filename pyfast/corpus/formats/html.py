@@ -14,7 +14,7 @@ from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.encodings import guessed
-from pyfast.corpus.grids import POWER, Text
+from pyfast.corpus.grids import POWER, TableParts, Text
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(
@@ -71,6 +71,15 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     if soup.contains_replacement_characters:
         unread.append(Unread(path, f"some characters are no {soup.original_encoding}; save it as UTF-8"))
     yield from unread
+
+
+def tables_of_html(written: str) -> list[TableParts]:
+    """Return the tables in a piece of HTML, with their captions."""
+    from bs4 import BeautifulSoup
+
+    text = Text()
+    _read(BeautifulSoup(written, "lxml"), text, Path(), [])
+    return text.tables()
 
 
 def _encoding(data: bytes) -> str | None:

@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyfast.corpus.documents import Document, Heading, Outline, TextDocument
+from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.grids import parts_of_grid, with_tables
+from pyfast.corpus.formats.html import tables_of_html
+from pyfast.corpus.grids import TableParts, parts_of_grid, with_tables
+from pyfast.utils.extras import install
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -27,12 +30,16 @@ _MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\
 # The line of dashes and bars below a table's header.
 _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
+_HTML_TABLE = re.compile(r"^[ ]{0,3}<table\b", re.IGNORECASE | re.MULTILINE)
+
+_TABLE_TAGS = re.compile(r"<(/?)table\b[^>]*>", re.IGNORECASE)
+
 _MAYBE_MARKS = re.compile(r"[*_`\[\]<&\\~]")
 _BREAK = re.compile(r"<br\b", re.IGNORECASE)
 
 
-_Table = tuple[int, int, list[tuple[str, ...]]]
-"""A table: the character offsets of its lines, and its rows with the header, without Markdown's marks"""
+_Table = tuple[int, int, TableParts]
+"""A table: the character offsets of its lines, and its parts, without Markdown's marks"""
 
 
 @cache
@@ -80,14 +87,22 @@ def headings(text: str) -> list[Heading]:
     return _headings(_parser().parse(text), _lines(text), 0)
 
 
-def layout(text: str, start: int = 0) -> tuple[list[Heading], list[_Table]]:
-    """Find the headings and tables of a Markdown text from `start` on. Headings and tables inside lists and quotes
-    do not count."""
+class _Layout(NamedTuple):
+    """The headings and tables of a text, and the character offsets of tables that are written in HTML."""
+
+    headings: list[Heading]
+    tables: list[_Table]
+    in_html: list[tuple[int, int]]
+
+
+def _layout(text: str, start: int) -> _Layout:
+    """Find the headings and tables from `start` on. Those inside lists and quotes do not count."""
     text = text[start:]
-    if not _MAYBE_HEADING.search(text) and not _MAYBE_TABLE.search(text):
-        return [], []
+    if not any(mark.search(text) for mark in (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE)):
+        return _Layout([], [], [])
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
-    return _headings(tokens, lines, start), _tables(tokens, text, lines, start)
+    found = tokens, text, lines, start
+    return _Layout(_headings(tokens, lines, start), _tables(*found), _tables_in_html(*found))
 
 
 def _lines(text: str) -> list[int]:
@@ -110,8 +125,30 @@ def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> lis
         elif token.type == "table_open":
             place, rows = token.map if token.level == 0 else None, []
         elif following.type == "table_close" and following.level == 0 and place and rows:
-            tables.append((lines[place[0]] + shift, lines[place[1]] + shift, list(map(tuple, rows))))
+            # Without texts in its header, a table has its names in the first row, or a title there.
+            parts = parts_of_grid(rows, header_rows=1 if any(rows[0]) else None)
+            tables.append((lines[place[0]] + shift, lines[place[1]] + shift, parts))
     return tables
+
+
+def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[tuple[int, int]]:
+    """The character offsets of the tables that are written in HTML. An empty line ends a block of HTML, but not
+    its table."""
+    found: list[tuple[int, int]] = []
+    end = 0
+    for token in tokens:
+        if token.type != "html_block" or token.level or not token.map or not _HTML_TABLE.match(token.content):
+            continue
+        begin, depth = lines[token.map[0]], 0
+        if begin >= end:
+            end = lines[token.map[1]]
+            for tag in _TABLE_TAGS.finditer(text, begin):
+                depth += -1 if tag[1] else 1
+                if depth < 1:
+                    end = max(end, tag.end())
+                    break
+            found.append((begin + shift, end + shift))
+    return found
 
 
 def _surplus(line: str, width: int) -> list[str]:
@@ -142,12 +179,18 @@ def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading
     return headings
 
 
-def read_markdown(uri: str, path: Path) -> Iterator[Document]:
+def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a file. Each table becomes a separate document. The title is that of the
     front matter, or else the first heading of depth 1, or else the name of the file."""
     text = read_text(path)
     about, start = _front_matter(text)
-    headings, tables = layout(text, start)
+    headings, tables, in_html = _layout(text, start)
+    try:
+        tables += [(*place, parts) for place in in_html for parts in tables_of_html(text[slice(*place)])]
+    except ModuleNotFoundError as error:
+        advice = f"{error.name} is not installed: {install('formats')}"
+        yield Unread(path, f"tables that are written in HTML are read as text: {advice}", missing=False)
+    tables.sort(key=itemgetter(0))
     named = about.get("title")
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")
     title = (named if isinstance(named, str) else "") or first or path.stem
@@ -157,10 +200,7 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document]:
         aside=(*aside, *((begin, end) for begin, end, _ in tables)),
         about=json.dumps(about, ensure_ascii=False, default=str) if about else "",
     )
-    # Without texts in its header, a table has its names in the first row, or a title there.
-    found = (
-        (begin, "", parts_of_grid(rows, header_rows=1 if any(rows[0]) else None)) for begin, _, rows in tables
-    )
+    found = ((begin, "", parts) for begin, _, parts in tables)
     yield from with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
 
 

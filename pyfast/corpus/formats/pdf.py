@@ -22,7 +22,7 @@ _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 # PDFium writes U+0002, or U+FFFE, for a hyphen at the end of a line, and leaves out the end of the line.
 _LOST = r"[\x02\ufffe]"
 _HYPHEN = re.compile(rf"(?<=\w)(?:{_LOST}|[-\u2010\u00ad][ ]?[\r\n]+)(?=\w)")
-_BROKEN = re.compile(rf"([^\W_]+)(?:{_LOST}\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W\d_A-Z]))(?=([^\W_]+))")
+_BROKEN = re.compile(rf"([^\W_]+)(?:{_LOST}\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W_A-Z]))(?=([^\W_]+))")
 # The beginning and the rest of a word that is broken at the end of a page.
 _CUT = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\s*$")
 _REST = re.compile(r"\s*([^\W\d_A-Z]\S*)[ \t]*")

@@ -36,7 +36,8 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         book.close()
     for sheet, found in sheets:
         name = "" if len(sheets) == 1 else sheet.title
-        for number, part in enumerate(_tables(found, path), start=1):
+        parts = [part for block in _side_by_side(found) for part in _tables(block, path)]
+        for number, part in enumerate(parts, start=1):
             ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
             caption, header, rows = parts_of_grid(*_grid(part, path))
             section = " > ".join(filter(None, [name, caption]))
@@ -121,6 +122,32 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
                 numbers.append(number)
     merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
     return _Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
+
+
+def _side_by_side(sheet: _Sheet) -> list[_Sheet]:
+    """Cut a sheet into tables that stand side by side, with an empty column between them. Each has a title above
+    its first column, a name for each of its columns, and names in its first column: without these, a table with an
+    empty column would be cut too."""
+    rows = sheet.rows
+    used = sorted({column for row in rows for column, value in enumerate(row, 1) if value})
+    edges = [0, *(k for k in range(1, len(used)) if used[k] > used[k - 1] + 1), len(used)]
+    if len(edges) < 3 or len(rows) < 3:
+        return [sheet]
+    blocks = []
+    for start, end in pairwise(edges):
+        first, last = used[start], used[end - 1]
+        titles, header, *below = ([*row[first - 1 : last], *[""] * (last - len(row))] for row in rows)
+        keys = [row[0] for row in below if row[0]]
+        is_titled = first < last and titles[0] and not any(titles[1:])
+        if not (is_titled and all(header) and keys) or any(map(is_number, [*header, *keys])):
+            return [sheet]
+        within = [k for k, row in enumerate(rows) if any(row[first - 1 : last])]
+        cut = Packed(("",) * (first - 1) + rows[k][first - 1 : last] for k in within)
+        # With an empty row below it, the title is one for sure.
+        numbers = array("q", (sheet.numbers[k] - (k == 0) for k in within))
+        merged = [it for it in sheet.merged if first <= it[0] <= last]
+        blocks.append(_Sheet(cut, numbers, merged, []))
+    return blocks
 
 
 def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
