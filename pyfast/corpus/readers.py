@@ -24,7 +24,7 @@ import pyfast.utils.plugins as plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
-from pyfast.corpus.formats.encodings import read_text, without_colours
+from pyfast.corpus.formats.encodings import read_text, with_line_ends, without_colours
 from pyfast.corpus.formats.html import read_html
 from pyfast.corpus.formats.limits import check_growth, refuse_published
 from pyfast.corpus.formats.markdown import read_markdown
@@ -494,7 +494,7 @@ def _leads_round(real: str, source: Path) -> bool:
 
 
 def _read_text(uri: str, path: Path) -> Iterator[Document]:
-    yield TextDocument(uri, path.stem, without_colours(read_text(path)))
+    yield TextDocument(uri, path.stem, with_line_ends(without_colours(read_text(path))))
 
 
 def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:

@@ -150,6 +150,11 @@ def mcp_server(
             text = await asyncio.to_thread(_text, own, uri)
         return Source(uri=uri, title=own.title(uri), text=text[start : start + characters], characters=len(text))
 
+    for tool in server._tool_manager.list_tools():  # An argument that is not known would be left out silently.
+        taken = tool.fn_metadata.arg_model
+        taken.model_config["extra"] = "forbid"
+        taken.model_rebuild(force=True)
+        tool.parameters = taken.model_json_schema()
     return server
 
 

@@ -667,3 +667,38 @@ def test_a_table_of_html_in_markdown(tmp_path: Path) -> None:
         "Lakes | Norway > By area | lake: Mj\u00f8sa | km2: 365",
         "Lakes | Norway | lake: Tinn | m: 460",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "header"),
+    [
+        (["| HTTP | 8080 |", "| gRPC | 9090<br>9091 |"], ()),
+        (["| Ada | London |", "| Bell | Oslo |"], ()),
+        (["| name | port |", "| HTTP | 8080 |"], ("name", "port")),
+    ],
+)
+def test_a_markdown_table_with_an_empty_header(tmp_path: Path, rows: list[str], header: tuple[str, ...]) -> None:
+    (tmp_path / "a.md").write_text("\n".join(["# Ports", "", "|   |   |", "|---|---|", *rows]) + "\n")
+    (_, table), _ = found(tmp_path / "a.md")
+    assert isinstance(table, Table) and table.header == header and len(table.rows) == len(rows) - len(header) // 2
+
+
+def test_a_quoted_word_in_a_cell_of_tabs(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('id\tname\n1\t"Gorilla" glue, 250 ml\n2\t"Tape, red"\n')
+    (table,), unread = found(tmp_path / "a.tsv")
+    assert isinstance(table, Table) and not unread
+    assert list(table.rows) == [("1", '"Gorilla" glue, 250 ml'), ("2", "Tape, red")]
+
+
+def test_a_bad_quote_is_named_in_words(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,name\n1,"Gorilla" glue\n2,Tape\n3,Nail\n')
+    (table,), (unread,) = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and [*map(tuple, table.rows)] == [("2", "Tape"), ("3", "Nail")]
+    assert unread.reason == "line 2: text behind the quote that ends a cell; this line is left out"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md"])
+def test_lines_that_end_with_carriage_returns(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"Made in 1994.\rNine boxes.\r\rThe key hangs.\r")
+    first, second = lines_of(tmp_path / name)
+    assert first.endswith("Made in 1994. Nine boxes.") and second.endswith("The key hangs.")

@@ -89,6 +89,7 @@ async def test_faults_are_errors_of_the_call_and_the_server_goes_on(http: str) -
             ("read_source", {"uri": "nowhere"}),
             ("search", {"query": "x", "k": 0}),
             ("search", {}),
+            ("search", {"query": "x", "limit": 3}),
             ("answer", {"question": ""}),
             ("answer", {"question": 7}),
         ]:

@@ -156,11 +156,20 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]
                 taken.clear()
             return
         except csv.Error as error:
-            why = "a quote that is never closed" if "end of data" in str(error) else str(error)
-            yield done + 1, Unread(path, f"line {done + 1}: {why}; this line is left out")
+            plain = taken[0].rstrip("\r\n").split("\t")
+            if dialect.delimiter == "\t" and "expected after" in str(error) and len(taken) == 1 < len(plain):
+                yield done + 1, tuple(plain)  # A quote belongs to a word: `"Gorilla" glue`.
+            else:
+                yield done + 1, Unread(path, f"line {done + 1}: {_why(error)}; this line is left out")
             again.extend(reversed(taken[1:]))
             done += 1
             taken.clear()
+
+
+def _why(error: csv.Error) -> str:
+    if "end of data" in str(error):
+        return "a quote that is never closed"
+    return "text behind the quote that ends a cell" if "expected after" in str(error) else str(error)
 
 
 def _lines(text: str) -> Iterator[str]:

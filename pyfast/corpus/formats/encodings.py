@@ -23,6 +23,7 @@ _SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8",
 _LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝ€°§«»¿¡–—’‘“”…")
 _THREE_LETTERS = re.compile(r"[^\W\d_\x00-\x7f]{3}")
 _FEW = 20
+_RETURN = re.compile(r"\r(?!\n)")
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\))")
 _LOG = logging.getLogger("pyfast")
 
@@ -52,6 +53,11 @@ def without_colours(text: str) -> str:
     """Remove what tells a terminal how to show a text, such as the colours and links in a log. Searches would take
     `[31merror` for a word."""
     return _TERMINAL.sub("", text) if "\x1b" in text else text
+
+
+def with_line_ends(text: str) -> str:
+    """Write the carriage returns that end lines by themselves, as old programs have it, as line feeds."""
+    return _RETURN.sub("\n", text) if "\r" in text else text
 
 
 def guessed(data: bytes) -> tuple[str | None, str | None]:

@@ -7,15 +7,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
-from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.encodings import read_text, with_line_ends
 from pyfast.corpus.formats.html import tables_of_html
-from pyfast.corpus.grids import TableParts, parts_of_grid, with_tables
+from pyfast.corpus.grids import TableParts, is_number, parts_of_grid, with_tables
 from pyfast.utils.extras import install
 
 if TYPE_CHECKING:
@@ -125,10 +125,22 @@ def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> lis
         elif token.type == "table_open":
             place, rows = token.map if token.level == 0 else None, []
         elif following.type == "table_close" and following.level == 0 and place and rows:
-            # Without texts in its header, a table has its names in the first row, or a title there.
-            parts = parts_of_grid(rows, header_rows=1 if any(rows[0]) else None)
+            parts = parts_of_grid(rows, header_rows=_header_rows(rows))
             tables.append((lines[place[0]] + shift, lines[place[1]] + shift, parts))
     return tables
+
+
+def _header_rows(rows: list[list[str]]) -> int | None:
+    """How many of the rows are the header. A table whose first row is empty has none, or programs that convert
+    other formats have left its names, or a title, in the next one: None. Names are no numbers, and stand above
+    numbers."""
+    if any(rows[0]):
+        return 1
+    names = next(filter(any, rows), ())
+    columns = zip_longest(*rows[rows.index(names) + 1 :], fillvalue="") if names else ()
+    numbers = any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
+    alone = sum(map(bool, names)) == 1
+    return None if alone or (numbers and not any(map(is_number, names))) else 0
 
 
 def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[tuple[int, int]]:
@@ -182,7 +194,7 @@ def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading
 def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a file. Each table becomes a separate document. The title is that of the
     front matter, or else the first heading of depth 1, or else the name of the file."""
-    text = read_text(path)
+    text = with_line_ends(read_text(path))
     about, start = _front_matter(text)
     headings, tables, in_html = _layout(text, start)
     try:
