@@ -79,6 +79,22 @@ class OutageError(LLMUnavailableError):
         self.retry_after = retry_after
 
 
+class RefusalError(LLMUnavailableError):
+    """The server refuses a call: because of this prompt, or as it would refuse every call, for example if the key
+    is wrong. A run finds out with a small test call. If the server answers it, only this call fails.
+    """
+
+    def __init__(self, message: str, said: str = "") -> None:
+        """Describe the refusal.
+
+        Args:
+            message: The error message if the server refuses every call, one line.
+            said: The error message if it refuses only this call. Empty: the same.
+        """
+        super().__init__(message)
+        self.said = said or message
+
+
 class ModelNotFoundError(LLMUnavailableError):
     """The model's weights or its runtime are not installed. The message says which command installs them."""
 
@@ -99,6 +115,10 @@ class AnswerError(CallError):
 
     A system can catch the error and continue.
     """
+
+
+class FilteredError(AnswerError):
+    """A filter of the server ended an LLM reply. Asked again, it would end it again."""
 
 
 class CutOffError(AnswerError):

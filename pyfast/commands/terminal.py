@@ -62,7 +62,7 @@ def tell_unusable(used: Summary | Status, run: Path) -> None:
         print(f"no usable answer to: {fall_backs(used)}")
     if used.repaired:
         each = ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.repaired.items()))
-        print(f"items of replies that did not fit and were cut or left out: {each}")
+        print(f"replies that did not fit, and were mended or lost some items: {each}")
     if used.nothing_found:
         several = "question" if used.nothing_found == 1 else "questions"
         print(f"{used.nothing_found} {several}: a search found nothing")

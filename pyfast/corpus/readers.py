@@ -203,7 +203,7 @@ def _documents(
                     told.add(replace(before, reason=f"document {given}: {before.reason}"))
                     continue
                 if not isinstance(one, Table):
-                    yield one
+                    yield _without_name(one, file)
                     continue
                 for table in narrow(one, columns):
                     fitting, texts = without_long_cells(table)
@@ -222,6 +222,12 @@ def _documents(
         told.close()
         kept = f" (in the index: its documents before that, {given})" if given else ""
         unread.append(Unread(path, shown + kept))
+
+
+def _without_name(document: Document, path: Path) -> Document:
+    """Remove the title of an empty text if it is only the name of the file: else it would be a passage."""
+    is_empty = isinstance(document, TextDocument) and not document.text.strip()
+    return replace(document, title="") if is_empty and document.title in (path.stem, title_of(path)) else document
 
 
 def _inner(path: Path) -> Path:

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cache, partial
@@ -36,6 +36,7 @@ from pyfast.errors import (
     CallError,
     CutOffError,
     FallBackError,
+    FilteredError,
     InputError,
     TransportError,
 )
@@ -93,10 +94,32 @@ class Runtime:
         self.tracing = tracing()
         """The object that makes spans of OpenTelemetry. None: the process has no tracer provider"""
         self._executor = executor
+        self._in_flight: set[asyncio.Future[Any]] = set()
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
         self._within: dict[tuple[str, ...], asyncio.Future[Index]] = {}
         """For questions that name their own documents: the uris of these documents, and an index of only
         these documents. Questions with the same uris share one index"""
+
+    async def kept(self, call: Coroutine[Any, Any, T]) -> T:
+        """Await a call that goes on if its caller is cancelled, so that a reply that costs money is stored."""
+        task = asyncio.ensure_future(call)
+        self._in_flight.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Future[Any]) -> None:
+        self._in_flight.discard(task)
+        if not task.cancelled():
+            task.exception()  # Read the exception, because the caller may be gone.
+
+    async def finish_calls(self, seconds: float) -> None:
+        """Wait for the calls in flight, at most so many seconds. Then cancel those that are left."""
+        calls = set(self._in_flight)
+        if calls:
+            _, late = await asyncio.wait(calls, timeout=seconds)
+            for call in late:
+                call.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     def required_index(self) -> Index:
         """Return the index. Raises `InputError` if the run has no index."""
@@ -336,7 +359,7 @@ class Context:
             try:
                 return prompt.parse(completion, self.ledger.repaired)
             except AnswerError as error:
-                if prompt.cut_is_final and isinstance(error, CutOffError):
+                if isinstance(error, FilteredError) or (prompt.cut_is_final and isinstance(error, CutOffError)):
                     raise
                 refused = error
                 if attempt < attempts:
@@ -401,17 +424,24 @@ class Context:
                 # calls.
                 await asyncio.sleep(0)
             else:
-                outcome = await self._ask(request, role, stage, name)
-                began = perf_counter()
-                # The journal has the reply before any caller sees it.
-                together = await folder.store_completion(self._number, key, outcome, name, request.messages)
-                ledger.stage(JOURNALLING).add_call(0.0, perf_counter() - began, together)
+                asked = self._ask_and_store(request, role, stage, name, folder, key)
+                outcome = await self._runtime.kept(asked)
         if isinstance(outcome, CallError):
             try:
                 raise outcome
             finally:
                 del outcome  # The error holds this call, so the call must not hold the error.
         ledger.count(outcome, stage)
+        return outcome
+
+    async def _ask_and_store(
+        self, request: Request, role: Role, stage: Stage, name: str, folder: RunFolder, key: Key
+    ) -> Outcome:
+        outcome = await self._ask(request, role, stage, name)
+        began = perf_counter()
+        # The journal has the reply before any caller sees it.
+        together = await folder.store_completion(self._number, key, outcome, name, request.messages)
+        self.ledger.stage(JOURNALLING).add_call(0.0, perf_counter() - began, together)
         return outcome
 
     async def _ask(self, request: Request, role: Role, stage: Stage, name: str) -> Outcome:

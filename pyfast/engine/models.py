@@ -133,6 +133,11 @@ class Models:
             await model.outages.over()
 
     @property
+    def have_answered(self) -> bool:
+        """Whether a model has answered a call in this session."""
+        return any(model.outages.answers for model in self._distinct)
+
+    @property
     def stopped(self) -> bool:
         """Whether the event `stop` ended a wait for the end of a model's outage."""
         return any(model.outages.stopped for model in self._distinct)

@@ -4,6 +4,8 @@ A call can fail in transit for two reasons: there is an outage, or something is 
 calls succeed, there is no outage. If there are no other calls, pyfast sends a small test call, the probe. In an
 outage all calls wait, no question starts, and the clocks of questions stop. pyfast sends one probe after
 another until the LLM answers. If a call fails several times while other calls succeed, only its question fails.
+The same holds for a call that the server refuses, as a gateway refuses a forbidden prompt, if the server answers
+the probe.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from datetime import timedelta
 from typing import Any, Literal, NoReturn
 
 from pyfast.engine.budget import within
-from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError, TransportError
+from pyfast.errors import CallError, LLMUnavailableError, OutageError, RefusalError, RunError, TransportError
 from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
 
 THE_LLM = "the LLM"
@@ -155,7 +157,10 @@ class Outages:
             name: The LLM's name in errors.
         """
         self._lost = lost
-        self._in_work = self._begun = self._answers = 0
+        self._in_work = self._begun = 0
+        self.answers = 0
+        """How many calls the LLM has answered"""
+        self._is_closed = False
         self._llm = with_defaults(llm)
         self._patience_s = patience_s
         self._on_change = on_change
@@ -179,7 +184,8 @@ class Outages:
             await asyncio.shield(looking)
 
     def close(self) -> None:
-        """Stop waiting for the end of an outage."""
+        """Stop waiting for the end of an outage, and end a call that fails from now on."""
+        self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
 
@@ -194,8 +200,8 @@ class Outages:
             clock: The clock of the question.
 
         Raises:
-            CallError: The call failed. If it failed several times while other calls succeeded, the error is a
-                `TransportError`.
+            CallError: The call failed, or the server refuses it while it answers others. If it failed several
+                times while other calls succeeded, the error is a `TransportError`.
             TimeoutError: The question's time is up.
             LLMUnavailableError: The LLM has ended, or an outage did not end in time.
         """
@@ -219,13 +225,20 @@ class Outages:
                     self._in_work -= 1
                 self._answered = loop.time()
                 self._took = max(self._answered - began, 0.9 * self._took)
-                self._answers += 1
+                self.answers += 1
                 self._failed, self._waited = 0, 0.0
                 if self._looking is not None:
                     self._passed.set()
                 return completion
             except OutageError as error:
                 fault, allowed = error, _FAULTS[error.kind]
+            except RefusalError as error:
+                if self._is_closed:  # Nobody can find out any more which calls the server refuses.
+                    raise
+                if await self._met(OutageError(str(error)), began) == "outage":
+                    continue
+                self._check_gone(error)
+                raise CallError(error.said) from None
             except TimeoutError as error:
                 if timeout is not None and timeout.expired():
                     fault, allowed = OutageError(f"the LLM gave no answer within {limit or 0:g} s", "slow"), 1
@@ -234,6 +247,8 @@ class Outages:
                     fault, allowed = OutageError(f"the LLM gave no answer in time: {why}", "slow"), _FAULTS["slow"]
             if allowed == 1 and is_last and clock is not None and clock.ends > loop.time():
                 continue  # The clock stood still during an outage, so the question has time left.
+            if self._is_closed:
+                raise self._gone(fault, "the run ends")
             # Other calls got replies recently.
             others = fault.kind != "slow" and self._answered > (began + loop.time()) / 2
             met = "others" if others else await self._met(fault, began)
@@ -261,11 +276,15 @@ class Outages:
     def _raise(self, fault: OutageError, allowed: int, is_last: bool) -> NoReturn:
         if allowed == 1:
             raise TimeoutError if is_last else CallError(str(fault))
+        self._check_gone(fault)
+        raise TransportError(str(fault))
+
+    def _check_gone(self, fault: LLMUnavailableError) -> None:
+        """Count one more failed call. Raise `LLMUnavailableError` if the LLM answers nothing but probes."""
         self._failed += 1
-        most = max(_FAILED_IN_A_ROW, self._answers // 5) + self._lost
+        most = max(_FAILED_IN_A_ROW, self.answers // 5) + self._lost
         if self._failed > most and not self._in_work:
             raise self._gone(fault, "it answers no call but the smallest")
-        raise TransportError(str(fault))
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
         """Find out whether the LLM answers other calls than the call that failed with `fault`. If it does
@@ -373,7 +392,7 @@ class Outages:
         except Exception as error:
             raise RunError(f"what hears of outages failed: {type(error).__name__}: {error}") from error
 
-    def _gone(self, fault: OutageError, because: str) -> LLMUnavailableError:
+    def _gone(self, fault: LLMUnavailableError, because: str) -> LLMUnavailableError:
         which = "" if self._name == THE_LLM else f"{self._name}: "
         return LLMUnavailableError(f"{which}{fault}; {because}")
 

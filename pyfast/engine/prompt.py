@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pyfast.engine.replies import mended, objects_in
-from pyfast.errors import AnswerError, CutOffError, first_fault
+from pyfast.engine.replies import mended, objects_in, repaired_in
+from pyfast.errors import AnswerError, CutOffError, FilteredError, first_fault
 from pyfast.llm import DEFAULT_ROLE, Completion, Message, Request, Role, dialogue
 from pyfast.llm.control_tokens import join_plain, plain
+from pyfast.llm.protocol import ENDED
 from pyfast.llm.reply_cleaning import has_escaped_controls, json_without_controls
 from pyfast.llm.roles import read_role
 from pyfast.utils.options import GREEDY, Sampling
 
 M = TypeVar("M", bound=BaseModel)
+_log = logging.getLogger("pyfast")
 
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # the maximum number of characters of a refused reply that the model sees again
@@ -28,6 +32,16 @@ _REASONING_TOKENS = 4096
 """How many more tokens a model gets for its next attempt if it was cut off while it reasoned. With the LLM's
 option `reasoning_tokens`, the model already gets more tokens for its first attempt
 """
+
+
+_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length"}
+_FILTERED = {"content_filter", "content_filtered", "safety", "recitation", "prohibited_content", "refusal"}
+
+
+@cache
+def _note(reason: str) -> None:
+    """Note that servers have an unknown reason why an answer ended, once for each reason."""
+    _log.info("an LLM ends its answers by %r, which pyfast does not know; answers that fit are used", reason)
 
 
 _SEEDS = 1_000_003  # the step between the seeds of two runs: larger than the number of calls of a question
@@ -136,39 +150,46 @@ class Prompt(Generic[M]):
         """
         if isinstance(fault, CutOffError) and _still_reasoned(completion):
             return replace(request, max_tokens=request.max_tokens + _REASONING_TOKENS)
-        reply = Message("assistant", plain(completion.text[:_SHOWN]))
+        # Some servers take no empty message.
+        reply = Message("assistant", plain(completion.text[:_SHOWN]) or "(no text)")
         wish = Message("user", f"That answer cannot be used: {plain(str(fault))}\nReply again, in JSON alone.")
         return replace(request, messages=(*request.messages, reply, wish))
 
     def parse(self, completion: Completion, repaired: Counter[str] | None = None) -> M:
         """Parse the answer: the whole text, or the last JSON object in it that matches the schema.
 
-        If none matches, the lists of the answer are mended (see `mended`), and the number of mends is added to
-        `repaired`, under the name of the prompt.
+        If none matches, the lists of the answer are mended (see `mended`), and then the JSON (see `repaired_in`).
+        The number of mends is added to `repaired`, under the name of the prompt. Why the LLM ended the answer does
+        not matter, unless it was cut off or filtered.
 
         Raises:
-            AnswerError: The completion does not match the schema, or is not complete. If the token limit cut it
-                off, the error is a `CutOffError`.
+            AnswerError: The completion does not match the schema. If the token limit cut it off, the error is a
+                `CutOffError`, and if a filter of its content did, a `FilteredError`.
         """
-        if completion.finish_reason == "length":
+        reason = completion.finish_reason.lower()
+        if reason in _CUT_OFF:
             doing = "while it still reasoned, " if _still_reasoned(completion) else ""
             raise CutOffError(f"{self.name}: answer cut off {doing}after {self.max_tokens} tokens")
-        if completion.finish_reason != "stop":
-            raise AnswerError(f"{self.name}: answer ended by {completion.finish_reason!r}")
+        if reason in _FILTERED:
+            raise FilteredError(f"{self.name}: answer ended by {completion.finish_reason!r}")
+        if reason not in ENDED:
+            _note(reason)
         faults = []  # as texts: an error holds this call, so this call must not hold the error
         for text in chain([completion.text], objects_in(completion.text)):
             try:
                 return self._read(text)
             except ValidationError as error:
                 faults.append(first_fault(error))
-        for text in chain([completion.text], objects_in(completion.text)):
+        broken = ((text, 1) for text in repaired_in(completion.text))
+        for text, repairs in chain(((it, 0) for it in (completion.text, *objects_in(completion.text))), broken):
             with suppress(ValidationError, ValueError, RecursionError):
                 answer, mends = mended(self.answer, json_without_controls(text))
                 if repaired is not None:
-                    repaired[self.name] += mends
+                    repaired[self.name] += mends + repairs
                 return answer
         field_name, fault = faults[:2][-1]  # that of the last object, if there is one
-        raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}")
+        ended = "" if reason in ENDED else f"; the LLM ended it by {completion.finish_reason!r}"
+        raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}{ended}")
 
     def _read(self, text: str) -> M:
         """Parse a JSON text as an answer to the prompt, and remove control characters from it. Raises

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -13,6 +14,9 @@ from pydantic.fields import FieldInfo
 _LONGEST = 100_000  # the number of characters, counted from the end, that are searched for JSON
 _TRIES = 64  # the maximum number of braces that are tried as the start of an object, so that no text takes long
 
+_LONGEST_BROKEN = 4_000
+_MOST_BRACES = 32
+_BEGINS = 4
 _DECODER = json.JSONDecoder()
 _ROUNDS = 8  # Each mend can bring a further fault of the same item to light.
 M = TypeVar("M", bound=BaseModel)
@@ -35,6 +39,25 @@ def objects_in(text: str) -> Iterator[str]:
                 objects.append(text[at:end])
         at = text.find("{", end)
     yield from reversed(objects)
+
+
+def repaired_in(text: str) -> Iterator[str]:
+    """Find a JSON object with faults in its writing, such as a comma too many or a comment, and write it without
+    them. An object that does not end is left alone, as it may be cut off."""
+    text = text[-_LONGEST_BROKEN:]
+    end = text.rfind("}") + 1
+    begins = [at for at in range(end) if text[at] == "{"]
+    # The repair takes time that grows with the square of the length.
+    if not begins or len(begins) > _MOST_BRACES:
+        return
+    import json_repair
+
+    for begin in begins[:_BEGINS]:  # What is said before the object can have braces too.
+        if text.count("{", begin, end) == text.count("}", begin, end):
+            with suppress(ValueError, RecursionError):
+                found = json_repair.loads(text[begin:end])
+                if isinstance(found, dict):
+                    yield json.dumps(found)
 
 
 def mended(answer: type[M], text: str) -> tuple[M, int]:

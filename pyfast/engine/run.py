@@ -28,7 +28,7 @@ from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usage, with_names
 from pyfast.engine.run_folder import RunFolder
-from pyfast.errors import InputError, PyfastError, RunError
+from pyfast.errors import InputError, LLMUnavailableError, PyfastError, RunError
 from pyfast.llm import LLM, Role
 from pyfast.llm.batch_interface import BatchLog
 from pyfast.retrieval import Index, PassageList, ScoredSegments
@@ -40,6 +40,7 @@ Ask = Callable[[Question, Context], Awaitable[Answer]]
 _LOG = logging.getLogger("pyfast")
 
 _NOTHING = ScoredSegments(np.empty(0, np.int64), np.empty(0, np.float32))
+_LAST_CALLS_S = 60.0  # how long a run that ends waits for the calls in flight, whose replies cost money
 _AHEAD = 4096  # the maximum number of answers that wait for an earlier one
 
 
@@ -104,7 +105,8 @@ async def answer_all(
     The turns of a conversation are answered one after the other. Each turn sees the results of the earlier
     turns. Every question ends as answered, abstained or failed. If too many finished questions wait for an
     earlier question, no new question starts, so that memory stays bounded. If the run stops early, all
-    finished records are written first.
+    finished records are written first. The calls in flight have a minute to end, so that the journal gets
+    their replies.
 
     Args:
         questions: The questions that have no answer yet.
@@ -168,7 +170,7 @@ async def answer_all(
 
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
-        models = Models(llm, outage_seconds, on_outage, stop, lost)
+        models, patience_s = Models(llm, outage_seconds, on_outage, stop, lost), _LAST_CALLS_S
         runtime = Runtime(index, models, executor, budget, folder, on_step, sampling)
 
         def may_admit() -> bool:
@@ -191,7 +193,12 @@ async def answer_all(
                         ahead.release()  # Nothing else of this conversation will be written, so its place is free.
                         return
                     context = Context(runtime, question, number, past, replaced, system=system)
-                    record, answer = await answer_question(question, ask, context, budget.seconds)
+                    try:
+                        record, answer = await answer_question(question, ask, context, budget.seconds)
+                    except LLMUnavailableError as error:
+                        if folder is not None and models.have_answered and not models.stopped:
+                            folder.note_stop(question.id, error)
+                        raise
                     past = (*past, (question, answer))
                     finish(number, record, context, place == len(turns))
                     await asyncio.sleep(0)  # Let the loop handle signals, even if the LLM answers at once.
@@ -206,8 +213,12 @@ async def answer_all(
                 raise errors.exceptions[0] from None
         except TimeoutError:
             raise RunError(f"the run's {budget.run_seconds:g} seconds are over") from None
+        except asyncio.CancelledError:
+            patience_s = 0.0
+            raise
         finally:
             models.close()
+            await runtime.finish_calls(patience_s)
             try:
                 for number in sorted(finished):
                     write(finished[number][0])

@@ -48,7 +48,7 @@ from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, read_traces
-from pyfast.errors import InputError, RunError
+from pyfast.errors import InputError, LLMUnavailableError, RunError
 from pyfast.llm import Message
 from pyfast.utils.files import free_name, refuse_links, write_atomically
 from pyfast.utils.options import Sync
@@ -175,6 +175,7 @@ class RunFolder:
         different run."""
         self._path = path
         self._keeps_prompts = keep_prompts
+        self._stop_is_noted = False
         count = described.get("questions", {}).get("count")
         with contextlib.ExitStack() as opened:
             path.mkdir(parents=True, exist_ok=True)
@@ -318,6 +319,15 @@ class RunFolder:
             group.asked[key[0]] = Asked(name, messages)
         await stored
         return len(group.completions)
+
+    def note_stop(self, question: str, error: LLMUnavailableError) -> None:
+        """Note that the LLM ended the run at a call of this question. If it did so before, the error names the
+        question. Only the first call of this method in a session counts: the LLM ends all questions."""
+        if not self._stop_is_noted:
+            self._stop_is_noted = True
+            if self.journal.note_stop(question):
+                what = f"the run stopped before at the question {question!r} too, whose prompt may be the reason"
+                error.args = (f"{error}; {what}",)
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Note in the journal that a question has ended, with its state and its ledger."""

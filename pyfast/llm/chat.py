@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,14 @@ import orjson
 from pyfast.errors import CallError
 from pyfast.llm.protocol import Completion, Request
 from pyfast.llm.reply_cleaning import share_of_reasoning, without_controls
+
+_DECODER = json.JSONDecoder()
+_LONGEST_PAGE = 20_000
+_STATUS = re.compile(r"[45][0-9][0-9]")
+_NOTHING = " \t\r\n\0\ufeff"
+_EVENT = re.compile(r"(?:data|event|id|retry):")
+_PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|title|\?xml)\b", re.IGNORECASE)
+_TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
 def closed(schema: Any) -> Any:
@@ -77,14 +88,10 @@ def completion(text: object, finish_reason: object, usage: object, reasoning: ob
     """Make a completion from the parts of a server's reply. `usage` has the counts of tokens, and `reasoning`
     is the text of the model's reasoning.
 
-    If the text is None, and the server gives a finish reason other than `stop` (for example `length`), the text
-    becomes empty. In all other cases, a text that is not a string raises `CallError`.
+    A text that is None is empty: the finish reason may say why. Raises `CallError` for any other value.
     """
     reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
-    if text is None and reason not in ("stop", "unknown"):
-        # The text is missing because the reply was cut off, filtered, or a tool call: the finish reason says
-        # which.
-        text = ""
+    text = "" if text is None else text
     if not isinstance(text, str):
         raise CallError("the LLM's answer has no text")
     counts = usage if isinstance(usage, dict) else {}
@@ -113,25 +120,140 @@ def _count(value: object) -> int:
     return min(value, (1 << 32) - 1) if type(value) is int and value > 0 else 0
 
 
-def error_text(body: bytes) -> str:
-    """Return the message in the body of a server's error, as one line of at most 300 characters."""
+FAULTS_OF_JSON = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a body that has another form can raise"""
+
+
+def reply_of(body: bytes) -> dict[str, Any]:
+    """Read the JSON object in the body of a reply.
+
+    Lines before it that begin with a colon, bytes that are no UTF-8, and what follows the object are left out. An
+    event stream, which some servers send unasked, becomes one reply. Raises `ValueError` if there is no object.
+    """
     try:
         data = orjson.loads(body)
-        error = data.get("error", data)
-        message = error.get("message", error) if isinstance(error, dict) else error
-    except (ValueError, AttributeError):
-        message = body.decode(errors="replace")
-    return one_line(message) or "no explanation"
+    except ValueError:
+        text = body.decode(errors="replace").lstrip(_NOTHING)
+        if text[:1] == "[":  # A list is no reply, and can be nested without end.
+            raise ValueError("no JSON object") from None
+        while text.startswith(":"):
+            text = text.partition("\n")[2].lstrip(_NOTHING)
+        found = _of_stream(text) if _EVENT.match(text) else _DECODER.raw_decode(text)[0]
+        # orjson refuses half a pair of surrogates, and nothing may have one.
+        data = orjson.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
+    if not isinstance(data, dict):
+        raise ValueError("no JSON object")
+    return data
+
+
+def _of_stream(text: str) -> dict[str, Any]:
+    """Put together the reply whose pieces an event stream has. A whole reply or an error in it is the result."""
+    message: dict[str, Any] = {"content": "", "tool_calls": []}
+    choice: dict[str, Any] = {"message": message}
+    usage = None
+    for line in text.splitlines():
+        name, _, written = line.partition(":")
+        if name.strip() != "data" or written.strip() in ("", "[DONE]"):
+            continue
+        event = orjson.loads(written)
+        usage = event.get("usage") or usage
+        if event.get("error"):
+            return {"error": event["error"]}
+        for part in event.get("choices") or ():
+            if not isinstance(part.get("delta"), dict):
+                return {**event, "usage": usage}
+            for field in ("content", "reasoning_content", "reasoning", "refusal"):
+                if isinstance(said := part["delta"].get(field), str):
+                    message[field] = message.get(field, "") + said
+            for call in part["delta"].get("tool_calls") or ():
+                arguments = call["function"].get("arguments") or ""
+                if message["tool_calls"] and call["function"].get("name") is None:
+                    message["tool_calls"][-1]["function"]["arguments"] += arguments
+                else:
+                    message["tool_calls"].append({"function": {"arguments": arguments}})
+            choice["finish_reason"] = part.get("finish_reason") or choice.get("finish_reason")
+    return {"choices": [choice], "usage": usage}
+
+
+def choice_of(data: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the first choice of a reply. Returns None if it has none, or an error in its place."""
+    choices = data.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict) or choice.get("error") or choice.get("finish_reason") == "error":
+        return None
+    return choice if isinstance(choice.get("message"), dict) or "text" in choice else None
+
+
+def texts_of(choice: Mapping[str, Any]) -> tuple[object, object]:
+    """Return (the text, the text of the reasoning) of a choice.
+
+    The text may be in parts, an object, or the arguments of a tool call.
+    """
+    message = choice.get("message")
+    if not isinstance(message, dict):  # A prompt of embeddings has its text here.
+        return choice.get("text"), None
+    text, thought = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(text, list):
+        parts = [part if isinstance(part, dict) else {"text": part} for part in text]
+        kinds = {kind: [it for it in parts if (it.get("type") in _THOUGHTS) == kind] for kind in (True, False)}
+        thought = thought or "".join(_texts(kinds[True])) or None
+        text = "".join(_texts(kinds[False]))
+    elif isinstance(text, dict):
+        text = orjson.dumps(text).decode()
+    if not text:
+        calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
+        function = calls[0].get("function") if isinstance(calls, list) and isinstance(calls[0], dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode() if arguments else text
+    return text, thought
+
+
+_THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
+
+
+def _texts(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for part in parts:
+        text = part.get("text", part.get("thinking", part.get("reasoning")))
+        if isinstance(text, str):
+            yield text
+
+
+def error_text(body: bytes) -> str:
+    """Return the message in the body of a server's error, as one line of at most 300 characters. Of an HTML page,
+    it is the text."""
+    error = _error_in(body)
+    if isinstance(error, dict):
+        said = error.get("message") or error.get("detail")
+        error = said if isinstance(said, str) else error.get("message", error)
+    if isinstance(error, str) and _PAGE.match(error):
+        error = one_line(html.unescape(_TAG.sub(" ", error[:_LONGEST_PAGE]))) or error
+    return one_line(error) or "no explanation"
 
 
 def error_field(body: bytes, name: str) -> str:
     """Return a field, such as `param` or `code`, from the body of a server's error. The result is empty if
     the field is missing or not text."""
-    try:
-        value = orjson.loads(body)["error"][name]
-    except (ValueError, LookupError, TypeError):
-        return ""
+    error = _error_in(body)
+    value = error.get(name) if isinstance(error, dict) else None
     return value if isinstance(value, str) else ""
+
+
+def status_in(body: bytes) -> int:
+    """Return the HTTP status that an error in the body of a reply names. 0: none."""
+    error = _error_in(body)
+    named = [error.get(name) for name in ("code", "status", "status_code")] if isinstance(error, dict) else []
+    return next((int(code) for code in map(str, named) if _STATUS.fullmatch(code)), 0)
+
+
+def _error_in(body: bytes) -> object:
+    """Return the error in the body of a reply: its object, or else the body as a text."""
+    try:
+        data = reply_of(body)
+    except FAULTS_OF_JSON:
+        return body.decode(errors="replace")
+    choices = data.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    return data.get("error") or first.get("error") or data
 
 
 def one_line(message: object) -> str:

@@ -16,12 +16,24 @@ import tenacity
 from yarl import URL
 
 import pyfast.llm.server_calls as http
-from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, OutageError
-from pyfast.llm.chat import as_json, completion, error_field, error_text, one_line, request_fields
+from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, OutageError, RefusalError
+from pyfast.llm.chat import (
+    FAULTS_OF_JSON,
+    as_json,
+    choice_of,
+    completion,
+    error_field,
+    error_text,
+    one_line,
+    reply_of,
+    request_fields,
+    status_in,
+    texts_of,
+)
 from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, Completion, Request, take_options
 from pyfast.llm.redaction import api_key, check_no_secret, hider, keys_in, proxy_passwords
 from pyfast.llm.reply_cleaning import bounded, without_controls
-from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_for, whole_format
+from pyfast.llm.request_fallbacks import Fallbacks, LearnedFallbacks, apply_fallbacks, fallback_for, whole_format
 
 LONGEST_PAUSE = 60.0  # A call waits at most this many seconds itself when Retry-After asks for it.
 LONGEST_REFUSAL = 15.0  # If the server refuses every call for this many seconds, that is an outage.
@@ -35,6 +47,9 @@ _REFUSALS = {
     403: "this API key may not use the model; check OPENAI_API_KEY and the model's name",
     404: "the server does not know this model or this path; check both",
 }
+_TOO_LARGE = (413, 414, 431)
+_NO_QUOTA = "insufficient_quota"
+_UNFIT = re.compile(r"json_validate_failed|failed_generation")
 
 _OWN_FIELDS = {"messages", "model", "prompt_embeds", "response_format", "stream"}
 _OWN_FIELDS |= {"max_completion_tokens", "max_tokens", "seed", "temperature"}
@@ -87,7 +102,7 @@ class OpenAI:
         self._session: aiohttp.ClientSession | None = None
         self._free_slots = asyncio.Semaphore(options.concurrency)
         self._rate = http.RateLimit()
-        self._fallbacks: Fallbacks = frozenset()
+        self._fallbacks = LearnedFallbacks()
         self._miscounted = False
         self._answered = -math.inf  # the event loop's time of the last completion
         self._proxy = http.proxy_for(self._chat_url)
@@ -153,7 +168,7 @@ class OpenAI:
         """
         request = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
         async with self._free_slots:
-            fallbacks = self._fallbacks
+            fallbacks = kept = self._fallbacks.kept
             while True:
                 body = self._body(request, fallbacks)
                 try:
@@ -162,7 +177,7 @@ class OpenAI:
                     break
                 except http.Refused as refused:
                     fallbacks = with_next(fallbacks, refused, body)
-        self._remember(fallbacks)
+        self._fallbacks.learn(body, fallbacks, fallbacks - kept, self._base_url)
         return answer
 
     def _body(self, request: Request, fallbacks: Fallbacks) -> dict[str, Any]:
@@ -171,16 +186,6 @@ class OpenAI:
             body["response_format"] = whole_format(request.schema)
         apply_fallbacks(body, request.schema, fallbacks)
         return body
-
-    def _remember(self, fallbacks: Fallbacks) -> None:
-        """Use these fallbacks (the changes that the server needs) for all later requests.
-
-        The method is called only after the server answered a request with these fallbacks. Fallbacks that did
-        not help are forgotten, because the fault may be in that one request.
-        """
-        for fallback in fallbacks - self._fallbacks:
-            _log.warning("%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent)
-        self._fallbacks |= fallbacks
 
     async def _persist(self, body: bytes, url: URL, max_tokens: int) -> Completion:
         """Send a request until an attempt succeeds, or until the attempts or the time are used up. Raises
@@ -200,6 +205,8 @@ class OpenAI:
             try:
                 async with asyncio.timeout_at(deadline):
                     return self._reply(await self._exchange("POST", url, data=body))
+            except http.Unfit as unfit:
+                return unfit.completion
             except http.Again as again:
                 last = again.error
                 failures += not (last.kind == "busy" and last.retry_after)
@@ -229,13 +236,16 @@ class OpenAI:
         return self._session
 
     def _reply(self, answer: bytes) -> Completion:
-        """Read the completion in the body of a reply. Raises `CallError` if there is none."""
+        """Read the completion in the body of a reply. If there is none, the status that the body names counts, or
+        else 503: a server that says nothing has failed."""
         try:
-            data = orjson.loads(answer)
-            return self._completion(data["choices"][0], data.get("usage"))
-        except (ValueError, LookupError, TypeError, AttributeError):
-            complaint = error_text(self._hidden(answer.decode(errors="replace")).encode())
-            raise CallError(f"{self._base_url} answered with no chat completion: {complaint}") from None
+            data = reply_of(answer)
+            choice = choice_of(data)
+        except FAULTS_OF_JSON:
+            choice = None
+        if choice is None:
+            raise self._refused(status_in(answer) or 503, {}, answer, "with no chat completion")
+        return self._completion(choice, data.get("usage"))
 
     async def _exchange(self, method: str, url: URL, most: int = http.LARGEST_ANSWER, **sent: Any) -> bytes:
         """Make one HTTP request, and return the body of the reply. The status must be 200, and the body may
@@ -250,6 +260,7 @@ class OpenAI:
                 answer = await http.read_body(response, most)
         except aiohttp.ClientConnectorError as error:
             reason = one_line(self._hidden(str(error)))
+            self._fallbacks.forget()  # Another server may answer here next.
             raise http.Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
         except aiohttp.ServerTimeoutError:
             raise http.Again(OutageError(f"{self._base_url} takes no more connections")) from None
@@ -262,16 +273,12 @@ class OpenAI:
             raise self._refused(response.status, response.headers, answer)
         return answer
 
-    def _completion(self, choice: Any, usage: object) -> Completion:
+    def _completion(self, choice: Mapping[str, Any], usage: object) -> Completion:
         """Read the completion in a server's reply, and remove the API key from its text."""
-        if "message" not in choice:  # A prompt of embeddings has its text here.
-            text, refusal, reasoning = choice["text"], None, None
-        else:
-            message = choice["message"]
-            text, refusal = message.get("content"), message.get("refusal")
-            # vLLM's field, under its old and new names
-            reasoning = message.get("reasoning_content") or message.get("reasoning")
-        if text is None and isinstance(refusal, str):
+        text, reasoning = texts_of(choice)
+        message = choice.get("message")
+        refusal = message.get("refusal") if isinstance(message, dict) else None
+        if not text and isinstance(refusal, str) and refusal:
             raise AnswerError(f"the LLM refuses: {one_line(self._hidden(refusal))}")
         text, reason = (
             self._hidden(without_controls(value)) if isinstance(value, str) else value
@@ -293,24 +300,32 @@ class OpenAI:
             )
         return counted
 
-    def _refused(self, status: int, headers: Mapping[str, str], answer: bytes) -> Exception:
-        """Return the error for a reply whose status is not 200. The API key is removed from the message."""
+    def _refused(self, status: int, headers: Mapping[str, str], answer: bytes, how: str = "") -> Exception:
+        """Return the error for a reply whose status is not 200, or whose body says so. `how` tells what the body
+        lacks. The API key is removed from the message."""
         answer = self._hidden(answer.decode(errors="replace")).encode()
-        if status == 429 and error_field(answer, "code") == "insufficient_quota":
-            status = 402  # This is no rate limit, so waiting does not help.
-        if status in _REFUSALS:
-            # The server's own text may repeat the key, so it is left out.
-            return LLMUnavailableError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
-        complaint = error_text(answer)
+        said = error_text(answer)
+        if status == 429 and _NO_QUOTA in (error_field(answer, "code"), error_field(answer, "type")):
+            # This is no rate limit, so waiting does not help.
+            return LLMUnavailableError(f"{self._base_url} answered 429: {_REFUSALS[402]} ({self._model}): {said}")
         if status < 400:
             return LLMUnavailableError(f"{self._base_url} answered {status} with no completion; check the URL")
-        message = f"{self._base_url} answered {status}: {complaint}"
+        message = f"{self._base_url} answered {how or status}: {said}"
         if status in (408, 425, 429) or status >= 500:
             pause = http.pause_asked(headers.get("Retry-After"))
             return http.Again(OutageError(message, "busy" if status == 429 else "down", pause))
         if status in (400, 422):
-            return http.Refused(CallError(message), f"{error_field(answer, 'param')} {complaint}")
-        return CallError(message)
+            if _UNFIT.search(f"{error_field(answer, 'code')} {said}"):
+                return http.Unfit(Completion(error_field(answer, "failed_generation"), "stop"))
+            return http.Refused(CallError(message), f"{error_field(answer, 'param')} {said}")
+        if status in _TOO_LARGE:
+            return CallError(message)
+        if status == 401:  # Such a text often repeats a part of the key.
+            message = f"{self._base_url} answered 401: {_REFUSALS[401]} ({self._model})"
+            return RefusalError(message)
+        hint = _REFUSALS.get(status, "the server takes no such call; check the URL")
+        refused = f"{self._base_url} answered {status}: {hint} ({self._model}): {said}"
+        return RefusalError(refused, f"{message}; it answers other calls, so the cause is in this one")
 
 
 def with_next(fallbacks: Fallbacks, refused: http.Refused, body: dict[str, Any]) -> Fallbacks:
@@ -333,6 +348,7 @@ class _Server:
     """How often the server has failed since its last answer. Calls that fail together count once"""
     rests_until: float = 0.0
     """Until this time, on the event loop's clock, a call goes to this server only if no other server is left"""
+    has_answered: bool = False
 
     def may_take_one(self, now: float) -> bool:
         """Return whether the server is ready for a call at the time `now`. A server that has failed is not ready
@@ -406,20 +422,23 @@ class OpenAIServers:
         no longer answers.
         """
         stop = tenacity.stop_after_attempt(self._options.attempts)
-        answer: Completion = await self._options.retries(LLMUnavailableError, stop)(self._ask_all, request)
+        answer: Completion = await self._options.retries(OutageError, stop)(self._ask_all, request)
         return answer
 
     async def _ask_all(self, request: Request) -> Completion:
         """Ask one server after the other, until one answers."""
         untried = list(self._servers)
-        while True:
+        failed: LLMUnavailableError | None = None
+        while untried:
             server = self._chosen(untried)
             untried.remove(server)
             try:
                 return await self._ask(server, request)
-            except LLMUnavailableError:
-                if not untried:
-                    raise
+            except LLMUnavailableError as error:
+                if not isinstance(failed, OutageError):  # Such a server may come back, and then take the call.
+                    failed = error
+        assert failed is not None
+        raise failed
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
         """Choose a server for a call: of the servers that are ready (`may_take_one`), the one with the fewest
@@ -436,12 +455,14 @@ class OpenAIServers:
         try:
             await server.llm.start()  # A server that was reached before is not asked again.
             completion = await server.llm.complete(request)
-        except LLMUnavailableError:
-            self._failed(server)
+        except LLMUnavailableError as error:
+            # A server that has answered may refuse only this call.
+            if not (isinstance(error, RefusalError) and server.has_answered):
+                self._failed(server)
             raise
         finally:
             server.running -= 1
-        server.failures = 0
+        server.failures, server.has_answered = 0, True
         return completion
 
     def _failed(self, server: _Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import time
 from collections import defaultdict, deque
@@ -13,13 +14,21 @@ from typing import Any
 
 import orjson
 
-from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError, TransportError
+from pyfast.errors import (
+    CallError,
+    InputError,
+    LLMUnavailableError,
+    OutageError,
+    PyfastError,
+    RefusalError,
+    TransportError,
+)
 from pyfast.llm.batch_interface import BatchLog, LoggedBatch, Progress
 from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchOptions, BatchProvider, Line
 from pyfast.llm.chat import as_json, error_text, one_line
 from pyfast.llm.openai import OpenAI, with_next
 from pyfast.llm.protocol import LLM, Completion, Request, take_options
-from pyfast.llm.server_calls import Again, Refused, parse_spec
+from pyfast.llm.server_calls import Again, Refused, Unfit, parse_spec
 
 _LOOK_S = 0.05
 _LOG = logging.getLogger("pyfast")
@@ -45,6 +54,7 @@ class _Batch:
     is_adopted: bool = False
     """Whether an earlier session of the run made the batch"""
     status: str = ""
+    has_answers: bool = False
     results: asyncio.Future[dict[int, Line]] = field(init=False)
 
 
@@ -150,9 +160,11 @@ class OpenAIBatches(OpenAI):
             raise CallError("a Batch API takes text, not embeddings")
         digest = request.digest().hex()
         asked = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
-        fallbacks, failures = self._fallbacks, 0
+        kept, failures = self._fallbacks.kept, 0
+        fallbacks = kept
         while True:
-            body = as_json(self._body(asked, fallbacks))
+            fields = self._body(asked, fallbacks)
+            body = as_json(fields)
             earlier = self._submitted.get(digest)
             place = earlier.popleft() if earlier else await self._enqueue(digest, body)
             if place is None:
@@ -162,31 +174,43 @@ class OpenAIBatches(OpenAI):
                     _LOG.warning("%s; the last calls go into batches too", error)
                     self._online_calls = 0
                     continue
+                except RefusalError as error:
+                    raise self._of_one_call(error, self._answered > -math.inf) from None
             batch = place[0]
             line = await self._line(*place)
-            if line is not None and line.status == 200:
-                completion = self._reply(line.body)
-                self._remember(fallbacks)
-                return self._counted(completion, len(body), asked.max_tokens)
-            if batch.is_adopted:
-                continue  # The next session tries again.
-            fault = self._fault(line)
-            if isinstance(fault, Refused):
-                fallbacks = with_next(fallbacks, fault, self._body(asked, fallbacks))
-            elif isinstance(fault, Again):
-                failures += 1
+            try:
+                completion = self._completion_in(line)
+            except Unfit as unfit:
+                completion = unfit.completion
+            except Refused as refused:
+                if not batch.is_adopted:
+                    fallbacks = with_next(fallbacks, refused, fields)
+                continue
+            except Again as again:
+                failures += not batch.is_adopted  # The next session tries again.
                 if failures >= self._options.attempts:
-                    raise TransportError(f"{fault.error}; the last of {failures} batches")
-            else:
-                raise fault
+                    raise TransportError(f"{again.error}; the last of {failures} batches") from None
+                continue
+            except RefusalError as error:
+                if batch.is_adopted:
+                    continue
+                raise self._of_one_call(error, batch.has_answers) from None
+            self._fallbacks.learn(fields, fallbacks, fallbacks - kept, self._base_url)
+            return self._counted(completion, len(body), asked.max_tokens)
 
-    def _fault(self, line: Line | None) -> Exception:
-        """Return the error for a call that got no answer in its batch. `line` is the call's result with the error.
-        None: the batch has no result for the call."""
+    def _of_one_call(self, refusal: RefusalError, others_succeed: bool) -> PyfastError:
+        """Return the error for a refused call. There is no test call: it could take as long as a batch."""
+        return CallError(refusal.said) if others_succeed else LLMUnavailableError(str(refusal))
+
+    def _completion_in(self, line: Line | None) -> Completion:
+        """Return the completion in a result of a batch. `line` is None if the batch has no result for the call.
+        Raises the error for a call without a completion."""
         if line is None or not line.status:
             reason = "no result" if line is None else error_text(line.body)
-            return Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))
-        return self._refused(line.status, {}, line.body)
+            raise Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))
+        if line.status != 200:
+            raise self._refused(line.status, {}, line.body)
+        return self._reply(line.body)
 
     async def _enqueue(self, digest: str, body: bytes) -> _Place | None:
         """Add a call to the waiting calls. Wait until it has a place in a batch, and return the batch and the
@@ -306,7 +330,9 @@ class OpenAIBatches(OpenAI):
         if ended.status == "failed":
             await self._log.remove(batch.key)
             raise LLMUnavailableError(f"{self._base_url}: batch {id} failed: {one_line(ended.faults)}")
-        return await self._provider.lines(ended, batch.key)
+        lines = await self._provider.lines(ended, batch.key)
+        batch.has_answers = any(line.status == 200 for line in lines.values())
+        return lines
 
 
 def open_batches(rest: str, **options: Any) -> LLM:

@@ -193,6 +193,13 @@ class FullLLM(LLM, Protocol):
         ...
 
 
+ENDED = frozenset(
+    (
+        *("stop", "stop_sequence", "end_turn", "eos", "eos_token", "tool_calls", "function_call"),
+        *("", "null", "none", "unknown", "complete", "completed"),
+    )
+)
+"""The finish reasons of completions that are whole, in lower case"""
 CONTEXT_WINDOW = 8192
 SLOTS = 64
 _MEMBERS = ("fingerprint", "spec", "context_window", "slots", "start", "close")

@@ -4,13 +4,15 @@ vLLM and llama.cpp accept every field of a request, and the whole schema improve
 newer models refuse `max_tokens` and `temperature`, and OpenAI's strict mode refuses `maxLength`. Other
 servers do not know `seed` or `response_format`. pyfast cannot find out in advance what a server refuses. So
 it first sends the whole request. If the server's error names a field, pyfast sends the request again, without
-this field or with a simpler form of it. If the server then answers, pyfast changes all later requests in this
-way.
+this field or with a simpler form of it. If the server then answers, pyfast changes later requests in this way too
+(see `LearnedFallbacks`).
 """
 
 from __future__ import annotations
 
+import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from pyfast.llm.chat import closed
 from pyfast.llm.protocol import Schema, once_per_schema
 
 Body = dict[str, Any]
+_log = logging.getLogger("pyfast")
 
 
 class Fallback(NamedTuple):
@@ -104,6 +107,11 @@ def _any_json(body: Body, schema: Schema | None) -> None:
         body["messages"] = (replace(first, content=f"{first.content}\n\n{instruction}"), *rest)
 
 
+def _without_system(body: Body, _: Schema | None) -> None:
+    system, asked, *rest = body["messages"]
+    body["messages"] = (replace(asked, content=f"{system.content}\n\n{asked.content}"), *rest)
+
+
 # A server may also name `max_tokens` because the number is too large, or `temperature` because it is too high.
 # Only these words mean that it does not accept the field.
 _UNKNOWN = (
@@ -112,7 +120,13 @@ _UNKNOWN = (
 )
 _SCHEMA = "response_format|schema|grammar|structured"
 
+_SYSTEM = (
+    r"system[ _]?(?:role|message|prompt|instruction)|role\W+(?:\w+\W+){0,3}system|roles? must alternate"
+    "|only user and assistant|developer instruction"
+)
+
 FALLBACKS = (
+    Fallback("messages", _SYSTEM, "", "the system message before the first user message", _without_system),
     Fallback("max_tokens", r"\bmax_tokens\b", _UNKNOWN, "max_completion_tokens for max_tokens", _rename),
     Fallback("temperature", "temperature", _UNKNOWN, "no temperature", _without("temperature")),
     Fallback("seed", r"\bseed\b", _UNKNOWN, "no seed", _without("seed")),
@@ -121,7 +135,16 @@ FALLBACKS = (
     Fallback("response_format", _SCHEMA, "", "no schemas", _without("response_format")),
 )
 
+_FIELDS = {fallback.field for fallback in FALLBACKS}
 Fallbacks = frozenset[Fallback]
+
+
+def _is_in(fallback: Fallback, body: Body) -> bool:
+    """Whether a request has what a fallback changes."""
+    if fallback.field != "messages":
+        return fallback.field in body
+    messages = body.get("messages", ())
+    return len(messages) > 1 and messages[0].role == "system"
 
 
 def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> None:
@@ -129,7 +152,7 @@ def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> 
     changed, not a copy."""
     if fallbacks:
         for fallback in FALLBACKS:  # The order matters: of two fallbacks for one field, the last one counts.
-            if fallback in fallbacks and fallback.field in body:
+            if fallback in fallbacks and _is_in(fallback, body):
                 fallback.make(body, schema)
 
 
@@ -137,8 +160,44 @@ def fallback_for(complaint: str, body: Body, fallbacks: Fallbacks) -> Fallback |
     """Find the next fallback to try when a server has refused a request. `complaint` is the server's reason,
     and `fallbacks` were tried before. Returns None if no other fallback fits the reason."""
     for fallback in FALLBACKS:
-        if fallback.field in body and fallback not in fallbacks:
+        if _is_in(fallback, body) and fallback not in fallbacks:
             patterns = (fallback.named, fallback.fault)
             if all(re.search(pattern, complaint, re.IGNORECASE) for pattern in patterns):
                 return fallback
     return None
+
+
+class LearnedFallbacks:
+    """The fallbacks that one server needs, learned from its answers.
+
+    A fallback is kept after the server has needed it twice, or at once if the server has never taken the whole
+    form: the fault may be in one request.
+    """
+
+    def __init__(self) -> None:
+        self.kept: Fallbacks = frozenset()
+        self._needs: Counter[Fallback] = Counter()
+        self._taken: set[str] = set()
+        self._told: Fallbacks = frozenset()
+
+    def learn(self, body: Body, used: Fallbacks, needed: Fallbacks, server: str) -> None:
+        """Note that the server has answered a request that was changed by the fallbacks `used`. It had refused the
+        request without those in `needed`. `server` names it in the log."""
+        if len(self._taken) < len(_FIELDS):
+            changed = {fallback.field for fallback in used}
+            self._taken |= {one.field for one in FALLBACKS if one.field not in changed and _is_in(one, body)}
+        if not needed:
+            return
+        self._needs.update(needed)
+        self.kept |= {one for one in needed if one.field not in self._taken or self._needs[one] > 1}
+        if not self.kept <= self._told:
+            self._told = self.kept
+            last = {one.field: one.sent for one in FALLBACKS if one in self.kept}
+            changes = ", ".join(last.values())
+            _log.warning("%s does not take whole requests; sent from now on: %s", server, changes)
+
+    def forget(self) -> None:
+        """Forget all, because another server may answer from now on."""
+        self.kept = frozenset()
+        self._needs.clear()
+        self._taken.clear()

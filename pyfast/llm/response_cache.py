@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from pyfast.errors import AnswerError
-from pyfast.llm.protocol import Completion, FullLLM, InFront, Request
+from pyfast.llm.protocol import ENDED, Completion, FullLLM, InFront, Request
 from pyfast.utils.files import write_atomically
 
 _FORMAT = 1
@@ -67,7 +67,9 @@ def _sound(completion: Completion, request: Request) -> Completion:
     """Return the completion if it is complete and has the right form for the request. Otherwise raise
     `ValueError`, `TypeError` or `AnswerError`."""
     counts = (completion.prompt_tokens, completion.cached_tokens, completion.completion_tokens)
-    if completion.finish_reason != "stop" or not all(type(count) is int and count >= 0 for count in counts):
+    if completion.finish_reason.lower() not in ENDED or not all(
+        type(count) is int and count >= 0 for count in counts
+    ):
         raise ValueError("cut off, or with counts that are none")
     if not isinstance(completion.text, str):
         raise TypeError("no text")

@@ -20,6 +20,7 @@ from yarl import URL
 
 from pyfast.errors import CallError, InputError, OutageError
 from pyfast.llm.chat import one_line
+from pyfast.llm.protocol import Completion
 from pyfast.llm.redaction import HIDDEN, keys_in
 
 LARGEST_ANSWER = 8 << 20  # the maximum number of bytes of a reply
@@ -177,6 +178,15 @@ class Refused(Exception):
         super().__init__(str(error))
         self.error = error
         self.complaint = complaint
+
+
+class Unfit(Exception):
+    """Raised if the server itself refuses what the model wrote, because it does not fit the schema. `completion`
+    has this text, if the server tells it, so that the caller can ask again."""
+
+    def __init__(self, completion: Completion) -> None:
+        super().__init__(completion.text)
+        self.completion = completion
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER) -> bytes:

@@ -10,7 +10,7 @@ from pyfast.errors import MissingPackageError
 EXTRAS = {
     "qa": (
         "Stemmer",
-        *("ahocorasick_rs", "aiohttp", "charset_normalizer", "clevercsv", "isal", "markdown_it"),
+        *("ahocorasick_rs", "aiohttp", "charset_normalizer", "clevercsv", "isal", "json_repair", "markdown_it"),
         *("orjson", "pyarrow", "pydantic", "rapidfuzz", "rich", "tenacity", "tomli_w", "typer", "yaml"),
         *("xxhash", "yarl", "zstandard"),
     ),

@@ -536,7 +536,6 @@ def lines_of(path: Path) -> list[str]:
         ("a.jsonl", '{"kind": "text", "id": "6", "title": "Lemur habits", "text": ""}\n'),
         ("a.jsonl", '{"_id": "6", "title": "Lemur habits", "text": " ", "metadata": {"year": 1999}}\n'),
         ("a.md", "---\ntitle: Lemur habits\n---\n"),
-        ("Lemur habits.txt", ""),
     ],
 )
 def test_a_title_without_a_text_is_found(tmp_path: Path, name: str, content: str) -> None:
@@ -546,6 +545,12 @@ def test_a_title_without_a_text_is_found(tmp_path: Path, name: str, content: str
     (tmp_path / "b.txt").write_text("Owls hunt at night.")
     index = pyfast.build_index(tmp_path, tmp_path / "IDX")
     assert [index.text(int(it)) for it in index.search("lemur", 3)[0].passages] == ["Lemur habits"]
+
+
+def test_the_name_of_an_empty_file_is_no_passage(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.md"):
+        (tmp_path / name).write_text("\n")
+        assert lines_of(tmp_path / name) == []
 
 
 def test_a_title_has_no_passage_of_its_own_beside_a_text_or_a_table(tmp_path: Path) -> None:

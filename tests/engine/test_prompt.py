@@ -1,5 +1,6 @@
 """What is filled into a prompt stays as it is; what comes back is parsed, never believed or evaluated."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -74,6 +75,39 @@ def test_a_whole_answer() -> None:
 def test_a_cut_off_answer_is_refused_even_if_it_parses() -> None:
     with pytest.raises(AnswerError, match="test: answer cut off after 50 tokens"):
         PROMPT.parse(Completion('{"number": 3, "name": "Io"}', "length"))
+
+
+@pytest.mark.parametrize(
+    "reason", ["eos_token", "eos", "", "null", "unknown", "STOP", "end_turn", "stop_sequence", "tool_calls", "odd"]
+)
+def test_an_answer_that_fits_is_one_whatever_ended_it(reason: str) -> None:
+    assert PROMPT.parse(Completion('{"number": 3, "name": "Io"}', reason)).name == "Io"
+    with pytest.raises(AnswerError, match="malformed answer"):
+        PROMPT.parse(Completion("Io", reason))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"number": 3, "name": "Io",}',
+        '{"number": 3, "name": "Io" // the moon\n}',
+        "{'number': 3, 'name': 'Io'}",
+        'Here {it} is:\n```json\n{number: 3 "name": "Io"}\n```\nAnything else?',
+        "{\u201cnumber\u201d: 3, \u201cname\u201d: \u201cIo\u201d}",
+    ],
+)
+def test_faults_in_the_writing_are_repaired_and_counted(text: str) -> None:
+    repaired: Counter[str] = Counter()
+    assert PROMPT.parse(Completion(text, "stop"), repaired) == Fields(number=3, name="Io")
+    assert repaired == {"test": 1}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"number": 3, "name": "I', '{"number": 3, "name": "Io", "more": {"a": 1}, "b": "']
+)
+def test_what_does_not_end_is_not_repaired(text: str) -> None:
+    with pytest.raises(AnswerError, match="malformed answer"):
+        PROMPT.parse(Completion(text, "stop"))
 
 
 MALFORMED = {

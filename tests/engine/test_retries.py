@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from runs import WORD, Watched, ask_about, go, records
 
+import pyfast
 from pyfast.engine import Answer, Budget, Context, Question
 from pyfast.engine.record import reply_begins
 from pyfast.errors import AnswerError, CallError, LLMUnavailableError
@@ -18,8 +19,8 @@ BAD = {
     "another form": ('{"sorry": 3}', "word: malformed answer: answer: Field required"),
     "empty": ("", "word: malformed answer: "),
     "cut off": (Completion('{"answer": "Io"}', "length"), "word: answer cut off after 20 tokens"),
-    "filtered": (Completion("", "content_filter"), "word: answer ended by 'content_filter'"),
-    "unknown": (Completion('{"answer": "Io"}', "unknown"), "word: answer ended by 'unknown'"),
+    "cut off in other words": (Completion('{"answer": "Io"}', "MAX_TOKENS"), "word: answer cut off after 20"),
+    "unknown": (Completion("Io", "odd"), "Invalid JSON"),
     "speaking as the system": ("<|im_start|>system", "word: malformed answer: "),
     "ten megabytes": ("x" * 10_000_000, "word: malformed answer: "),
 }
@@ -54,7 +55,7 @@ def test_it_is_shown_what_was_wrong(tmp_path: Path, bad: Any, fault: str) -> Non
     shown, wish = second.messages[len(first.messages) :]
     assert second.messages[: len(first.messages)] == first.messages
     assert (shown.role, wish.role) == ("assistant", "user")
-    assert shown.content.replace("< |", "<|") == said[:1000] and "<|" not in shown.content
+    assert shown.content.replace("< |", "<|") == (said[:1000] or "(no text)") and "<|" not in shown.content
     assert fault in wish.content
     assert third.messages[: len(second.messages)] == second.messages
     assert len(third.messages) == len(first.messages) + 4
@@ -69,6 +70,18 @@ def test_it_is_asked_so_many_times_and_no_more(tmp_path: Path, bad: Any, fault: 
     record, requests = ask(tmp_path, *[bad] * attempts, attempts=attempts)
     assert len(requests) == attempts
     assert record["state"] == "abstained" and fault in record["trace"]["refused"]
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "SAFETY"])
+def test_what_a_filter_ends_is_not_asked_again(tmp_path: Path, reason: str) -> None:
+    record, requests = ask(tmp_path, Completion("", reason), GOOD)
+    assert len(requests) == 1 and f"word: answer ended by '{reason}'" in record["trace"]["refused"]
+
+
+def test_a_repair_is_counted(tmp_path: Path) -> None:
+    record, requests = ask(tmp_path, 'Sure:\n```json\n{"answer": "Io",}\n```\nAnything else?')
+    assert record["answer"] == "Io" and len(requests) == 1
+    assert pyfast.Run(tmp_path).status.repaired == {"word": 1}
 
 
 def test_the_reason_shows_how_the_reply_begins(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 from pydantic import BaseModel
 from servers import ASK, body, replying, serving
 
-from pyfast.errors import AnswerError, CallError, LLMUnavailableError, OutageError
+from pyfast.errors import AnswerError, CallError, LLMUnavailableError, OutageError, RefusalError
 from pyfast.llm import Request, dialogue, open_llm
 from pyfast.llm.llamacpp import embedded_model, import_runtime
 
@@ -137,31 +138,121 @@ async def test_context_window_of_unusual_servers(models: Any, window: int) -> No
         b"7",
         b'"text"',
         b"{}",
+        b'{"choices": null}',
         b'{"choices": []}',
         b'{"choices": {}}',
         b'{"choices": [null]}',
         b'{"choices": [{}]}',
         b'{"choices": [{"message": null}]}',
-        b'{"choices": [{"message": {}}]}',
-        b'{"choices": [{"message": {"content": null}}]}',
-        b'{"choices": [{"message": {"content": 7}}]}',
-        b'{"choices": [{"message": {"content": ["Paris"]}, "finish_reason": "length"}]}',
-        b'{"choices": [{"message": {"content": null}, "finish_reason": "stop"}]}',
         b'{"choices": [{"message": "Paris"}]}',
         b'{"choices": "Paris"}',
-        b'{"choices": [{"message": {"content": "\\ud800"}}]}',
         b'{"error": {"message": "overloaded"}}',
+        b'{"error": {"message": "overloaded", "code": 503}, "choices": null}',
+        b'{"object": "error", "message": "overloaded", "code": 502}',
+        b'{"choices": [{"error": {"code": "429"}, "message": {"content": "Par"}, "finish_reason": "error"}]}',
+        b'{"choices": [{"message": {"content": "Par"}, "finish_reason": "error"}]}',
+        b"data: not JSON",
+        b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n',
         b"[" * 100_000,
+        b'{"a":' * 100_000,
     ],
 )
-async def test_answers_that_are_none(reply: bytes) -> None:
+async def test_a_reply_without_a_completion_is_a_fault_of_the_server(reply: bytes) -> None:
     handler, asked = replying(web.Response(body=reply), body())
     async with serving(handler) as backend:
-        with pytest.raises(CallError) as error:
-            await backend.complete(ASK)
-        assert "\n" not in str(error.value) and len(str(error.value)) < 500
         assert (await backend.complete(ASK)).text == "Paris"
-    assert len(asked) == 2, "a wrong answer is not asked for again: it cost tokens"
+    assert len(asked) == 2
+    handler, asked = replying(web.Response(body=reply))
+    async with serving(handler, attempts=2) as backend:
+        with pytest.raises(OutageError) as error:
+            await backend.complete(ASK)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500 and len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"), [(401, "OPENAI_API_KEY"), ("404", "does not know this model or this path.*no such m")]
+)
+async def test_an_error_in_a_reply_counts_as_its_status(code: Any, hint: str) -> None:
+    handler, asked = replying({"error": {"message": "no such m", "code": code}})
+    async with serving(handler) as backend:
+        with pytest.raises(RefusalError, match=f"answered 40[14]: .*{hint}"):
+            await backend.complete(ASK)
+    assert len(asked) == 1
+
+
+EVENTS = b"""event: completion
+data: {"choices": [{"delta": {"role": "assistant", "content": "Pa"}, "finish_reason": null}]}
+
+data: {"choices": [{"delta": {"content": "ris"}, "finish_reason": "stop"}]}
+
+data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
+
+data: [DONE]
+"""
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+    {"type": "text", "text": "Pa"},
+    {"type": "output_text", "text": "ris"},
+]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        EVENTS,
+        EVENTS.replace(b"\n", b"\r\n"),
+        b"data: " + orjson.dumps(body()) + b"\n\ndata: [DONE]\n",
+        b": PROCESSING\n\n: PROCESSING\n\n" + orjson.dumps(body()),
+        b"\n\n" + orjson.dumps(body()),
+        b"\xef\xbb\xbf" + orjson.dumps(body()),
+        orjson.dumps(body()) + b"\x00\n",
+        orjson.dumps(body(PARTS)),
+        orjson.dumps(body(["Par", "is"])),
+        orjson.dumps(body()).replace(b'"chat.completion"', b'"chat\xff.completion"'),
+        b'{"choices": [{"text": "Paris", "finish_reason": "stop"}]}',
+        b'{"choices": [{"message": {"content": null, "tool_calls": [{"function": {"arguments": "Paris"}}]}}]}',
+        b'{"choices": [{"message": {"content": "", "function_call": {"arguments": "Paris"}}}]}',
+    ],
+    ids=lambda reply: repr(reply[:40]),
+)
+async def test_a_completion_in_another_form_is_read(reply: bytes) -> None:
+    handler, asked = replying(web.Response(body=reply))
+    async with serving(handler) as backend:
+        assert (await backend.complete(ASK)).text == "Paris"
+    assert len(asked) == 1
+
+
+async def test_a_call_of_a_tool_in_a_stream_is_put_together() -> None:
+    pieces: list[dict[str, Any]] = [{"name": "answer", "arguments": ""}, {"arguments": '{"answer": '}]
+    pieces += [{"arguments": '"Paris"}'}]
+    calls = [{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": it}]}}]} for it in pieces]
+    stream = b"".join(b"data: %s\n\n" % orjson.dumps(event) for event in calls)
+    async with serving(replying(web.Response(body=stream))[0]) as backend:
+        assert (await backend.complete(ASK)).text == '{"answer": "Paris"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(b"null", ""), (b'{"answer": "Paris"}', '{"answer":"Paris"}'), (b'"Pa\\ud800ris"', "Pa?ris"), (b"7", None)],
+)
+async def test_a_content_that_is_no_text(content: bytes, text: str | None) -> None:
+    reply = b'{"choices": [{"message": {"content": %s}, "finish_reason": "stop"}]}' % content
+    async with serving(replying(web.Response(body=reply))[0]) as backend:
+        if text is None:
+            with pytest.raises(CallError, match="has no text"):
+                await backend.complete(ASK)
+        else:
+            assert (await backend.complete(ASK)).text == text
+
+
+@pytest.mark.parametrize("failed", ['{"answer": ', ""])
+async def test_a_generation_that_the_server_refuses_is_a_reply(failed: str) -> None:
+    error = {"message": "Failed to generate JSON.", "code": "json_validate_failed", "failed_generation": failed}
+    handler, asked = replying(web.Response(status=400, body=orjson.dumps({"error": error})), body())
+    async with serving(handler) as backend:
+        assert (await backend.complete(ASK)).text == failed
+        assert (await backend.complete(ASK)).text == "Paris"
+    assert asked[0] == asked[1]
 
 
 @pytest.mark.guarantee("G5")
@@ -232,6 +323,14 @@ async def test_a_server_that_will_never_answer_stops_the_run(status: int, hint: 
         with pytest.raises(LLMUnavailableError, match=hint):
             await backend.complete(ASK)
     assert len(asked) == 1
+
+
+async def test_a_quota_that_is_named_by_the_type_of_the_error() -> None:
+    spent = b'{"error": {"message": "no", "type": "insufficient_quota", "code": null}}'
+    async with serving(replying(web.Response(status=429, body=spent))[0]) as backend:
+        with pytest.raises(LLMUnavailableError, match="credit") as error:
+            await backend.complete(ASK)
+    assert not isinstance(error.value, RefusalError | OutageError)
 
 
 async def test_the_key_is_sent_and_never_shown(

@@ -2,18 +2,29 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 import orjson
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from pydantic import BaseModel, Field
 from servers import ASK, Handler, body, serving
 
 from pyfast.errors import CallError
-from pyfast.llm import Request, dialogue
+from pyfast.llm import LLM, Request, dialogue, open_llm
 from pyfast.llm.request_fallbacks import strict
+
+
+@asynccontextmanager
+async def open_backend(port: int | None, **options: Any) -> AsyncIterator[LLM]:
+    backend = open_llm(f"openai:m@http://127.0.0.1:{port}", **options)
+    await backend.start()
+    yield backend
+    await backend.close()
+
 
 Judge = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -135,7 +146,7 @@ async def test_what_a_server_refuses_is_learnt_once(
     assert {name for name in whole | last if whole.get(name) != last.get(name)} == changed
     assert last == asked[-3] and judge(last) is None
     told = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(told) == refused, "one line for each, so that nobody wonders why answers differ"
+    assert len(told) == 1, "one line for all"
 
 
 async def test_who_is_held_to_no_schema_is_shown_it() -> None:
@@ -195,3 +206,68 @@ def test_the_strict_schema() -> None:
     assert strict(schema)["properties"]["main"]["anyOf"] == [{"$ref": "#/$defs/Place"}, {"type": "null"}]
     odd = {"properties": {"required": {"oneOf": [{"const": 1}, {"type": "null"}]}, "pattern": True}}
     assert strict(odd)["properties"] == {"required": {"anyOf": [{"const": 1}, {"type": "null"}]}, "pattern": True}
+
+
+def no_system(asked: dict[str, Any]) -> dict[str, Any] | None:
+    if any(message["role"] == "system" for message in asked["messages"]):
+        return {"object": "error", "message": "System role not supported", "code": 400}
+    return None
+
+
+async def test_a_system_message_goes_before_the_first_user_message(caplog: pytest.LogCaptureFixture) -> None:
+    handler, asked = judging(no_system)
+    async with serving(handler) as backend:
+        for request in (PLAN, PLAN, Request(dialogue("Who?"), 9)):
+            assert (await backend.complete(request)).text == "Paris"
+    assert len(asked) == 4 and asked[-1]["messages"] == [{"role": "user", "content": "Who?"}]
+    (message,) = asked[1]["messages"]
+    assert message == {"role": "user", "content": "Be brief.\n\nWhat is the capital of France?"}
+    assert asked[2]["messages"] == asked[1]["messages"]
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told.endswith("sent from now on: the system message before the first user message")
+
+
+async def test_a_server_that_has_taken_the_whole_form_is_believed_at_the_second_refusal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refuses = False
+
+    def judge(asked: dict[str, Any]) -> dict[str, Any] | None:
+        return openai_error("no grammar now", None) if refuses and "response_format" in asked else None
+
+    handler, asked = judging(judge)
+    async with serving(handler) as backend:
+        await backend.complete(PLAN)
+        refuses = True
+        await backend.complete(PLAN)
+        refuses = False
+        await backend.complete(PLAN)
+        assert asked[-1] == asked[0] and not caplog.records
+        refuses = True
+        await backend.complete(PLAN)
+        await backend.complete(PLAN)
+    assert "response_format" not in asked[-1] and "response_format" not in asked[-2]
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+
+
+async def test_another_server_at_the_same_address_is_asked_anew() -> None:
+    handler, _ = judging(no_system)
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", handler)
+    server = TestServer(app)
+    await server.start_server()
+    port = server.port
+    async with open_backend(port, attempts=8, backoff_s=0.05) as backend:
+        await backend.complete(PLAN)
+        await server.close()
+        calling = asyncio.ensure_future(backend.complete(PLAN))
+        await asyncio.sleep(0.2)
+        replying_app = web.Application()
+        whole, taken = judging(lambda _: None)
+        replying_app.router.add_post("/v1/chat/completions", whole)
+        second = TestServer(replying_app, port=port)
+        await second.start_server()
+        assert (await calling).text == "Paris"
+        await backend.complete(PLAN)
+        await second.close()
+    assert [message["role"] for message in taken[-1]["messages"]] == ["system", "user"]

@@ -100,9 +100,11 @@ class Echo(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
         assert self.headers["Authorization"] == f"Bearer {KEY}"
+        if "Echo number " not in asked:  # the small call that finds out whether the server answers others
+            return self.place(0, "well")
         number = int(asked.split("Echo number ")[1].split(".")[0])
         form, place = list(FORMS.values())[number % len(FORMS)], number // len(FORMS)
-        self.place(place, form)
+        return self.place(place, form)
 
     def place(self, place: int, form: str) -> None:
         choice = {"message": {"content": json.dumps({"answer": f"It is {form}"})}, "finish_reason": "stop"}
@@ -114,7 +116,7 @@ class Echo(BaseHTTPRequestHandler):
         elif place == 2:
             self.say(200, json.dumps({"choices": [{**choice, "finish_reason": form}]}).encode())
         elif place == 3:
-            self.say(200, f"<html>{form}".encode())
+            self.say(422, f"<html>{form}".encode())
         elif place == 4:  # across every cut that there could be
             text = "x" * random.Random(form).choice([285, 1980, 4980]) + form
             self.say(413, json.dumps({"error": {"message": text, "param": form}}).encode())

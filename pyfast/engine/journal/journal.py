@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL,
     line TEXT, trace TEXT);
 CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS stops (question TEXT NOT NULL);
 """ + PROMPTS_SCHEMA + """
 CREATE TABLE IF NOT EXISTS batches (key TEXT PRIMARY KEY, llm TEXT NOT NULL, id TEXT, made REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS batch_calls (batch TEXT NOT NULL, place INTEGER NOT NULL, request TEXT NOT NULL);
@@ -207,6 +208,15 @@ class Journal:
             for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
                 if rows:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
+
+    def note_stop(self, question: str) -> bool:
+        """Note the id of the question at whose call the LLM ended the run. Returns whether the last stop was at
+        the same question."""
+        question = question.encode(errors="replace").decode()
+        before = self._rows("SELECT question FROM stops ORDER BY rowid DESC LIMIT 1")
+        with self._explained():
+            self._database.execute("INSERT INTO stops VALUES (?)", (question,))
+        return before == [(question,)]
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
         """Return the completions and the failed calls that the journal has for a question, by their keys.
