@@ -52,7 +52,7 @@ def repaired_in(text: str) -> Iterator[str]:
         return
     import json_repair
 
-    for begin in begins[:_BEGINS]:  # What is said before the object can have braces too.
+    for begin in begins[:_BEGINS]:  # A sentence before the object can have braces too.
         if text.count("{", begin, end) == text.count("}", begin, end):
             with suppress(ValueError, RecursionError):
                 found = json_repair.loads(text[begin:end])
