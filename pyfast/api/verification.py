@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pyfast.api.jobs import QUESTIONS
 from pyfast.corpus.encode import other_than_digest
-from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_configuration
+from pyfast.engine.configuration import CONFIGURATION, FORMAT, Configuration, read_configuration
 from pyfast.engine.journal.journal import open_to_read, sound
 from pyfast.engine.journal.prompt_store import KeptPrompts
 from pyfast.engine.questions import questions_in
@@ -26,6 +29,18 @@ from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.index.manifest import is_index, read_manifest
 from pyfast.utils.sqlite_files import fault
 
+T = TypeVar("T")
+# Errors of the machine: no permission, no file handle, a disk that cannot be read or written.
+_OF_THE_MACHINE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE}
+_OF_SQLITE = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -35,6 +50,8 @@ class Check:
     passed: bool
     detail: str
     """What was found, or what is wrong, in one line"""
+    looked: bool = True
+    """False: something kept pyfast from reading what it checks, for example permissions. `detail` says what"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +70,13 @@ class Verification:
 
     @property
     def summary(self) -> str:
-        """One line with the folder, the number of checks, and the names of the failed checks."""
-        failed = [check.name for check in self.checks if not check.passed]
-        result = f"damaged: {', '.join(failed)}" if failed else "whole"
-        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {result}"
+        """One line with the folder, the number of checks, and the names of the checks that failed or could not
+        look."""
+        results = []
+        for result, looked in (("damaged", True), ("could not look", False)):
+            if names := [check.name for check in self.checks if not check.passed and check.looked == looked]:
+                results.append(f"{result}: {', '.join(names)}")
+        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {'; '.join(results) or 'whole'}"
 
 
 def verify(path: str | Path) -> Verification:
@@ -98,10 +118,22 @@ def _check(name: str, look: Callable[[], str]) -> Check:
         return Check(name, True, look())
     except OtherBuildError:
         raise
-    except sqlite3.Error as error:
-        return Check(name, False, fault(error))
-    except (PyfastError, OSError) as error:
-        return Check(name, False, str(error))
+    except (sqlite3.Error, PyfastError, OSError) as error:
+        machine = _of_the_machine(error)
+        told = machine if isinstance(machine, OSError) else error
+        return Check(name, False, fault(told) if isinstance(told, sqlite3.Error) else str(told), machine is None)
+
+
+def _of_the_machine(error: BaseException | None) -> BaseException | None:
+    """Return the error of the machine from which an error was made. Such an error says nothing about what is in
+    the files. None: the error has another cause."""
+    while error is not None:
+        if getattr(error, "errno", None) in _OF_THE_MACHINE:
+            return error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_SQLITE:
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class _DamageError(PyfastError):
@@ -112,28 +144,40 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
     def check(name: str, look: Callable[[], str]) -> Check:
         return _check(within + name, look)
 
-    path = folder / CONFIGURATION
-    try:
-        described = read_configuration(path)
-    except (InputError, OSError) as error:
-        yield Check(within + CONFIGURATION, False, str(error))
+    described = _now(lambda: read_configuration(folder / CONFIGURATION))
+    configuration = check(CONFIGURATION, lambda: f"format {FORMAT}, {_total(described())} questions")
+    yield configuration
+    if not configuration.passed:
         return
-    total = described.get("questions", {}).get("count")
-    if type(total) is not int or total < 1:
-        yield Check(within + CONFIGURATION, False, "the number of questions is missing")
-        return
-    yield Check(within + CONFIGURATION, True, f"format {FORMAT}, {total} questions")
+    total = _total(described())
     given = folder / QUESTIONS
     if given.is_file():
-        yield check(QUESTIONS, lambda: _questions(given, described.get("questions", {}).get("digest")))
+        yield check(QUESTIONS, lambda: _questions(given, described()["questions"].get("digest")))
     # Read the files first, because another process may be writing: it writes to the journal before the files.
-    answers, torn = _lines(folder / ANSWERS)
-    traces = _traces_digests(folder / TRACES)
+    answers = _now(lambda: _lines(folder / ANSWERS))
+    traces = _now(lambda: _traces_digests(folder / TRACES))
     yield check(JOURNAL, lambda: _journal(folder, total))
-    yield check(ANSWERS, lambda: _answers(folder, answers, torn, total))
-    yield check(TRACES, lambda: _traces(folder, traces, len(answers)))
+    yield check(ANSWERS, lambda: _answers(folder, *answers(), total))
+    yield check(TRACES, lambda: _traces(folder, traces(), len(answers()[0])))
     if (folder / KNOWLEDGE).is_dir():
         yield check(KNOWLEDGE, lambda: _snapshot(folder / KNOWLEDGE))
+
+
+def _now(read: Callable[[], T]) -> Callable[[], T]:
+    """Read now. Return a function that returns what was read, or raises the error of the reading."""
+    result = Future[T]()
+    try:
+        result.set_result(read())
+    except (PyfastError, OSError) as error:
+        result.set_exception(error)
+    return result.result
+
+
+def _total(described: Configuration) -> int:
+    total = described.get("questions", {}).get("count")
+    if type(total) is not int or total < 1:
+        raise _DamageError("the number of questions is missing")
+    return total
 
 
 def _questions(path: Path, recorded: object) -> str:
@@ -143,9 +187,14 @@ def _questions(path: Path, recorded: object) -> str:
     return f"{questions.count} questions"
 
 
+def _opened(journal: Path) -> contextlib.closing[sqlite3.Connection]:
+    journal.open("rb").close()  # SQLite has one error for a missing file and for a file without permission.
+    return contextlib.closing(open_to_read(journal))
+
+
 def _journal(folder: Path, total: int) -> str:
     check_journal(folder)
-    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
+    with _opened(folder / JOURNAL) as database:
         (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
         if state != "ok":
             raise _DamageError(f"SQLite: {state}")
@@ -166,7 +215,8 @@ def _journal(folder: Path, total: int) -> str:
 
 def _traces_digests(path: Path) -> list[str]:
     digests = []
-    with contextlib.suppress(OSError):  # With too few digests, the comparison reports the missing lines.
+    # With too few digests, the comparison reports the missing lines.
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
         for line in read_traces(path):
             digests.append(digest(line))
     return digests
@@ -203,7 +253,7 @@ def _compare(folder: Path, column: str, digests: list[str]) -> str:
     Returns a text with the number of lines for which the journal has no digest. If the journal has a digest
     for each line, the text is empty.
     """
-    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
+    with _opened(folder / JOURNAL) as database:
         known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
     other = [
         number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)

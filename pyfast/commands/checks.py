@@ -45,15 +45,16 @@ def _tell(result: CheckResult) -> None:
 
 def verify(path: Annotated[Path, typer.Argument(help="The folder of a run or an index.")]) -> None:
     """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
-    journal."""
+    journal. The return code is 1 if something is damaged, and 2 if it is not, but something cannot be read."""
     import pyfast.api.verification
 
     verification = pyfast.api.verification.verify(path)
     for check in verification.checks:
-        print(f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {plain(check.detail)}")
+        result = "ok  " if check.passed else "FAIL" if check.looked else "????"
+        print(f"{result}  {check.name}: {plain(check.detail)}")
     print(verification.summary)
     if not verification.passed:
-        raise typer.Exit(1)
+        raise typer.Exit(1 if any(check.looked and not check.passed for check in verification.checks) else 2)
 
 
 def doctor() -> None:

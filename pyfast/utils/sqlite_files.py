@@ -19,6 +19,7 @@ from pyfast.errors import InputError
 _STEPS = 100_000  # steps of SQLite's virtual machine between two checks: about a millisecond
 _ANY_FILE = 100_000_000  # the number of steps that any statement may take: a few seconds
 _A_BYTE = 50  # additional steps for each byte of the file; a check of the whole file takes fewer than ten
+_CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 # Definitions that are neither tables of plain columns nor indexes of columns.
 _ACTS = re.compile(r"\b(AS|CHECK|GENERATED|TRIGGER|VIEW|VIRTUAL)\b|\bINDEX\b.*\(.*\(", re.IGNORECASE | re.DOTALL)
 _this_thread = threading.local()
@@ -29,8 +30,8 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 
     Args:
         path: The file.
-        mode: `rwc`: write. `ro`: read, even while another process writes. `ro&immutable=1`: read while nobody
-            writes.
+        mode: `rwc`: write. `ro`: read, even while another process writes, or on a disk that cannot be written.
+            `ro&immutable=1`: read while nobody writes.
         damaged: Whether to read a damaged file as far as possible.
         options: See `sqlite3.connect`.
 
@@ -56,10 +57,21 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
             # Without this, a file that was cut off gives nothing at all.
             database.execute("PRAGMA writable_schema = ON")
         _refuse_what_acts(database, path)
-    except BaseException:
+    except BaseException as error:
         database.close()
-        raise
-    return database
+        if mode != "ro" or getattr(error, "sqlite_errorcode", 0) & 0xFF not in _CANNOT_WRITE:
+            raise
+    else:
+        return database
+    # To read a database in WAL mode, SQLite makes files beside it. They are needed only if changes wait there.
+    for other in (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")):
+        if other.exists() and other.stat().st_size:
+            unread = sqlite3.OperationalError(
+                f"{other.name} cannot be merged on a disk that cannot be written; copy the folder to another disk"
+            )
+            unread.sqlite_errorcode = sqlite3.SQLITE_READONLY
+            raise unread
+    return open_database(path, "ro&immutable=1", damaged=damaged, **options)
 
 
 def fault(error: sqlite3.Error) -> str:

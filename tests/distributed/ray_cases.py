@@ -46,6 +46,7 @@ class Command:
         ray: bool = True,
         before: Sequence[str] = (),
         environment: Mapping[str, str] = os.environ,
+        cwd: Path | None = None,
     ) -> None:
         self.run = run
         self.log = run.with_suffix(".log")
@@ -53,7 +54,8 @@ class Command:
         given += ["--ray", "local", "--workers", WORKERS] if ray else []
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*before, sys.executable, "-m", "pyfast", *map(str, given)],
+                [*before, sys.executable, "-P", "-m", "pyfast", *map(str, given)],
+                cwd=cwd,
                 env={**environment, TOKEN: str(run)},
                 stdout=log,
                 stderr=log,
@@ -227,7 +229,7 @@ def test_workers_encode_what_one_process_encodes(  # type: ignore[no-untyped-def
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
                     is_ours = f"{TOKEN}={tmp_path}\0".encode() in path.with_name("environ").read_bytes()
-                    if is_ours and path.read_bytes().startswith(b"ray::_called"):
+                    if is_ours and path.read_bytes().startswith(b"ray::call"):
                         killed.append(int(path.parent.name))
                         os.kill(killed[0], signal.SIGKILL)
                         return
@@ -271,6 +273,42 @@ def test_runs_of_an_experiment_side_by_side(place, tmp_path: Path) -> None:  # t
         one, two = (tmp_path / name / "runs" / "moons" / row / "instant" / "seed-0" for name in ("one", "two"))
         assert answers(one) == answers(two) and traces(one) == traces(two)
     assert heard[-1][1] == 40
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder with another pyfast, which cannot be imported, and a module of the user."""
+    (tmp_path / "pyfast").mkdir()
+    (tmp_path / "pyfast" / "__init__.py").write_text('raise RuntimeError("another pyfast")')
+    (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Who?"}')
+    return tmp_path
+
+
+def test_workers_import_the_package_of_the_command(elsewhere: Path) -> None:
+    (elsewhere / "own.py").write_text("from pyfast.systems.direct import SYSTEM")
+    command = Command(elsewhere / "run", "--system", "own:SYSTEM", "--llm", "instant", cwd=elsewhere)
+    assert command.ended() == 0, command.log.read_text()
+    corpus = HERE.parents[1] / "examples" / "corpus"
+    index = ["index", corpus, "--out", "index", "--vectors", "late", "--ray", "local", "--workers", "1"]
+    subprocess.run([sys.executable, "-P", "-m", "pyfast", *map(str, index)], cwd=elsewhere, check=True)
+
+
+STARTED = "5 workers ended while they started: memory, or a fault of the model? The last one: "
+ENDS = {
+    'raise RuntimeError("broken")': ("a worker failed: RuntimeError('broken')", ""),
+    'sys.exit("broken")': (STARTED, "exit code broken. Its log: "),
+    "os.kill(os.getpid(), 9)": (STARTED, "Worker unexpectedly exits"),
+}
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_what_ends_workers_is_told(ends: str, elsewhere: Path) -> None:
+    lines = f"import os, sys\nif 'default_worker' in sys.argv[0]: {ends}\nfrom pyfast.systems.direct import SYSTEM"
+    (elsewhere / "own.py").write_text(lines)
+    command = Command(elsewhere / "run", "--system", "own:SYSTEM", "--llm", "instant", cwd=elsewhere)
+    assert command.ended() == 1
+    told = command.log.read_text().splitlines()[-1]
+    assert told.startswith("pyfast: ") and all(part in told for part in ENDS[ends]), told
 
 
 def test_a_worker_that_this_machine_has_no_room_for_is_refused(place) -> None:  # type: ignore[no-untyped-def]

@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import os
 import sqlite3
 import sys
 import threading
@@ -255,7 +254,7 @@ def test_a_worker_that_stood_still_leaves_its_next_block_to_the_worker_that_has_
     free = read_lease(block)
     holding = taken(block)
     work = Instantly()
-    slow = Worker(lambda: work, str(block.parents[1]), os.getcwd())
+    slow = Worker(lambda: work, str(block.parents[1]))
     slow._work = work
     with (block / ANSWERS).open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -49,16 +51,16 @@ def connected(cluster: Cluster) -> Iterator[Pool]:
     import ray
 
     begun_here = not ray.is_initialized()
-    if begun_here:
-        _connect(cluster, ray)
+    logs = _connect(cluster, ray) if begun_here else None
     try:
-        yield Pool(cluster, ray)
+        yield Pool(cluster, ray, logs)
     finally:
         if begun_here:
             ray.shutdown()
 
 
-def _connect(cluster: Cluster, ray: Any) -> None:
+def _connect(cluster: Cluster, ray: Any) -> Path:
+    """Connect to the cluster, or start one. Return the folder of Ray's logs on this machine."""
     quiet = {"log_to_driver": False, "logging_level": "error"}
     handlers = {}
     if threading.current_thread() is threading.main_thread():
@@ -68,9 +70,11 @@ def _connect(cluster: Cluster, ray: Any) -> None:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 is for what runs beside other work
             cores = max(os.cpu_count() or 1, math.ceil((cluster.workers or 1) * cluster.needs["CPU"]))
-            ray.init(LOCAL, num_cpus=cores, include_dashboard=False, object_store_memory=_STORE, **quiet)
+            own = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": _STORE}
+            context = ray.init(LOCAL, **own, **quiet)
         else:
-            ray.init(cluster.address, **quiet)
+            context = ray.init(cluster.address, **quiet)
+        return Path(context.address_info["session_dir"], "logs")
     except (ConnectionError, ValueError, RuntimeError) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"ray {cluster.address}: {first}") from None
@@ -82,9 +86,9 @@ def _connect(cluster: Cluster, ray: Any) -> None:
 class Pool:
     """Starts the workers of a connected cluster, gets the results of their calls, and ends the workers."""
 
-    def __init__(self, cluster: Cluster, ray: Any) -> None:
-        """`ray` is the module, which is imported only for clusters."""
-        self._ray, needs, there = ray, cluster.needs, ray.cluster_resources()
+    def __init__(self, cluster: Cluster, ray: Any, logs: Path | None) -> None:
+        """`ray` is the module, which is imported only for clusters. `logs` is the folder of Ray's logs."""
+        self._ray, self._logs, needs, there = ray, logs, cluster.needs, ray.cluster_resources()
         others = {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU")}
         self._options = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0), "resources": others}
         fits = min(
@@ -95,18 +99,22 @@ class Pool:
             raise InputError(f"worker_resources: this machine does not have {lacks}")
         self.size = cluster.workers or max(fits, 1)
         """How many workers to start"""
+        self.lost = ""
+        """Why the last worker that could not be reached ended, in one line"""
 
     def new(self, opens: Callable[[], Work], run: Path) -> Any:
         """Create a Ray actor with a `Worker` for the run in the folder `run`. The actor starts when the
         cluster has free resources."""
-        actor = self._ray.remote(Worker).options(max_restarts=0, max_concurrency=AT_ONCE + 2, **self._options)
-        return actor.remote(opens, str(run), os.getcwd())
+        actor = self._ray.remote(_actor(self._ray))
+        actor = actor.options(max_restarts=0, max_concurrency=AT_ONCE + 2, **self._options)
+        return actor.remote([self._ray.put(partial(Worker, opens, str(run)))])
 
-    def task(self, function: Callable[..., Any], losses: int) -> Any:
-        """Make a Ray function whose calls run in the workers' processes. If a worker dies during a call, Ray
-        repeats the call. After `losses` dead workers, the call fails."""
+    def task(self, function: Callable[[T], Any], losses: int) -> Callable[[T], Any]:
+        """Make a function whose calls run in the workers' processes. It returns the Ray call. If a worker dies
+        during a call, Ray repeats the call. After `losses` dead workers, the call fails."""
         # A process keeps what it has loaded for its next call; with a GPU, Ray would end it after each call.
-        return self._ray.remote(max_calls=0, max_retries=losses - 1, **self._options)(function)
+        made = self._ray.remote(max_calls=0, max_retries=losses - 1, **self._options)(_calling(self._ray))
+        return lambda item: made.remote([self._ray.put(partial(function, item))])
 
     def ready(self, calls: list[Any], seconds: float) -> list[Any]:
         """Return the calls that have ended. If no call has ended, wait until one ends, at most `seconds`
@@ -118,7 +126,8 @@ class Pool:
         return list(self._ray.wait(calls, num_returns=len(calls), timeout=0)[0])
 
     def result(self, call: Any) -> Any:
-        """Return the result of a call that has ended, or None if its worker cannot be reached.
+        """Return the result of a call that has ended. If its worker cannot be reached, return None, and store
+        the reason in `lost`.
 
         Raises `RunError` if the call failed for an unexpected reason.
         """
@@ -126,7 +135,13 @@ class Pool:
             return self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
             raise RunError(f"a worker failed: {error.cause!r}") from None
-        except self._ray.exceptions.RayError:
+        except self._ray.exceptions.RayError as error:
+            text = str(error)
+            detail = text.partition("Worker exit detail: ")[2].partition(" Some common causes")[0]
+            self.lost = detail or text.partition("\n")[0]
+            pid = re.search(r"\bpid: (\d+)", text)
+            if pid and self._logs and (logs := list(self._logs.glob(f"worker-*-{pid[1]}.err"))):
+                self.lost += f" Its log: {logs[0]}"
             return None
 
     def cancel(self, call: Any) -> None:
@@ -138,6 +153,51 @@ class Pool:
         """Kill a worker."""
         with contextlib.suppress(Exception):
             self._ray.kill(actor)
+
+
+def _calling(ray: Any) -> Callable[[list[Any]], Any]:
+    """Make a function that gets another one from Ray's memory in a worker, and calls it. Before that, it imports
+    the package pyfast of this process.
+
+    In a worker, Ray looks for modules first in the working directory of this process, where another `pyfast` can
+    lie. It sends a function of a module by name, and so would import that one. It sends a function that is defined
+    inside another one as code.
+    """
+    place, root = os.getcwd(), str(Path(__file__).parents[3])
+
+    def call(stored: list[Any]) -> Any:
+        if "pyfast" not in sys.modules:
+            others = [path for path in sys.path if path != place]
+            sys.path[:] = [root, *others]
+            importlib.import_module("pyfast")
+            sys.path[:] = [*others, place]  # as in the command line, for plug-ins named MODULE:NAME
+        with contextlib.suppress(OSError):
+            os.chdir(place)
+        return ray.get(stored[0])()
+
+    return call
+
+
+def _actor(ray: Any) -> type:
+    """Make the class of the actors. Ray sends it as code too, see `_calling`."""
+    call = _calling(ray)
+
+    class Actor:
+        def __init__(self, makes: list[Any]) -> None:
+            self._makes = makes
+            self._worker: Any = None
+
+        def start(self) -> Any:
+            self._worker = self._worker or call(self._makes)
+            return self._worker.start()
+
+        def answer(self, *given: Any) -> Any:
+            return self._worker.answer(*given)
+
+        def stop(self) -> None:
+            self._worker.stop()
+
+    return Actor
 
 
 def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
@@ -159,7 +219,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
         PyfastError: The function raised this error, or a worker has other code than this process.
         RunError: Several workers died at the same item.
     """
-    call = partial(pool.task(_called, _LOSSES).remote, function, os.getcwd(), code_digest())
+    call = pool.task(partial(_called, function, code_digest()), _LOSSES)
     numbered = enumerate(items)
     given: dict[int, T] = {}
     running: dict[Any, tuple[int, float]] = {}
@@ -182,7 +242,10 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
                 if given.pop(number, None) is None:  # the repeated call was faster
                     continue
                 if result is None:
-                    raise RunError(f"{_LOSSES} workers ended during the same call; does it need more memory?")
+                    raise RunError(
+                        f"{_LOSSES} workers ended during the same call; does it need more memory? The last one:"
+                        f" {pool.lost}"
+                    )
                 error, value = result
                 if error is not None:
                     raise error_of(*error)
@@ -201,18 +264,13 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
             pool.cancel(one)
 
 
-def _called(function: Callable[[T], Any], place: str, code: str, item: T) -> tuple[tuple[str, str] | None, Any]:
+def _called(function: Callable[[T], Any], code: str, item: T) -> tuple[tuple[str, str] | None, Any]:
     """Call a function in a worker. Returns (class and text of its error, its result).
 
-    `place` is the working directory of the calling process. `code` is a checksum of pyfast's code in the
-    calling process. A worker with other code returns an error.
+    `code` is a checksum of pyfast's code in the calling process. A worker with other code returns an error.
     """
     if code != code_digest():
         return ("InputError", f"{os.uname().nodename}: a worker has other code than this process"), None
-    with contextlib.suppress(OSError):
-        os.chdir(place)
-    if place not in sys.path:
-        sys.path.append(place)
     try:
         return None, function(item)
     except PyfastError as error:

@@ -214,7 +214,8 @@ class _Driver:
             self.false_starts += not member.has_started  # else its machine is gone, perhaps with others
             if self.false_starts >= _LOSSES:
                 raise RunError(
-                    f"{self.false_starts} workers ended while they started: memory, or a fault of the model"
+                    f"{self.false_starts} workers ended while they started: memory, or a fault of the model?"
+                    f" The last one: {self.pool.lost}"
                 )
             self._replace(member)
             return
@@ -255,6 +256,7 @@ class _Driver:
         if self.losses[block] >= _LOSSES:
             raise RunError(
                 f"{block.folder}: has cost {_LOSSES} workers; is one of its questions too large for them?"
+                f" The last one: {self.pool.lost}"
             )
         self.again.append(block)
         if member.starting is None and member in self.members:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -60,15 +59,14 @@ class Told:
 class Worker:
     """A worker. It runs in a Ray actor, and several threads call its methods."""
 
-    def __init__(self, opens: Callable[[], Work], run: str, place: str) -> None:
+    def __init__(self, opens: Callable[[], Work], run: str) -> None:
         """Prepare the worker. `start` opens the index and loads the models.
 
         Args:
             opens: A function that makes the `Work` object of this worker. The actor calls the function.
             run: The run's folder.
-            place: The working directory, to which relative paths refer.
         """
-        self._opens, self._run, self._place = opens, Path(run), place
+        self._opens, self._run = opens, Path(run)
         self._work: Work | None = None
         self._stop = threading.Event()
         self._full = threading.Lock()
@@ -77,9 +75,6 @@ class Worker:
 
     def start(self) -> Told:
         """Open the index and load the models. Returns the configuration of the run, or an error."""
-        with contextlib.suppress(OSError):
-            os.chdir(self._place)
-        sys.path.append(self._place)  # as the command line does, for plug-ins named MODULE:NAME
         try:
             if not self._run.is_dir():
                 raise PyfastError(
