@@ -3,7 +3,7 @@ of the command line of each of its fields."""
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -48,7 +48,7 @@ class LlmOptions(Options):
             typed=list[str] | None,
             read="values",
         ),
-    ]
+    ] = field(default_factory=dict)
     budget: Annotated[
         Mapping[str, str] | None,
         Option(
@@ -79,7 +79,7 @@ class Models(LlmOptions):
             shown=("embedded",),
             read="models",
         ),
-    ]
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from pyfast.llm.chat import (
     texts_of,
 )
 from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, Completion, Request, take_options
-from pyfast.llm.redaction import api_key, check_no_secret, hider, keys_in, proxy_passwords
+from pyfast.llm.redaction import api_key, check_no_secret, from_environment, hider, keys_in, proxy_passwords
 from pyfast.llm.reply_cleaning import bounded, without_controls
 from pyfast.llm.request_fallbacks import Fallbacks, LearnedFallbacks, apply_fallbacks, fallback_for, whole_format
 
@@ -76,6 +76,9 @@ class OpenAI:
       rate limit and says when to try again, the call does not count as an attempt.
     - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that writes its reasoning first.
+    - `query`, `headers`: what every request has in its URL and in its head, such as
+      `{"api-version": "2024-10-21"}` and `{"api-key": "$AZURE_KEY"}`. A value `$NAME` is that of the environment
+      variable NAME. pyfast hides it as it hides the API key. Neither is part of the fingerprint.
     - `extra`: fields for every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
 
@@ -87,7 +90,9 @@ class OpenAI:
             raise InputError(
                 f"extra: pyfast sets {', '.join(own)} itself; give temperature and seed as options of the run"
             )
-        self._hidden = hider(self._key, *keys_in(base_url), *proxy_passwords())
+        self._query, secrets = from_environment("query", options.query, self._key)
+        self._headers, others = from_environment("headers", options.headers, self._key)
+        self._hidden = hider(self._key, *secrets, *others, *keys_in(base_url), *proxy_passwords())
         self._options = options
         self.spec = self._hidden(http.shown_url(spec))
         self.slots = options.concurrency
@@ -129,6 +134,7 @@ class OpenAI:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
+        headers |= self._headers
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # The slots limit the number of connections.
             # The time of a call covers all its attempts. aiohttp would measure each attempt alone.
@@ -150,7 +156,8 @@ class OpenAI:
     async def _models(self, session: aiohttp.ClientSession) -> object:
         """Return the server's reply to `GET /models`, or None if the reply is not JSON. Some servers have no
         such page."""
-        async with session.get(self._models_url, proxy=self._proxy, allow_redirects=False) as response:
+        url = self._models_url.update_query(self._query)
+        async with session.get(url, proxy=self._proxy, allow_redirects=False) as response:
             try:
                 return orjson.loads(await http.read_body(response))
             except (ValueError, CallError):
@@ -253,6 +260,7 @@ class OpenAI:
 
         Otherwise the method raises `Again`, `Refused`, or the error for the call.
         """
+        url = url.update_query(self._query) if self._query else url
         try:
             async with self._running().request(
                 method, url, proxy=self._proxy, allow_redirects=False, **sent

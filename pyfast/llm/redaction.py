@@ -33,6 +33,7 @@ _KEY_IN_PATH = re.compile(
     r"|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
     r"|(?=[^/]*?[A-Za-z])(?=[^/]*?\d)[^/.:-]{16,}"
 )
+_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+\Z")
 _SECRET_NAME = re.compile(
     r"key|auth|token|bearer|cookie|password|passwd|.*(?:apikey|secret|secretkey|accesskey|privatekey|authorization"
     r"|accesstoken|apitoken|authtoken|hftoken|credentials?|password)"
@@ -143,6 +144,34 @@ def api_key() -> str:
             "OPENAI_API_KEY has a character that no HTTP header can contain, such as a line break; set it again"
         )
     return key
+
+
+def from_environment(option: str, given: Mapping[str, str] | None, key: str) -> tuple[dict[str, str], list[str]]:
+    """Return (the values of an option such as `headers`, those among them that are secret).
+
+    A value `$NAME` is the value of the environment variable NAME, and is secret. `key` is the API key. Raises
+    `InputError` if a value is no text, has a secret in it, or names a variable that is not set.
+    """
+    values: dict[str, str] = {}
+    secrets: list[str] = []
+    for name, value in (given or {}).items():
+        if not (isinstance(value, str) and f"{name}{value}".isascii() and value.isprintable()) or not _NAME.match(
+            name
+        ):
+            raise InputError(f"{option}: {name!r} and its value must be texts that an HTTP header can contain")
+        if value.startswith("$"):
+            found = os.environ.get(value[1:], "").strip()
+            if not found:
+                raise InputError(f"{option}: the environment variable {value[1:]} for {name!r} is not set")
+            secrets.append(found)
+            value = found
+        elif _SECRET_NAME.fullmatch(re.sub(r"[-_ ]", "", name).lower()) or hider(key)(value) != value:
+            variable = re.sub(r"\W", "_", name).upper()
+            raise InputError(
+                f"{option}: {name!r} is a secret, and run.toml records it; write ${variable} and set it"
+            )
+        values[name] = value
+    return values, secrets
 
 
 def keys_in(path: str) -> list[str]:

@@ -40,6 +40,8 @@ class ServerOptions:
     backoff_s: float = 0.5
     reasoning_tokens: int = 0
     extra: Mapping[str, Any] | None = None
+    query: Mapping[str, str] | None = None
+    headers: Mapping[str, str] | None = None
     longest_backoff_s: ClassVar[float] = 20.0
     """The maximum number of seconds between two attempts"""
 
@@ -124,7 +126,8 @@ def parse_spec(spec: str) -> tuple[str, str]:
         raise unreadable
     if re.search(r"[@?#]", match[2]):
         raise InputError(
-            "an LLM's URL must have no password, no query and no fragment; put the key into OPENAI_API_KEY"
+            "an LLM's URL must have no password, no query and no fragment; put the key into OPENAI_API_KEY, and a"
+            ' query into the option query, such as query={"api-version": "..."}'
         )
     try:
         parts = urlsplit(match[2])

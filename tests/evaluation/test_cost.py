@@ -82,6 +82,12 @@ def test_what_a_question_used_is_what_its_record_says(runs: list[Path]) -> None:
             assert one.seconds is not None and one.seconds > 0
 
 
+def test_the_command_estimates_from_an_earlier_run(runs: list[Path]) -> None:
+    asked = ["estimate", "--from", str(runs[0]), "--questions", "1e6", "--llm", "instant"]
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, asked, catch_exceptions=False)
+    assert done.exit_code == 0 and done.stdout.startswith("1000000 questions, estimated from ")
+
+
 @pytest.mark.parametrize("system", ["rag", "n2n", "decompose"])
 def test_an_estimate_is_near_the_run(system: str, questions: Path, small: pyfast.Index, tmp_path: Path) -> None:
     """With the LLM of the estimate itself the totals must come out; with another they rest on its replies."""

@@ -11,7 +11,7 @@ from aiohttp import web
 from pydantic import BaseModel
 from servers import ASK, body, replying, serving
 
-from pyfast.errors import AnswerError, CallError, LLMUnavailableError, OutageError, RefusalError
+from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, OutageError, RefusalError
 from pyfast.llm import Request, dialogue, open_llm
 from pyfast.llm.llamacpp import embedded_model, import_runtime
 
@@ -359,3 +359,37 @@ async def test_prompts_that_are_not_unicode_fail_alone() -> None:
         with pytest.raises(CallError):
             await backend.complete(Request(dialogue("broken \ud800"), 5))
         assert (await backend.complete(ASK)).text == "Paris"
+
+
+async def test_a_query_and_headers_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_KEY", "azure-secret-4711")
+    seen: list[web.Request] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request)
+        return web.json_response({"error": f"no azure-secret-4711 {request.headers['api-key']}"}, status=400)
+
+    options = {"query": {"api-version": "2024-10-21"}, "headers": {"api-key": "$AZURE_KEY", "X-Team": "moons"}}
+    async with serving(handler, **options) as backend:
+        with pytest.raises(CallError, match=r"400: no \*\*\* \*\*\*"):
+            await backend.complete(ASK)
+        assert backend.fingerprint == "openai:m" and "azure" not in backend.spec
+    (request,) = seen
+    assert dict(request.query) == {"api-version": "2024-10-21"}
+    assert (request.headers["api-key"], request.headers["X-Team"]) == ("azure-secret-4711", "moons")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"headers": {"api-key": "abc"}}, "'api-key' is a secret, and run.toml records it; write $API_KEY"),
+        ({"headers": {"api-key": "$NOT_SET"}}, "environment variable NOT_SET for 'api-key' is not set"),
+        ({"headers": {"X": "a\r\nHost: b"}}, "HTTP header"),
+        ({"headers": {"X: y": "a"}}, "HTTP header"),
+        ({"query": {"a": 7}}, "HTTP header"),
+    ],
+)
+def test_headers_that_cannot_be_sent(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError) as error:
+        open_llm("openai:m@http://127.0.0.1:1", **options)
+    assert told in str(error.value)
