@@ -118,6 +118,17 @@ def test_what_has_no_gold_is_counted_and_not_scored() -> None:
         evaluate(records, gold[1:2])
 
 
+def test_what_has_no_line_in_the_gold_is_counted_and_named(tmp_path: Path) -> None:
+    asked = jsonl(tmp_path / "q.jsonl", *({"id": id, "question": ASKED} for id in "abcd"))
+    gold = jsonl(tmp_path / "gold.jsonl", {"id": "b", "answers": ["x"]}, {"id": "c"}, {"id": "e", "answers": ["x"]})
+    pyfast.answer(asked, llm="instant", system="direct", run=tmp_path / "run")
+    report = pyfast.evaluate(tmp_path / "run")
+    assert report.without_gold == ("c", "a", "d") and report.not_run == ("e",)
+    assert sum(report.states.values()) == report.rows[0].questions == 1
+    done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")])
+    assert "3 questions have no gold and are not scored: c, a, d" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
