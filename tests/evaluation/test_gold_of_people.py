@@ -127,6 +127,9 @@ def test_what_has_no_line_in_the_gold_is_counted_and_named(tmp_path: Path) -> No
     assert sum(report.states.values()) == report.rows[0].questions == 1
     done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")])
     assert "3 questions have no gold and are not scored: c, a, d" in done.stdout
+    pyfast.answer(asked, llm="instant", system="direct", run=tmp_path / "other")
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "run"), str(tmp_path / "other")])
+    assert "3 questions have no gold and are not scored: c, a, d" in done.stdout
 
 
 @pytest.mark.parametrize(
