@@ -120,7 +120,9 @@ def test_what_has_no_gold_is_counted_and_not_scored() -> None:
 
 def test_what_has_no_line_in_the_gold_is_counted_and_named(tmp_path: Path) -> None:
     asked = jsonl(tmp_path / "q.jsonl", *({"id": id, "question": ASKED} for id in "abcd"))
-    gold = jsonl(tmp_path / "gold.jsonl", {"id": "b", "answers": ["x"]}, {"id": "c"}, {"id": "e", "answers": ["x"]})
+    gold = jsonl(
+        tmp_path / "gold.jsonl", {"id": "b", "answers": ["x"]}, {"id": "c"}, {"id": "e", "answers": ["x"]}
+    )
     pyfast.answer(asked, llm="instant", system="direct", run=tmp_path / "run")
     report = pyfast.evaluate(tmp_path / "run")
     assert report.without_gold == ("c", "a", "d") and report.not_run == ("e",)
@@ -149,7 +151,9 @@ def test_cells_under_the_wrong_column_are_refused(text: str, message: str, tmp_p
 
 def table_of(path: Path, column: str, *cells: str) -> Path:
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("id", "question", column), *((f"{k}", ASKED, c) for k, c in enumerate(cells))])
+        csv.writer(file).writerows(
+            [("id", "question", column), *((f"{k}", ASKED, c) for k, c in enumerate(cells))]
+        )
     return path
 
 
@@ -170,7 +174,18 @@ def test_lists_that_python_wrote_are_lists(tmp_path: Path) -> None:
     assert [record["documents"] for _, record in read_question_records(documents)] == [["a.md"]]
 
 
-TEXTS = ["[sic] Oslo", "(Oslo)", "[Oslo]", "{1, 2}", "[2, 5)", "(3, 4)", "{x}", "[f(2)]", "('Oslo' then)", "[None of it]"]
+TEXTS = [
+    "[sic] Oslo",
+    "(Oslo)",
+    "[Oslo]",
+    "{1, 2}",
+    "[2, 5)",
+    "(3, 4)",
+    "{x}",
+    "[f(2)]",
+    "('Oslo' then)",
+    "[None of it]",
+]
 
 
 def test_texts_in_brackets_stay_texts(tmp_path: Path) -> None:
