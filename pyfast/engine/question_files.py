@@ -108,7 +108,7 @@ def _value(cell: str, name: str, place: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """Return the value that a text has in Python, or None. Only constants, lists, tuples, sets and dicts are read."""
+    """Return the value that a text has in Python, or None. Only constants and what holds them are read."""
     try:
         return ast.literal_eval(text) if len(text) <= _MOST_LITERAL else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
