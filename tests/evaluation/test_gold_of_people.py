@@ -120,9 +120,7 @@ def test_what_has_no_gold_is_counted_and_not_scored() -> None:
 
 def test_what_has_no_line_in_the_gold_is_counted_and_named(tmp_path: Path) -> None:
     asked = jsonl(tmp_path / "q.jsonl", *({"id": id, "question": ASKED} for id in "abcd"))
-    jsonl(
-        tmp_path / "gold.jsonl", {"id": "b", "answers": ["x"]}, {"id": "c"}, {"id": "e", "answers": ["x"]}
-    )
+    jsonl(tmp_path / "gold.jsonl", {"id": "b", "answers": ["x"]}, {"id": "c"}, {"id": "e", "answers": ["x"]})
     pyfast.answer(asked, llm="instant", system="direct", run=tmp_path / "run")
     report = pyfast.evaluate(tmp_path / "run")
     assert report.without_gold == ("c", "a", "d") and report.not_run == ("e",)

@@ -42,7 +42,10 @@ def test_times_that_a_format_has_no_place_for_are_counted(
     for suffix in ("graphml", "nt"):
         with caplog.at_level(logging.WARNING, "pyfast"):
             out = str(tmp_path / f"g.{suffix}")
-            assert CliRunner().invoke(app, ["knowledge", "export", str(tmp_path / "IDX"), "--out", out]).exit_code == 0
+            assert (
+                CliRunner().invoke(app, ["knowledge", "export", str(tmp_path / "IDX"), "--out", out]).exit_code
+                == 0
+            )
         said[suffix] = [one.getMessage() for one in caplog.records]
     told = f"{tmp_path / 'g.nt'}: N-Triples has no place for times: those of 1 triples are left out"
     assert said == {"graphml": [], "nt": [told]}
