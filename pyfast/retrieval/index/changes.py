@@ -275,8 +275,8 @@ class _Writer:
         return places
 
     def of_files(self, files: Set[str]) -> dict[str, _Place]:
-        """Return a dict from the uri of each document of these files to its `_Place`. A table can have parts too, as
-        a file has."""
+        """Return a dict from the uri of each document of these files to its `_Place`. A table has parts too, if
+        it is cut or has long cells."""
         places = self.find(sorted(files))
         for number, entry in enumerate(self._parts):
             parts = [document for document in entry.corpus.parts_of(files) if entry.live[document]]
