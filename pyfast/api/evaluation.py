@@ -177,10 +177,8 @@ def compare(
         raise InputError("compare: expected two runs or more")
     names = _names(runs)
     lines = gold_of(runs[0], gold)
-    scored = {
-        name: {one.id: one for one in evaluate(run, lines, metrics=metrics).questions}
-        for name, run in zip(names, runs, strict=True)
-    }
+    reports = [evaluate(run, lines, metrics=metrics) for run in runs]
+    scored = {name: {one.id: one for one in it.questions} for name, it in zip(names, reports, strict=True)}
     first, *others = scored.values()
     shared = [id for id in first if all(id in other for other in others)]
     if not shared:
@@ -194,7 +192,8 @@ def compare(
     left_out = tuple(id for id in every if id not in set(shared))
     independent = len(set(groups_of([first[id] for id in shared])))
     least = least_to_differ(len(differences))
-    return Comparison(len(shared), left_out, differences, flips, costs, independent, least)
+    without = tuple(dict.fromkeys(id for report in reports for id in report.without_gold))
+    return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without)
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:

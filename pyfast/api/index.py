@@ -353,19 +353,22 @@ def update_documents(
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
     """Delete documents of an index. All deletions make one commit.
 
+    A file can have several documents, such as its tables: `report.docx` and `report.docx#table-1`. The uri of the
+    file deletes all of them. The uri of a part, with `#`, deletes this part.
+
     Later searches do not return these documents. The words in these documents no longer affect the scores of
     other documents. The text of the deleted documents stays in the index's files until
     `compact_index(..., erase=True)`, because earlier commits still need it.
 
     Args:
         index: The folder of the index.
-        uris: The uris of the documents.
+        uris: The uris of the documents or files.
 
     Returns:
-        The number of the new commit, and the number of deleted documents.
+        The number of the new commit, and the number of deleted documents, with the parts of files.
 
     Raises:
-        InputError: The index has no document with one of these uris.
+        InputError: The index has no document with one of these uris, and none of such a file.
         IndexFormatError: The folder has no index, or the index is damaged.
         OtherBuildError: The index has another format.
 

@@ -209,7 +209,8 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 
     Args:
         index: An index, or its folder.
-        out: The file to write, with the suffix `.graphml` or `.nt` (N-Triples).
+        out: The file to write, with the suffix `.graphml` or `.nt` (N-Triples). N-Triples has no place for the
+            times of triples. They are left out, and a warning says how many.
 
     Returns:
         `out`.

@@ -86,8 +86,12 @@ def _show(report: Report) -> None:
             f"{len(report.whole_tables)} questions have a gold table without a row that has the answer: any row of"
             f" it counts as evidence: {some(report.whole_tables)}"
         )
-    if report.without_gold:
-        print(f"{len(report.without_gold)} questions have no gold and are not scored: {some(report.without_gold)}")
+    _show_without_gold(report)
+
+
+def _show_without_gold(result: Report | Comparison) -> None:
+    if result.without_gold:
+        print(f"{len(result.without_gold)} questions have no gold and are not scored: {some(result.without_gold)}")
 
 
 def some(ids: Iterable[str]) -> str:
@@ -169,6 +173,7 @@ def _show_comparison(comparison: Comparison) -> None:
                 print(f"{plain(flips.figure)} right in {plain(which)} alone: {len(ids)}: {some(ids)}")
     if comparison.left_out:
         print(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
+    _show_without_gold(comparison)
 
 
 def _number(value: float | None, digits: int = 2) -> str:

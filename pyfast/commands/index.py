@@ -175,7 +175,8 @@ def delete(
     index: IndexFolder,
     uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence names them.")],
 ) -> None:
-    """Delete documents."""
+    """Delete documents. The uri of a file deletes its tables and other parts too, the uri of a part only this
+    part."""
     import pyfast.api.index
 
     _tell_change(index, pyfast.api.index.delete_documents(index, uris))

@@ -122,7 +122,7 @@ def export(
     index: IndexFolder,
     out: Annotated[Path, typer.Option(help="The file to write, with the suffix .graphml or .nt (N-Triples).")],
 ) -> None:
-    """Write the knowledge graph as GraphML or N-Triples."""
+    """Write the knowledge graph as GraphML or N-Triples. Only GraphML keeps the times of triples."""
     from pyfast.api.knowledge import export_knowledge
 
     print(export_knowledge(index, out))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import math
+import re
 from collections.abc import Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -18,7 +20,7 @@ from pyfast.corpus.formats.delimited import dialect_of, rows
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.jsonl_documents import records
 from pyfast.errors import InputError
-from pyfast.utils.jsonl import read_lines
+from pyfast.utils.jsonl import parse_json, read_lines
 
 _LOG = logging.getLogger("pyfast")
 
@@ -30,8 +32,9 @@ def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     names the line or row in error messages. A line or row without an id gets its number as its id, and a
     warning says so.
 
-    In CSV and TSV, a cell that begins with `[` or `{` is parsed as JSON, for example a list of answers. If it
-    is not JSON, it stays text. Raises InputError if a line or row cannot be read.
+    In CSV and TSV, a cell that begins with `[` or `{` is parsed as JSON, for example a list of answers, or as
+    Python writes it. Any other such cell stays text. Raises InputError if a line or row cannot be read, or a cell
+    looks like a list of texts but is neither.
     """
     for number, (place, record) in enumerate(_records(path), start=1):
         yield place, tidy(record, number, str(path))
@@ -66,7 +69,8 @@ def _of_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 f"{place}: {len(row)} cells, but {len(header)} columns; put a text with a delimiter into quotes"
             )
         elif any(cell.strip() for cell in row):
-            yield place, {name: _value(cell) for name, cell in zip(header, row, strict=False) if cell.strip()}
+            named = zip(header, row, strict=False)
+            yield place, {name: _value(cell, name, place) for name, cell in named if cell.strip()}
 
 
 def _key(name: str) -> str:
@@ -75,13 +79,40 @@ def _key(name: str) -> str:
     return name.lower() if name.lower() in ("id", "question", "turns", "documents", *_ANSWERS) else name
 
 
-def _value(cell: str) -> Any:
-    if not cell.startswith(("[", "{")):
+_MOST_LITERAL = 1 << 20
+# Lists and objects with a text in them, as Python and NumPy write them: ['a' 'b'], {'text': array(['a'])}.
+_LISTED = re.compile(
+    r"""[\[{][\[{(\s]*(?:(?:None|nan)[\s,]+)*(?:['"]|(?:array|list|Decimal|Timestamp)\(|(?:datetime|np)\.).*[\]}]""",
+    re.DOTALL,
+)
+_NUMBERS = re.compile(r"\[[-+.\de\s]+\]")
+
+
+def _value(cell: str, name: str, place: str) -> Any:
+    text = cell.strip()
+    if not text.startswith(("[", "{", "('", '("')):
         return cell
     try:
-        return orjson.loads(cell)
+        return parse_json(text)
     except orjson.JSONDecodeError:
-        return cell
+        pass
+    # Python reads NumPy's ['a' 'b'] as ['ab'], so a value counts only if Python would write it in the same way.
+    value = _literal(text)
+    if isinstance(value, list | tuple | dict) and repr(value) == text:
+        return value
+    if _LISTED.fullmatch(text) or (name in _ANSWERS and _NUMBERS.fullmatch(text)):
+        shown = " ".join(text.split())
+        shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
+        raise InputError(f"{place}, column {name!r}: {shown} is no list that pyfast can read; write it as JSON")
+    return cell
+
+
+def _literal(text: str) -> Any:
+    """Return the value that a text has in Python, or None. Only constants and what holds them are read."""
+    try:
+        return ast.literal_eval(text) if len(text) <= _MOST_LITERAL else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
 
 
 def tidy(record: Mapping[str, Any], number: int | None = None, source: str = "") -> dict[str, Any]:

@@ -77,6 +77,8 @@ class Comparison:
     least: int
     """The smallest number of independent questions with which a difference can be significant (see
     `least_to_differ`)"""
+    without_gold: tuple[str, ...] = ()
+    """Ids of questions that have no gold (see `Report.without_gold`). They are not compared"""
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison in JSON types."""

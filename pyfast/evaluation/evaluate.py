@@ -86,8 +86,8 @@ class Report:
     not_run: tuple[str, ...]
     """Ids of gold questions without an answer in the run. They are not scored"""
     without_gold: tuple[str, ...] = ()
-    """Ids of questions that have no gold: `answers` is missing, null or empty, and there is no gold evidence.
-    They are not scored"""
+    """Ids of questions of the run that have no gold: the gold has no line for them, or `answers` is missing, null
+    or empty, and there is no gold evidence. They are not scored"""
     whole_tables: tuple[str, ...] = ()
     """Ids of questions with a gold table (or knowledge graph) of which no row has a gold answer. In the evidence,
     any row of it counts"""
@@ -156,6 +156,7 @@ def evaluate(
     asked = ((records.pop(one.id), complete(one)) for one in read_gold(gold) if one.id in records)
     scored = _scored(dict(_opened(one) for one in named), _pairs_together(asked))
     states = dict(Counter(one.state for one in scored))
+    without += records  # The records that are left have no line in the gold.
     return Report(rows_of(scored), scored, states, tuple(not_run), tuple(without), tuple(whole))
 
 

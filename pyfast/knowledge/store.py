@@ -8,6 +8,7 @@ triples with the same relation and tail.
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -534,6 +535,7 @@ def _marks(names: Sequence[str]) -> Int64:
     return np.array([hash(name) for name in names], np.int64)
 
 
+_LOG = logging.getLogger("pyfast")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -576,7 +578,7 @@ def _graphml(store: Knowledge, path: Path) -> None:
 def _ntriples(store: Knowledge, path: Path) -> None:
     """Write N-Triples. An entity becomes a URN such as `urn:pyfast:entity:Titan`, and a relation a URN such
     as `urn:pyfast:relation:orbits`. The URN has the name as its label (`rdfs:label`). The times of triples
-    are left out.
+    are left out, and a warning says how many.
     """
     from rdflib import RDFS, Graph, Literal, URIRef
 
@@ -589,3 +591,5 @@ def _ntriples(store: Knowledge, path: Path) -> None:
     for head, relation, tail in zip(store.head, store.relation, store.tail, strict=True):
         graph.add((nodes[head], edges[relation], nodes[tail]))
     graph.serialize(path, format="nt", encoding="utf-8")
+    if timed := sum(map(bool, store.times(range(len(store))))):
+        _LOG.warning("%s: N-Triples has no place for times: those of %d triples are left out", path, timed)

@@ -23,7 +23,7 @@ from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
 from pyfast.server.limits import Limits
 from pyfast.server.middleware import OPEN, Guard, counted, direct
-from pyfast.server.schemas import Error, FieldError, Model, ModelList, Status
+from pyfast.server.schemas import Error, Model, ModelList, Status, fault_of
 from pyfast.server.service import CONTENT_TYPE, GivenIndex, Service, Systems
 from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
 from pyfast.utils.version import __version__
@@ -158,15 +158,8 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        faults = error.errors()
-        raised = [(fault, fault.get("ctx", {}).get("error")) for fault in faults]
-        # Of the faults of several possible types, one that names a field says more than "not a string".
-        first, cause = next((one for one in raised if isinstance(one[1], FieldError)), raised[0])
-        places = [str(part) for part in first["loc"][1:]]
-        message = str(cause) if isinstance(cause, FieldError) else first["msg"]
-        message = f"{'.'.join(places)}: {message}" if places else message
-        named = [cause.name] if isinstance(cause, FieldError) else []
-        error = ApiError(400, message, "invalid_request", param=".".join([*places, *named]))
+        place, fault, field = fault_of({**one, "loc": one["loc"][1:]} for one in error.errors())
+        error = ApiError(400, f"{place}: {fault}" if place else fault, "invalid_request", param=field)
     elif isinstance(error, HTTPException):
         error = ApiError(
             error.status_code, str(error.detail), "no_such_page" if error.status_code == 404 else "http"

@@ -29,7 +29,7 @@ from pydantic import ValidationError
 import pyfast.server.schemas as schemas
 from pyfast.api.run import Run
 from pyfast.engine import Event, Record
-from pyfast.errors import InputError, PyfastError, first_fault
+from pyfast.errors import InputError, PyfastError
 from pyfast.server.errors import ApiError
 from pyfast.server.openai_objects import completion, failure
 from pyfast.server.service import Service
@@ -314,10 +314,12 @@ class Batches:
         if (fields.get("method"), fields.get("url")) != ("POST", endpoint):
             raise ApiError(400, f"needs the method POST and the url {endpoint}", "mismatched_url", param="url")
         try:
-            asked = schemas.ChatRequest.model_validate(fields.get("body"))
+            # Of Python's values, pydantic would say that they are no instances of a class.
+            asked = schemas.ChatRequest.model_validate_json(orjson.dumps(fields.get("body")))
         except ValidationError as error:
-            name, fault = first_fault(error)
-            raise ApiError(400, f"body.{name}: {fault}", "invalid_request", param=name) from None
+            place, fault, field = schemas.fault_of(error.errors())
+            where = f"body.{place}" if place else "body"
+            raise ApiError(400, f"{where}: {fault}", "invalid_request", param=field) from None
         read = self.service.read(asked)
         if read.history:
             raise ApiError(400, "a batch has no conversations: give one question", "has_history", param="messages")

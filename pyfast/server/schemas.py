@@ -6,7 +6,7 @@ clients of OpenAI's API send some fields by themselves. Those that cannot change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -42,10 +42,30 @@ class _Request(BaseModel):
                 if (values := cls._IGNORED[name]) and value is not None and value not in values:
                     raise FieldError(name, "not possible here")
             elif value is not None:
-                near = get_close_matches(name, cls.model_fields, 1)
-                more = f"; did you mean {near[0]}?" if near else ""
+                near = get_close_matches(name, [*cls.model_fields, *cls._IGNORED], 1)
+                lacks = [
+                    own for own, field in cls.model_fields.items() if field.is_required() and own not in given
+                ]
+                more = f"; did you mean {near[0]}?" if near else f"; {lacks[0]} is missing" if lacks else ""
                 raise FieldError(name, f"there is no such field{more}")
         return kept
+
+
+def fault_of(faults: Iterable[Mapping[str, Any]]) -> tuple[str, str, str]:
+    """Return (place, fault, field) of the fault that says most about a request, of all that pydantic reports."""
+    # Where several types are possible, pydantic puts the name of the type into the place.
+    kinds = {"str", *(kind.__name__ for kind in _Request.__subclasses__())}
+    found = []
+    for fault in faults:
+        places = [it for part in fault["loc"] if (it := str(part)) not in kinds and "[" not in it]
+        cause = fault.get("ctx", {}).get("error")
+        found.append((places, fault["msg"], cause if isinstance(cause, FieldError) else None))
+    first = found[0][0]
+    within = [one for one in found if one[0][: len(first)] == first]
+    # One that names a field, or a place within another, says more than "not a string".
+    places, said, named = next((one for one in found if one[2]), max(within, key=lambda one: len(one[0])))
+    place = ".".join(places)
+    return (place, str(named), ".".join([*places, named.name])) if named else (place, said, place)
 
 
 class TextPart(_Request):
@@ -54,6 +74,14 @@ class TextPart(_Request):
     _IGNORED = {"cache_control": (), "annotations": ()}
     type: Literal["text"]
     text: StrictStr
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_text(cls, given: Any) -> Any:
+        """Raise an error for a part of another type, such as an image."""
+        if isinstance(given, dict) and given.get("type") != "text":
+            raise FieldError("type", "only parts of the type text are taken")
+        return given
 
 
 class ChatMessage(_Request):

@@ -1,5 +1,6 @@
 """Files as people and programs make them, with what stands in them."""
 
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -384,6 +385,40 @@ def test_charts_of_slides(tmp_path: Path) -> None:
     assert isinstance(table, Table) and table.section == "Sales > Turnover"
     assert [table.header, *table.rows] == [("", "Units sold"), ("North", "17"), ("South", "29.5")]
     assert unread.missing and unread.reason.startswith("slide 1: a chart")
+
+
+def test_charts_with_dates_and_formats(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx")
+    from pptx.chart.data import CategoryChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    file = pptx.Presentation()
+
+    def chart(categories: list[Any], *values: float | None, of_values: str = "General") -> Any:
+        data = CategoryChartData()
+        data.categories = categories
+        data.add_series("Share", values, number_format=of_values)
+        slide = file.slides.add_slide(file.slide_layouts[6])
+        return slide.shapes.add_chart(XL_CHART_TYPE.LINE, 0, 0, 9999, 9999, data).chart._chartSpace
+
+    chart([date(2025, 1, 1), date(2025, 2, 1)], 0.88, None, of_values="0%")
+    chart([datetime(2025, 1, 1), datetime(2025, 1, 2)], 1234.5, -0.5, of_values="#,##0.00")
+    chart([2024, 2025], 17, 29.5)
+    old = chart([date(2025, 1, 1)], 1)
+    old.xpath("c:date1904")[0].set("val", "1")
+    odd = chart([date(2025, 1, 1), date(2025, 1, 2), date(2025, 1, 3)], 1, 2, 0.5)
+    for point, said in zip(odd.xpath(".//c:cat//c:pt"), ("#N/A", "1e9", "45658.75"), strict=True):
+        point.v.text = said
+    odd.xpath(".//c:val//c:pt")[2].set("formatCode", "0%")
+    file.save(tmp_path / "a.pptx")
+    documents, unread = found(tmp_path / "a.pptx")
+    assert unread == [] and [one.rows for one in documents if isinstance(one, Table)] == [
+        (("2025-01-01", "88%"), ("2025-02-01",)),
+        (("2025-01-01", "1,234.50"), ("2025-01-02", "-0.50")),
+        (("2024", "17"), ("2025", "29.5")),
+        (("2029-01-02", "1"),),
+        (("#N/A", "1"), ("1000000000", "2"), ("2025-01-01T18:00:00", "50%")),
+    ]
 
 
 def test_cells_and_hyphens_of_pdf(tmp_path: Path) -> None:

@@ -95,6 +95,41 @@ def test_colours_of_a_log_are_left_out(tmp_path: Path) -> None:
     assert len(index.search(["error"], 5)[0].passages) == 1
 
 
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        *(
+            "\x1b(B\x1b[m",
+            "\x1b)0",
+            "\x1b*A",
+            "\x1b+B",
+            "\x1b-A",
+            "\x1b.A",
+            "\x1b/A",
+            '\x1b(">',
+            "\x1b#8",
+            "\x1b F",
+            "\x1b%G",
+        ),
+        *(f"\x1b{letter}" for letter in "78=>cDEHMNOZ"),
+        *(f"\x1b{begin}1;2|74 words\x1b\\" for begin in "]PX^_k"),
+        *("\x1b[?2004h", "\x1b[38;5;1m", "\x1b]0;title\x07"),
+    ],
+)
+def test_sequences_for_terminals_are_left_out(sequence: str, tmp_path: Path) -> None:
+    (tmp_path / "ci.txt").write_text(f"{sequence}Done, {sequence}all of it{sequence}.")
+    assert [one.text for one in found(tmp_path / "ci.txt")[0] if isinstance(one, TextDocument)] == [
+        "Done, all of it."
+    ]
+
+
+def test_what_never_ends_for_a_terminal_is_kept(tmp_path: Path) -> None:
+    """A text for a terminal has a bound, so that a lost end costs no page."""
+    (tmp_path / "ci.txt").write_text(text := "\x1bPstart " + "word " * 500 + "\x1b\\end")
+    (document,), _ = found(tmp_path / "ci.txt")
+    assert isinstance(document, TextDocument) and document.text == text.replace("\x1b\\", "")
+
+
 BANK = """\
 "Kontonummer:";"DE12 / Girokonto";
 

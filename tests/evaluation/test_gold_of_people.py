@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 import pyfast
 from pyfast.commands.cli import app
 from pyfast.engine import Record, read_questions
+from pyfast.engine.question_files import read_question_records
 from pyfast.errors import InputError
 from pyfast.evaluation import evaluate
 from pyfast.evaluation.gold import read_gold
@@ -115,6 +118,20 @@ def test_what_has_no_gold_is_counted_and_not_scored() -> None:
         evaluate(records, gold[1:2])
 
 
+def test_what_has_no_line_in_the_gold_is_counted_and_named(tmp_path: Path) -> None:
+    asked = jsonl(tmp_path / "q.jsonl", *({"id": id, "question": ASKED} for id in "abcd"))
+    jsonl(tmp_path / "gold.jsonl", {"id": "b", "answers": ["x"]}, {"id": "c"}, {"id": "e", "answers": ["x"]})
+    pyfast.answer(asked, llm="instant", system="direct", run=tmp_path / "run")
+    report = pyfast.evaluate(tmp_path / "run")
+    assert report.without_gold == ("c", "a", "d") and report.not_run == ("e",)
+    assert sum(report.states.values()) == report.rows[0].questions == 1
+    done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")])
+    assert "3 questions have no gold and are not scored: c, a, d" in done.stdout
+    pyfast.answer(asked, llm="instant", system="direct", run=tmp_path / "other")
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "run"), str(tmp_path / "other")])
+    assert "3 questions have no gold and are not scored: c, a, d" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -128,3 +145,72 @@ def test_cells_under_the_wrong_column_are_refused(text: str, message: str, tmp_p
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         list(read_questions(path))
+
+
+def table_of(path: Path, column: str, *cells: str) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(
+            [("id", "question", column), *((f"{k}", ASKED, c) for k, c in enumerate(cells))]
+        )
+    return path
+
+
+LISTS = [["Oslo", "Kristiania"], ["it's", 'a "b"'], ["Oslo"], [], ["Oslo", None], [1971, "x"], {"text": ["Oslo"]}]
+
+
+def test_lists_that_python_wrote_are_lists(tmp_path: Path) -> None:
+    """`DataFrame.to_csv` writes a list as Python shows it."""
+    path = table_of(tmp_path / "q.csv", "answers", *map(repr, LISTS), "('Oslo', 'x')", '["Oslo", NaN]')
+    right = [("Oslo", "Kristiania"), ("it's", 'a "b"'), ("Oslo",), (), ("Oslo",), ("1971", "x"), ("Oslo",)]
+    assert list(answers(path).values()) == [*right, ("Oslo", "x"), ("Oslo",)]
+    records = [Record("0", "answered", "Kristiania")]
+    assert evaluate(records, path).rows[0]["em"].value == 1
+    facts = table_of(tmp_path / "f.csv", "supporting_facts", repr([("a.md", 0), ("b.md", 2)]))
+    assert [one.supporting_facts for one in read_gold(facts)] == [(("a.md", 0), ("b.md", 2))]
+    documents = table_of(tmp_path / "d.tsv", "documents", repr(["a.md"]))
+    documents.write_text(documents.read_text().replace(",", "\t"))
+    assert [record["documents"] for _, record in read_question_records(documents)] == [["a.md"]]
+
+
+TEXTS = [
+    "[sic] Oslo",
+    "(Oslo)",
+    "[Oslo]",
+    "{1, 2}",
+    "[2, 5)",
+    "(3, 4)",
+    "{x}",
+    "[f(2)]",
+    "('Oslo' then)",
+    "[None of it]",
+]
+
+
+def test_texts_in_brackets_stay_texts(tmp_path: Path) -> None:
+    path = table_of(tmp_path / "q.csv", "answers", *TEXTS)
+    assert list(answers(path).values()) == [(text,) for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "['Oslo' 'Kristiania']",
+        str(np.array(["Oslo" * 20, "Kristiania" * 9], dtype=object)),
+        str(np.array(["Oslo", None, 'a "b"'], dtype=object)),
+        str(np.array([1971, 1972])),
+        repr([np.str_("Oslo")]).replace("['Oslo']", "[np.str_('Oslo')]"),
+        "{'text': array(['Oslo'], dtype=object)}",
+        "['Oslo', nan]",
+        "['Oslo','Kristiania']",
+        "{'Oslo', 'Kristiania'}",
+        '["Oslo", "Kristiania",]',
+        repr(["Oslo" * 200_000, "x" * 400_000]),
+    ],
+)
+def test_lists_of_other_programs_are_refused_and_named(cell: str, tmp_path: Path) -> None:
+    path = table_of(tmp_path / "q.csv", "answers", "Oslo", cell)
+    with pytest.raises(InputError) as refused:
+        answers(path)
+    said = str(refused.value)
+    assert said.startswith(f"{path}, line 3, column 'answers': ") and said.endswith("write it as JSON")
+    assert len(said.splitlines()) == 1 and len(said) < len(str(path)) + 150

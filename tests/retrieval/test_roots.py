@@ -130,3 +130,26 @@ def test_roots_stay_in_later_commits(corpus: Path, tmp_path: Path) -> None:
     pyfast.compact_index(tmp_path / "IDX", erase=True)
     assert update(tmp_path / "IDX", corpus / "finance" / "w.csv") == (0, 0, 1)
     assert update(tmp_path / "IDX", corpus / "readme.txt") == (1, 0, 0)
+
+
+def test_the_uri_of_a_file_deletes_its_parts(tmp_path: Path) -> None:
+    table = "\n\n|bird|says|\n|-|-|\n|heron|old|\n\n"
+    write(tmp_path / "d", "drafts/plan.md", says=f"# Plan\n\nHerons.{table}More.{table}")
+    write(tmp_path / "d", "drafts/plan.md2.txt", "other.md", says="The old heron.")
+    long = ",".join(f"c{k}" for k in range(70)) + "\n" + ",".join(["x"] * 70) + "\n"
+    (tmp_path / "d" / "wide.csv").write_text(long)
+    index = tmp_path / "IDX"
+    pyfast.build_index(tmp_path / "d", index)
+    parts = ["drafts/plan.md#table-1", "drafts/plan.md#table-2"]
+    wide = [one for one in uris(index) if one.startswith("wide.csv#")]
+    assert len(wide) == 2 and "wide.csv" not in uris(index)
+    pyfast.add_documents(index, [{"id": f"{parts[0]}#row-1-column-1", "text": "A long cell."}])
+    delete = lambda *named: CliRunner().invoke(app, ["corpus", "delete", str(index), *named])  # noqa: E731
+    assert "2 deleted" in delete(parts[0]).output
+    assert uris(index) == sorted(["drafts/plan.md", "drafts/plan.md2.txt", "other.md", parts[1], *wide])
+    assert "4 deleted" in delete("drafts/plan.md", "wide.csv").output
+    assert uris(index) == ["drafts/plan.md2.txt", "other.md"] and pyfast.verify(index).passed
+    for gone in ("drafts/plan.md", "drafts/plan.md#table-2", "drafts", "wide.csv"):
+        with pytest.raises(pyfast.errors.InputError, match="has no document"):
+            pyfast.delete_documents(index, ["other.md", gone])
+    assert len(uris(index)) == 2

@@ -131,6 +131,25 @@ async def test_an_input_that_cannot_be_read_fails_the_batch(content: str, code: 
         await asyncio.to_thread(work, served.url)
 
 
+async def test_a_line_with_a_fault_is_named_in_words(tmp_path: Path) -> None:
+    asked = {
+        '{"type": "image_url"}': "body.messages.0.content.0: type: only parts of the type text are taken",
+        "5": "body.messages.0.content.0: Input should be an object",
+    }
+
+    def work(url: str) -> None:
+        with client(url) as ask:
+            for part, told in asked.items():
+                content = line("a", messages=[{"role": "user", "content": [json.loads(part)]}])
+                batch = ended(ask, begin(ask, content.encode()).id)
+                assert batch.errors.data[0].message == told
+            batch = ended(ask, begin(ask, line("a", max_token=5).encode()).id)
+            assert batch.errors.data[0].message.endswith("did you mean max_tokens?")
+
+    async with serving(None, "instant", options=pyfast.ServerOptions(jobs=tmp_path)) as served:
+        await asyncio.to_thread(work, served.url)
+
+
 async def test_a_key_gives_the_same_batch_again(tmp_path: Path) -> None:
     def work(url: str) -> None:
         with client(url) as ask:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,9 @@ async def test_a_malformed_body_is_refused(body: bytes) -> None:
         assert (await served.ask())[0] == 200
 
 
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "named", "hint"),
     [
@@ -134,8 +138,36 @@ async def test_a_malformed_body_is_refused(body: bytes) -> None:
         (
             "rerank",
             {"query": "moons", "documents": [{"text": "a", "title": "b"}]},
-            "documents.0.TextDocument.title",
+            "documents.0.title",
             "",
+        ),
+        ("chat/completions", {"max_token": 50}, "max_token", "did you mean max_tokens?"),
+        ("rerank", {"query": "moons", "documents": ["a"], "modell": "x"}, "modell", "did you mean model?"),
+        (
+            "rerank",
+            {"query": "moons", "documents": ["a", {"title": "b"}]},
+            "documents.1.title",
+            "documents.1: title: there is no such field; text is missing",
+        ),
+        ("rerank", {"query": "moons", "documents": ["a", {}]}, "documents.1.text", "Field required"),
+        ("rerank", {"query": "moons", "documents": [{"text": 5}]}, "documents.0.text", "valid string"),
+        (
+            "chat/completions",
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "Who?"}, IMAGE]}]},
+            "messages.0.content.1.type",
+            "messages.0.content.1: type: only parts of the type text are taken",
+        ),
+        (
+            "chat/completions",
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "messages.0.content.0.text",
+            "Field required",
+        ),
+        (
+            "chat/completions",
+            {"messages": [{"role": "user", "content": [5]}]},
+            "messages.0.content.0",
+            "an object",
         ),
     ],
 )
@@ -147,6 +179,7 @@ async def test_a_field_that_could_change_the_answer_is_refused(
         status, said, _ = await served.post(f"/v1/{path}", {**known, **fields})
         assert status == 400 and hint in said["error"]["message"], said
         assert named.rpartition(".")[2] in said["error"]["message"] and said["error"]["param"] == named, said
+        assert not re.search("Text[DP]|list", said["error"]["message"])
 
 
 async def test_fields_that_clients_send_by_themselves_change_nothing() -> None:

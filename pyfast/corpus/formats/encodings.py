@@ -24,7 +24,10 @@ _LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûü
 _THREE_LETTERS = re.compile(r"[^\W\d_\x00-\x7f]{3}")
 _FEW = 20
 _RETURN = re.compile(r"\r(?!\n)")
-_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\))")
+# Sequences for terminals: colours and moves, texts that end with BEL or ST, sets of characters, single letters.
+_TERMINAL = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_k][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[ -/]{1,3}[0-~]|[6-9=>cDEHMNOZ\\])"
+)
 _LOG = logging.getLogger("pyfast")
 
 

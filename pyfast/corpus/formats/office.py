@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.limits import check_archive
-from pyfast.corpus.formats.xlsx import plain
+from pyfast.corpus.formats.xlsx import in_form
 from pyfast.corpus.grids import POWER, Text, title_of
 from pyfast.errors import InputError
 
@@ -290,15 +290,33 @@ def _add_chart(chart: Any, text: Text) -> None:
     """Add a chart as a table: a row for each category, a column for each series."""
     is_named = chart.has_title and chart.chart_title.has_text_frame
     title = chart.chart_title.text_frame.text.strip() if is_named else ""
+    since_1904 = chart._chartSpace.date_1904
     for plot in chart.plots:
         names = [" ".join(filter(None, map(str, label))) for label in plot.categories.flattened_labels]
         if not names:
             raise InputError("it has no categories")
+        for numbers in plot._element.xpath("./c:ser[1]/c:cat[c:numRef or c:numLit]"):
+            names = _points(numbers, len(names), since_1904)
         columns = [["", *names]]
         for one in plot.series:
-            columns.append([one.name or "", *("" if value is None else plain(value) for value in one.values)])
-        rows = islice(zip_longest(*columns, fillvalue=""), len(names) + 1)
+            values = one._element.xpath("./c:val")
+            columns.append([one.name or "", *(_points(values[0], len(names), since_1904) if values else ())])
+        rows = zip_longest(*columns, fillvalue="")
         text.table(([(cell, 1, 1) for cell in row] for row in rows), _MOST_COLUMNS, 1, title)
+
+
+def _points(source: Any, count: int, since_1904: bool) -> list[str]:
+    """The first numbers of a chart's data, each in its format. The empty text stands for a missing one."""
+    form = source.xpath("string(.//c:formatCode)") or "General"
+    texts = [""] * count
+    for point in source.xpath(".//c:pt"):
+        said = point.xpath("string(c:v)").strip()
+        if point.idx < count:
+            try:
+                texts[point.idx] = in_form(float(said), point.get("formatCode", form), since_1904)
+            except ValueError:  # an error of the sheet, such as #N/A
+                texts[point.idx] = said
+    return texts
 
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from array import array
 from collections.abc import Iterator
@@ -283,6 +284,23 @@ def shown(value: float, form: str) -> str:
     if not text.strip():
         return plain(value)
     return f"-{text}" if value < 0 and which == 0 and any(mark in text for mark in "123456789") else text
+
+
+def in_form(value: float, form: str, since_1904: bool = False) -> str:
+    """Write a number as `shown` does, and in a format of dates as a date: in such a format, files have the number
+    of days since 1900 or 1904.
+
+    Example:
+        >>> in_form(45658.0, "d mmm yyyy"), in_form(0.88, "0%")
+        ('2025-01-01', '88%')
+    """
+    from openpyxl.styles.numbers import is_date_format, is_timedelta_format
+    from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
+
+    if is_date_format(form):
+        with contextlib.suppress(ValueError, OverflowError):  # No date has this number: it is written in full.
+            return _cell(from_excel(value, MAC_EPOCH if since_1904 else WINDOWS_EPOCH, is_timedelta_format(form)))
+    return shown(value, form)
 
 
 def plain(value: float) -> str:

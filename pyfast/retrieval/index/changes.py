@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import math
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -163,16 +164,18 @@ def add_documents(
 
 
 def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
-    """Delete the documents with these uris from an index, in one commit. Searches no longer return them.
+    """Delete the documents with these uris, and their parts (`URI#...`), from an index, in one commit. Searches no
+    longer return them.
 
     Raises:
-        InputError: One of these uris belongs to no document of the index.
+        InputError: One of these uris belongs to no document of the index, and to no part.
         IndexFormatError: The folder is not an index, or is damaged.
     """
     with _writing(folder) as writer:
-        existing = writer.find(uris)
+        existing = writer.of_files(set(uris))
+        known = {*existing, *(one[: mark.start()] for one in existing for mark in re.finditer("#", one))}
         for uri in uris:
-            if uri not in existing:
+            if uri not in known:
                 raise InputError(f"{folder}: has no document {uri!r}")
         writer.delete(list(existing.values()))
         return writer.commit(deleted=len(existing))
@@ -272,7 +275,8 @@ class _Writer:
         return places
 
     def of_files(self, files: Set[str]) -> dict[str, _Place]:
-        """Return a dict from the uri of each document of these files to its `_Place`."""
+        """Return a dict from the uri of each document of these files to its `_Place`. A table has parts too, if
+        it is cut or has long cells."""
         places = self.find(sorted(files))
         for number, entry in enumerate(self._parts):
             parts = [document for document in entry.corpus.parts_of(files) if entry.live[document]]
