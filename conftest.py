@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,21 @@ settings.register_profile("pyfast", deadline=None)
 settings.load_profile("pyfast")
 
 
+_frozen = 0
+
+
 def pytest_collection_finish() -> None:
     """Garbage is looked for among what tests make, not among all that torch is: that takes half a second."""
+    global _frozen
     gc.collect()
     gc.freeze()
+    _frozen = len(sys.modules)
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """The same after a file whose tests have loaded torch, or as much."""
+    if nextitem is not None and nextitem.path != item.path and len(sys.modules) > _frozen + 100:
+        pytest_collection_finish()
 
 
 @pytest.fixture(scope="session")

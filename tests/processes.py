@@ -1,4 +1,4 @@
-"""`pyfast answer` as real processes, which can be killed at any moment, again and again.
+"""`pyfast` and scripts as real processes, which can be killed at any moment, again and again.
 
 They are forked from a process that has the modules loaded: a start takes milliseconds, not seconds.
 """
@@ -11,13 +11,18 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 _SERVER = multiprocessing.get_context("forkserver")
-_LOADED = [f"pyfast.{room}" for room in ("cli", "llm.openai", "systems", "evaluation")]
+_ROOMS = ("commands.cli", "llm.openai", "llm.instant", "systems.n2n", "systems.direct", "evaluation")
+_ROOMS += ("api.answer", "api.evaluation", "api.index", "api.knowledge", "systems.subqrag")
+_LOADED = [*(f"pyfast.{room}" for room in _ROOMS), "rich.live"]
+if find_spec("fastapi") and find_spec("uvicorn"):
+    _LOADED.append("pyfast.server.http_server")
 _SERVER.set_forkserver_preload(_LOADED)
 PATIENCE_S = 120.0
 
@@ -28,9 +33,8 @@ def load_first(*modules: str) -> None:
     _SERVER.set_forkserver_preload([*_LOADED, *modules])
 
 
-def _main(arguments: list[str], told: tuple[Path, Path], prepare: Callable[[], None] | None) -> None:
-    from pyfast.commands.cli import main
-
+def _begin(told: tuple[Path, Path]) -> None:
+    """Streams and signals as those of a process that a shell starts."""
     for stream, path in enumerate(told, 1):  # appended: it may be the same for both
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
@@ -38,18 +42,57 @@ def _main(arguments: list[str], told: tuple[Path, Path], prepare: Callable[[], N
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
     for number in (signal.SIGHUP, signal.SIGQUIT):  # ignored where the tests run under nohup, or in the background
         signal.signal(number, signal.SIG_DFL)
+
+
+def _main(arguments: list[str], told: tuple[Path, Path], prepare: Callable[[], None] | None) -> None:
+    from pyfast.commands.cli import main
+
+    _begin(told)
     sys.argv = ["pyfast", *arguments]
     if prepare is not None:
         prepare()
     main()
 
 
-def pyfast(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def _script(code: str, arguments: list[str], told: tuple[Path, Path], environment: dict[str, str]) -> None:
+    _begin(told)
+    os.environ.update(environment)
+    sys.argv = ["-c", *arguments]
+    exec(compile(code, "<script>", "exec"), {"__name__": "__main__"})  # noqa: S102
+
+
+def _place(cwd: Path | None, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    if cwd is not None:
+        os.chdir(cwd)
+
+
+def pyfast(
+    *arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """A command from its beginning to its end."""
+    given = [*map(str, arguments)]
+    prepare = partial(_place, cwd or Path.cwd(), environment or {})
+    return _completed(given, lambda told: _SERVER.Process(target=_main, args=(given, told, prepare), daemon=True))
+
+
+def script(
+    code: str, *arguments: object, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`python -c CODE ARGUMENTS` from its beginning to its end."""
+    given = [*map(str, arguments)]
+    more = environment or {}
+    return _completed(
+        given, lambda told: _SERVER.Process(target=_script, args=(code, given, told, more), daemon=True)
+    )
+
+
+def _completed(
+    given: list[str], made: Callable[[tuple[Path, Path]], BaseProcess]
+) -> subprocess.CompletedProcess[str]:
     with TemporaryDirectory() as folder:
         told = Path(folder, "out"), Path(folder, "err")
-        given = [*map(str, arguments)]
-        process = _SERVER.Process(target=_main, args=(given, told, partial(os.chdir, cwd)), daemon=True)
+        process = made(told)
         process.start()
         process.join(PATIENCE_S)
         process.kill()

@@ -72,7 +72,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Runs that are killed, starved and damaged; and what they take of memory.
     "crashes": Suite(
-        370,
+        400,
         (
             *(*PACKAGES, *PROCESSES, "pyfast/llm/llamacpp.py", "pyfast/llm/openai.py", "pyfast/llm/protocol.py"),
             *(
@@ -98,8 +98,8 @@ SUITES: Mapping[str, Suite] = {
             *("tests/knowledge/", "tests/gold_paths.py", "tests/systems/test_subqrag.py"),
         ),
     ),
-    # The C++ library under sanitizers, and its fuzzer.
-    "native": Suite(200, CORE),
+    # The C++ library under sanitizers, and its fuzzer; words with every character.
+    "native": Suite(220, (*CORE, "pyfast/utils/text_forms.py", "tests/ops/test_count_words.py")),
     # libFuzzer, a while on each op.
     "fuzz": Suite(420, ("csrc/cpu/", "csrc/include/", "tests/native/fuzz", "tests/native/test_fuzz.py")),
     # The same with other compilers, and for another processor; all ways of building it are in "matrix".
@@ -129,12 +129,13 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Whole ways with models, and what `pyfast check` says of the systems that are shipped.
     "models": Suite(
-        250,
+        320,
         (
             *(*PACKAGES, "pyfast/api/conformance/", "pyfast/systems/", "pyfast/llm/llamacpp.py"),
             *("pyfast/llm/protocol.py", "pyfast/llm/transformers.py", "examples/", "tests/test_conformance.py"),
             *("tests/systems/test_embedded.py", "tests/systems/test_graph_convqa"),
-            *("pyfast/evaluation/", "tests/evaluation/test_evaluate.py"),
+            *("pyfast/evaluation/", "tests/evaluation/test_compare.py", "tests/evaluation/test_evaluate.py"),
+            *("docs/tutorial.ipynb", "tests/test_docs.py"),
         ),
     ),
     # All of the benchmark data, where the core takes one of it.
@@ -147,9 +148,10 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Files of hostile shapes, up to gigabytes.
     "shapes": Suite(
-        240,
+        260,
         (
             *(*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "tests/corpus/test_hostile_shapes.py"),
+            "tests/corpus/test_large.py",
             *("tests/retrieval/test_building.py", "tests/retrieval/test_damage.py"),
             "tests/retrieval/damaged_index.py",
         ),

@@ -1,4 +1,4 @@
-"""The command line, as real processes: what works; bad input is one clear line and leaves nothing behind."""
+"""The command line, as processes: what works; bad input is one clear line and leaves nothing behind."""
 
 import asyncio
 import json
@@ -9,16 +9,17 @@ import sys
 import time
 from pathlib import Path
 
-import processes
 import pytest
+from processes import pyfast
 from runs import traces
 
 QUESTION = '{"id": "a", "question": "Which planet does Titan circle?", "answers": ["Saturn"]}\n'
 
 
-def pyfast(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def python(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A command that starts as a user starts it."""
     command = [sys.executable, "-m", "pyfast.commands.cli", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def listing(folder: Path) -> dict[str, bytes | None]:
@@ -128,7 +129,7 @@ BAD = {
 @pytest.mark.parametrize(("command", "told"), BAD.values(), ids=BAD)
 def test_bad_input_is_one_line_and_leaves_nothing(place: Path, command: str, told: str) -> None:
     before = listing(place)
-    done = processes.pyfast(*command.split(), cwd=place)  # a start takes milliseconds, not seconds
+    done = pyfast(*command.split(), cwd=place)
     assert done.returncode in (1, 2)
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("pyfast: ") and done.stderr.endswith("\n")
     assert told in done.stderr
@@ -141,7 +142,7 @@ def test_the_whole_way_on_the_examples(place: Path, examples: Path) -> None:
     for concurrency in (1, 512):
         run = place / f"run-{concurrency}"
         options = ["--index", place / "index", "--llm", "instant", "--run", run, "--concurrency", concurrency]
-        done = pyfast("answer", examples / "questions.jsonl", *options)
+        done = (python if concurrency == 1 else pyfast)("answer", examples / "questions.jsonl", *options)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("25 questions: 25 answered; ")
         runs.append((run / "answers.jsonl").read_bytes())
@@ -201,10 +202,13 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     assert "journal.sqlite: disk I/O error; the same command resumes" in done.stderr
 
 
+MANY = 40_000  # they take half a minute
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_keeps_whole_lines(tmp_path: Path, sent: signal.Signals) -> None:
     questions, answers = tmp_path / "q.jsonl", tmp_path / "run" / "answers.jsonl"
-    many = (json.dumps({"id": str(i), "question": f"Which planet does {i} circle?"}) for i in range(400_000))
+    many = (json.dumps({"id": str(i), "question": f"Which planet does {i} circle?"}) for i in range(MANY))
     questions.write_text("\n".join(many))
     command = [sys.executable, "-m", "pyfast.commands.cli", "answer", str(questions), "--system", "direct"]
     command += ["--llm", "instant", "--run", str(tmp_path / "run"), "--concurrency", "4"]
@@ -221,7 +225,7 @@ def test_a_stopped_run_keeps_whole_lines(tmp_path: Path, sent: signal.Signals) -
     )
     records = [json.loads(line) for line in answers.read_text().splitlines()]
     assert [record["id"] for record in records] == [str(i) for i in range(len(records))]
-    assert 0 < len(records) < 400_000
+    assert 0 < len(records) < MANY
 
 
 def test_a_run_in_which_everything_fails_says_so(place: Path) -> None:
@@ -254,8 +258,9 @@ def test_a_run_in_which_everything_fails_says_so(place: Path) -> None:
 def test_version_and_help() -> None:
     from pyfast import __version__
 
-    assert pyfast("--version").stdout == f"{__version__}\n"
-    assert all(word in pyfast("--help").stdout for word in ("index", "answer", "status", "evaluate"))
+    assert python("--version").stdout == f"{__version__}\n"
+    told = pyfast("--help").stdout
+    assert all(word in told for word in ("index", "answer", "status", "evaluate"))
     nothing = pyfast()
     assert nothing.returncode == 2 and "Usage" in nothing.stdout and nothing.stderr == ""
 

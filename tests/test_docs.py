@@ -1,20 +1,23 @@
 """The documentation: every code block runs, and the notebook too.
 
 A block runs as it stands, in its page's order, in a folder with the example corpus and its index. Only the
-server's address and the embedded model (by `instant`) are replaced. A block that cannot run says why in a
-comment above it: `<!-- not run: it installs packages -->`. The file of a block is named in a comment too:
-`<!-- file: NAME -->`.
+server's address, the embedded model (by `instant`) and the length of a measurement are replaced. A block that
+cannot run says why in a comment above it: `<!-- not run: it installs packages -->`. The file of a block is named
+in a comment too: `<!-- file: NAME -->`.
 """
 
 import ast
 import asyncio
 import importlib
 import inspect
+import json
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +27,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
+from pyfast.evaluation import bootstrap
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -72,7 +76,8 @@ def server() -> Iterator[str]:
 def place(examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder that the pages speak of, with `corpus` and `questions.jsonl`."""
     shutil.copytree(examples / "corpus", tmp_path / "corpus")
-    shutil.copy(examples / "questions.jsonl", tmp_path)
+    lines = (examples / "questions.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "questions.jsonl").write_text("".join(lines[:12]), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
@@ -87,11 +92,13 @@ def test_its_blocks_run(
     page: Path, place: Path, small: pyfast.Index, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
+    monkeypatch.setattr(bootstrap, "DRAWS", 100)
     if "--out IDX" not in page.read_text(encoding="utf-8"):
         shutil.copytree(small.folder, place / "IDX")
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks(page):
         text = block.text.replace(SERVER, server).replace('"embedded"', '"instant"')
+        text = text.replace("--count 100", "--count 20").replace("count=50", "count=20")
         if block.mark == "file":
             (place / block.why).write_text(text)
             importlib.invalidate_caches()
@@ -149,6 +156,17 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 120
 
 
+def test_the_notebooks_code_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells one after another, with `instant`; each prints something."""
+    cells = json.loads((DOCS / "tutorial.ipynb").read_text(encoding="utf-8"))["cells"]
+    names: dict[str, object] = {"__name__": "notebook"}
+    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+        with redirect_stdout(StringIO()) as out:
+            run_python("".join(cell["source"]).replace('"embedded"', '"instant"'), "tutorial.ipynb", names)
+        assert out.getvalue().strip(), cell["source"]
+
+
+@pytest.mark.slow(suite="models")
 def test_the_notebook_runs(examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a kernel of Jupyter, with the embedded model; its cells print as many lines as are stored in it."""
     from nbclient import NotebookClient

@@ -5,14 +5,13 @@ import json
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 from grouped import grouped
 from runs import Watched, records, traces
@@ -72,9 +71,9 @@ def test_the_command_line_writes_the_same_bytes(
         run=tmp_path / "api",
         concurrency=7,
     )
-    command = [sys.executable, "-m", "pyfast", "answer", str(examples / "questions.jsonl"), "--system", system]
-    command += ["--index", str(small.folder), "--run", str(tmp_path / "cli"), "--llm", "instant"]
-    subprocess.run(command, check=True, capture_output=True)
+    command = ["answer", examples / "questions.jsonl", "--system", system, "--index", small.folder]
+    done = processes.pyfast(*command, "--run", tmp_path / "cli", "--llm", "instant")
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "api" / "answers.jsonl").read_bytes() == (tmp_path / "cli" / "answers.jsonl").read_bytes()
     assert traces(tmp_path / "api") == traces(tmp_path / "cli")
     beside = map(json.loads, traces(tmp_path / "cli").splitlines())

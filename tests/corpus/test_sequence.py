@@ -49,7 +49,7 @@ def mixed() -> list[Document]:
     ]
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(documents)
 def test_decode_undoes_encode(given_documents: list[Document]) -> None:
     assert decode(encode(given_documents)) == given_documents

@@ -4,12 +4,11 @@ import contextlib
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 from hostile_server import allow, hostile
 from processes import Session
@@ -94,9 +93,7 @@ def test_an_edited_line_is_noticed_and_written_again(
     lines[4] = json.dumps(edit(json.loads(lines[4])), separators=(",", ":")).encode() + b"\n"
     (tmp_path / "answers.jsonl").write_bytes(b"".join(lines if whole else lines[:6]))
     assert read_status(tmp_path).altered == 1
-    command = subprocess.run(
-        [sys.executable, "-m", "pyfast", "status", str(tmp_path)], capture_output=True, text=True
-    )
+    command = processes.pyfast("status", tmp_path)
     assert (
         command.returncode == 0 and "1 line of " in command.stdout and "not as pyfast wrote it" in command.stdout
     )

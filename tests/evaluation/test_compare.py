@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from scipy.stats import binomtest
 from test_evaluate import lines
 
 import pyfast
@@ -25,6 +26,22 @@ def scored(values: list[float], conversations: bool = False) -> list[Scored]:
     ]
 
 
+def test_the_tests_are_those_of_the_books() -> None:
+    """An exact binomial test of who wins where they differ; each p times how many are left, in their order."""
+    draw = np.random.default_rng(2)
+    for _ in range(50):
+        a, b = (draw.integers(0, 2, 60).astype(float) for _ in "ab")
+        won, lost = int((a > b).sum()), int((a < b).sum())
+        assert mcnemar(a, b) == pytest.approx(binomtest(won, won + lost).pvalue)
+        p = draw.random(7).tolist()
+        least, expected = 0.0, [0.0] * 7
+        for left, place in zip(range(7, 0, -1), np.argsort(p).tolist(), strict=True):
+            least = expected[place] = max(least, min(1.0, left * p[place]))
+        assert holm(p) == pytest.approx(expected)
+    assert mcnemar(np.ones(3), np.ones(3)) == 1 and holm([]) == []
+
+
+@pytest.mark.slow(suite="models")
 def test_the_tests_are_statsmodels() -> None:
     tables = pytest.importorskip("statsmodels.stats.contingency_tables")
     multiple = pytest.importorskip("statsmodels.stats.multitest")
@@ -35,7 +52,6 @@ def test_the_tests_are_statsmodels() -> None:
         assert mcnemar(a, b) == pytest.approx(tables.mcnemar(table, exact=True).pvalue)
         p = draw.random(7).tolist()
         assert holm(p) == pytest.approx(multiple.multipletests(p, method="holm")[1].tolist())
-    assert mcnemar(np.ones(3), np.ones(3)) == 1 and holm([]) == []
 
 
 @pytest.mark.parametrize("conversations", [False, True])
@@ -43,7 +59,7 @@ def test_equal_systems_rarely_differ_and_better_ones_do(conversations: bool) -> 
     """At 0.05 one of 20 pairs of equal systems differs; a system that is 15 points better is found."""
     draw = random.Random(1)
     false, found = 0, 0
-    for _ in range(10):
+    for _ in range(5):
         a, b = ([float(draw.random() < 0.5) for _ in range(150)] for _ in "ab")
         better = [max(value, float(draw.random() < 0.3)) for value in a]
         runs = {name: scored(values, conversations) for name, values in zip("abc", (a, b, better), strict=True)}
@@ -52,7 +68,7 @@ def test_equal_systems_rarely_differ_and_better_ones_do(conversations: bool) -> 
         assert first.low <= first.difference <= first.high and first.p_holm >= first.p
         false += first.p < 0.05
         found += second.p < 0.05
-    assert false <= 3 and found == 10
+    assert false <= 2 and found == 5
 
 
 def test_fewer_questions_than_the_least_never_differ_and_the_least_do() -> None:

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from itertools import count
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from processes import pyfast
 from runs import go, records
 from scripted import Scripted
 
@@ -272,18 +271,15 @@ def test_intervals_are_those_of_scipys_bootstrap(counts: tuple[int, int, int]) -
     assert win_rate(*counts[::-1])[0] == pytest.approx(1 - rate)
 
 
-def pyfast(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pyfast.commands.cli", *line.split()]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-
-
 def test_the_command(tmp_path: Path, examples: Path) -> None:
     """Two real runs; judged, asked for again, against other questions, and by another judge."""
     (tmp_path / "asked.jsonl").write_bytes((examples / "questions.jsonl").read_bytes())
     for system in ("direct", "cot"):
         line = f"answer asked.jsonl --run {system} --system {system} --llm instant --limit 4"
-        assert pyfast(tmp_path, line).returncode == 0
-    first, again = (pyfast(tmp_path, "judge direct cot --run judged --llm instant") for _ in range(2))
+        assert pyfast(*line.split(), cwd=tmp_path).returncode == 0
+    first, again = (
+        pyfast(*["judge", "direct", "cot", "--run", "judged", "--llm", "instant"], cwd=tmp_path) for _ in range(2)
+    )
     assert (first.returncode, first.stderr) == (0, "") and "4 questions: 4 answered" in first.stdout
     table = [line for line in first.stdout.splitlines() if re.match(r"\W+(comp|acc|emp|over)", line)]
     assert len(table) == 4
@@ -295,6 +291,6 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
         ("judge direct nowhere --run other --llm instant", "nowhere: not a run folder"),
         ("judge cot direct --run judged --llm instant --questions moved.jsonl", "was started with other values"),
     ):
-        done = pyfast(tmp_path, line)
+        done = pyfast(*line.split(), cwd=tmp_path)
         assert done.returncode == 1 and told in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "other").exists()

@@ -88,7 +88,7 @@ def test_killed_while_vectors_are_computed(index: Index, tmp_path: Path) -> None
         command = ["knowledge", "build", index.folder]
         return Session(tmp_path, *command, prepare=partial(_noting, told), command=None)
 
-    for after in (1, 100, 200, 300):
+    for after in (1, 100, 200):
         session = build()
         session.until(lambda after=after: len(noted()) >= after)  # type: ignore[misc]
         kills += session.process.is_alive()

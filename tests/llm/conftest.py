@@ -20,7 +20,8 @@ def model_installed() -> None:
 
 @pytest.fixture(scope="session")
 def embedded(model_installed: None) -> Iterator[LLM]:
-    backend = open_llm("embedded")
+    # One thread: several wait for each other in a loop, which takes minutes where other tests have the cores.
+    backend = open_llm("embedded", threads=1)
     asyncio.run(backend.start())
     yield backend
     asyncio.run(backend.close())

@@ -49,8 +49,8 @@ async def test_the_seed_is_used(embedded: LLM) -> None:
     def story(seed: int) -> Request:
         return Request(dialogue("Tell me a story."), 12, temperature=1.0, seed=seed)
 
-    texts = [(await embedded.complete(story(seed))).text for seed in (1, 2, 3)]
-    assert len(set(texts)) > 1
+    texts = [(await embedded.complete(story(seed))).text for seed in (1, 2)]
+    assert len(set(texts)) == 2
 
 
 async def test_more_calls_than_slots(embedded: LLM) -> None:

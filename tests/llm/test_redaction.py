@@ -7,8 +7,6 @@ import json
 import os
 import random
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +17,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import pyfast
 from servers import ASK, body, http, serving, speaking
 
 from pyfast.errors import InputError, LLMUnavailableError, PyfastError
@@ -151,17 +150,9 @@ def test_a_key_that_a_server_repeats_is_in_no_file_and_no_output(echo: str, tmp_
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     command = ["answer", "q.jsonl", "--system", "direct", "--run", "run", "--llm", f"openai:m@{echo}"]
     options = [f"--llm-option={option}" for option in ("attempts=2", "backoff_s=0.001")]
-    environment = {**os.environ, "OPENAI_API_KEY": KEY}
     told = ""
     for given_ in ([*command, *options, "--max-failures", "100%"], ["status", "run"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "pyfast", *given_],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        done = pyfast(*given_, cwd=tmp_path, environment={"OPENAI_API_KEY": KEY})
         told += done.stdout + done.stderr
     records = [json.loads(line) for line in (tmp_path / "run/answers.jsonl").read_text().splitlines()]
     assert [record["id"] for record in records] == [str(i) for i in range(count)], told

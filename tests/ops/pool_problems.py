@@ -59,6 +59,18 @@ class Problem:
             **own,
         )
 
+    def first(self, pools: int) -> Problem:
+        """Only the first pools."""
+        nodes = int(self.offsets[pools])
+        terms, values = self.question_terms
+        own = {name: getattr(self, name)[:nodes] for name in ("docs", "semantic", "is_table")}
+        return replace(
+            self,
+            offsets=self.offsets[: pools + 1],
+            question_terms=(terms[: pools + 1], values[: terms[pools]]),
+            **own,
+        )
+
 
 def ends(values: list[Any]) -> Array:
     """The offsets of a ragged list of lists."""

@@ -1,6 +1,7 @@
 """count_words against its reference, against `text_forms.words` for every character, and malformed input."""
 
 import sys
+import unicodedata
 from collections import Counter
 from typing import Any
 
@@ -40,8 +41,21 @@ def test_many_words() -> None:
     assert counted(texts, False) == count_words_reference(texts)
 
 
-def test_every_character() -> None:
-    text = " ".join(f"aa{chr(code)}bb" for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+def is_alike(code: int) -> bool:
+    """Of those that stand for nothing, for what who writes wants, or for one of a script's many words."""
+    return (
+        unicodedata.category(chr(code)) in ("Cn", "Co")
+        or 0x3400 <= code < 0xA000
+        or 0xAC00 <= code < 0xD800
+        or code >= 0x17000
+    )
+
+
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.slow(suite="native"))])
+def test_every_character(step: int) -> None:
+    """Of those that are alike, one in `step`."""
+    codes = (code for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    text = " ".join(f"aa{chr(code)}bb" for code in codes if not code % step or not is_alike(code))
     assert ops.count_words(utf8([text]))[3] == sorted(set(words(text)))
 
 

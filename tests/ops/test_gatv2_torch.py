@@ -111,7 +111,7 @@ def away_from_the_corner(layer: Layer) -> Layer:
     return layer.astype(np.float64).replace(x_dst=layer.x_dst.astype(np.float64) + 0.0625)
 
 
-@settings(max_examples=45)
+@settings(max_examples=20)
 @given(
     layer=layers(),
     slope=st.sampled_from([0.2, 0.0, 1.5]),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from pool_problems import OPS, Problem, problems, random_problem, same
 
 from pyfast import ops
@@ -14,6 +14,7 @@ LARGE = random_problem(SIZES)
 
 
 @pytest.mark.parametrize("op", OPS)
+@settings(max_examples=40)
 @given(problem=problems())
 def test_small_batches(op: str, problem: Problem) -> None:
     run = OPS[op]

@@ -1,8 +1,7 @@
 """`pyfast view`: over a real socket, in its own process, while another process answers."""
 
 import json
-import subprocess
-import sys
+import signal
 import time
 import urllib.error
 import urllib.request
@@ -13,27 +12,24 @@ from typing import Any
 
 import pytest
 from hostile_server import hostile
+from processes import Session
 
 import pyfast
 from pyfast.reports.bundle import RunData
 from pyfast.retrieval import Index
 
-PYFAST = [sys.executable, "-m", "pyfast"]
-
 
 @contextmanager
 def viewed(*arguments: str) -> Iterator[str]:
     """The address of a view in a process of its own, which ends by Ctrl-C with status 0."""
-    process = subprocess.Popen([*PYFAST, "view", *arguments], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
+    process = Session(Path(), "view", *arguments, command=None)
     try:
-        yield process.stdout.readline().split()[0]
-        process.send_signal(2)
-        assert process.wait(20) == 0
+        process.until(lambda: "\n" in process.told)
+        yield process.told.split()[0]
+        process.send(signal.SIGINT)
+        assert process.ended(20) == 0
     finally:
         process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def fetched(address: str, host: str | None = None) -> bytes:
@@ -59,22 +55,19 @@ def test_it_follows_a_run_that_goes_on(small: Index, tmp_path: Path) -> None:
     lines = ({"id": f"q{i}", "question": f"What is moon {i}?", "answers": ["x"]} for i in range(60))
     questions.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with hostile("--weights", "good=1", "--allow", "20") as url:  # the other requests wait
-        command = ["answer", str(questions), "--index", str(small.folder), "--system", "rag", "--run", str(run)]
-        answering = subprocess.Popen([*PYFAST, *command, "--llm", f"openai:m@{url}", "--concurrency", "4"])
+        command = [questions, "--index", small.folder, "--system", "rag", "--llm", f"openai:m@{url}"]
+        answering = Session(run, *command, "--concurrency", 4)
         try:
-            while not (run / "answers.jsonl").exists():
-                assert answering.poll() is None
-                time.sleep(0.05)
+            answering.until((run / "answers.jsonl").exists)
             with viewed(str(run), "--gold", str(questions)) as address:
                 assert counted(address, 20)["live"]
                 fetched(f"{url}/allow/60")
                 counted(address, 60)
-                assert answering.wait(30) == 0
+                assert answering.ended(30) == 0
                 while manifest(address)["live"]:
                     time.sleep(0.2)
         finally:
             answering.kill()
-            answering.wait()
 
 
 def test_a_run_that_has_only_just_begun(small: Index, tmp_path: Path) -> None:
@@ -84,26 +77,15 @@ def test_a_run_that_has_only_just_begun(small: Index, tmp_path: Path) -> None:
     with hostile("--weights", "good=1", "--allow", "0") as url:  # all requests wait
         for number in range(3):
             run = tmp_path / f"run-{number}"
-            command = [
-                "answer",
-                str(questions),
-                "--index",
-                str(small.folder),
-                "--system",
-                "rag",
-                "--run",
-                str(run),
-            ]
-            answering = subprocess.Popen([*PYFAST, *command, "--llm", f"openai:m@{url}"])
+            command = [questions, "--index", small.folder, "--system", "rag", "--llm", f"openai:m@{url}"]
+            answering = Session(run, *command)
             try:
-                while not (run / "run.toml").exists():
-                    assert answering.poll() is None
+                answering.until((run / "run.toml").exists)
                 data = RunData(run, tmp_path / f"data-{number}")
                 part = data.update()
                 assert (part["questions"], part["running"], part["lists"]) == (9, True, [])
             finally:
                 answering.kill()
-                answering.wait()
 
 
 def counted(address: str, questions: int) -> dict[str, Any]:

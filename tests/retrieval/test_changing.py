@@ -46,32 +46,31 @@ def document(name: int, version: int) -> Document:
     return TextDocument(uri, f"Text {name}", f"{text_of(seed)}\n\n{text_of(seed + 7)}")
 
 
-def same(changed: Index, fresh: Index) -> None:
+def known_of(index: Index) -> dict[str, Any]:
     """Searches, weights, reranking with expansion, what the LLM reads, evidence: all to the last bit."""
-    assert decode(changed.corpus) == decode(fresh.corpus)
-    assert [changed.manifest[name] for name in ("documents", "passages", "corpus")] == [
-        fresh.manifest[name] for name in ("documents", "passages", "corpus")
-    ]
-    assert (changed.corpus.ids[:] == fresh.corpus.ids[:]).all()
-    pools, expected = changed.search(QUERIES, 7), fresh.search(QUERIES, 7)
-    for a, b in zip(pools, expected, strict=True):
-        assert a.passages.tobytes() == b.passages.tobytes() and a.scores.tobytes() == b.scores.tobytes()
-    assert changed.X.data.tobytes() == fresh.X.data.tobytes()
-    assert [changed.terms[t] for t in changed.X.indices] == [fresh.terms[t] for t in fresh.X.indices]
-    assert changed.XT.data.tobytes() == fresh.XT.data.tobytes()
+    pools = index.search(QUERIES, 7)
     how = RerankConfig(2, 5, rank="bridge_rank", expand=True)
-    ranked = [
-        rerank_pools(i, list(zip(p, QUERIES, strict=True)), how) for i, p in ((changed, pools), (fresh, expected))
-    ]
-    for a, b in zip(*ranked, strict=True):
-        assert a.passages.tobytes() == b.passages.tobytes() and a.scores.tobytes() == b.scores.tobytes()
-    assert narrate(changed, pools, 4000) == narrate(fresh, expected, 4000)
-    for i, p in ((changed, pools), (fresh, expected)):
-        assert i.place is None or len(i.place) >= len(i.passages), p
-    evidence = [cite(i, [evidence_of(i, pool) for pool in p]) for i, p in ((changed, pools), (fresh, expected))]
-    assert evidence[0] == evidence[1]
-    cells = [[i.terms[t] for t in i.cells.term_ids] for i in (changed, fresh)]
-    assert cells[0] == cells[1] and changed.cells.value_offsets.tolist() == fresh.cells.value_offsets.tolist()
+    ranked = rerank_pools(index, list(zip(pools, QUERIES, strict=True)), how)
+    assert index.place is None or len(index.place) >= len(index.passages), pools
+    return {
+        "documents": decode(index.corpus),
+        "manifest": [index.manifest[name] for name in ("documents", "passages", "corpus")],
+        "ids": index.corpus.ids[:].tolist(),
+        "pools": [(pool.passages.tobytes(), pool.scores.tobytes()) for pool in pools],
+        "weights": (index.X.data.tobytes(), index.XT.data.tobytes()),
+        "terms": [index.terms[t] for t in index.X.indices],
+        "ranked": [(pool.passages.tobytes(), pool.scores.tobytes()) for pool in ranked],
+        "read": narrate(index, pools, 4000),
+        "evidence": cite(index, [evidence_of(index, pool) for pool in pools]),
+        "cells": ([index.terms[t] for t in index.cells.term_ids], index.cells.value_offsets.tolist()),
+    }
+
+
+def same(changed: Index, fresh: Index) -> None:
+    """No bit of what is known of one is another than of the other."""
+    found, expected = known_of(changed), known_of(fresh)
+    for name, value in expected.items():
+        assert found[name] == value, name
 
 
 STEPS = st.lists(
@@ -82,7 +81,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(steps=STEPS)
 def test_any_changes_give_the_index_that_is_built_from_scratch(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
@@ -250,8 +249,9 @@ def test_killed_at_any_moment_it_is_as_before_or_as_after(index: Path, tmp_path:
     start = dict(held)
     change(Path(shutil.copytree(index, tmp_path / "copy")), held, what, *step)
     after = pyfast.build_index(list(held.values()), tmp_path / "after")
+    known = {index.manifest["corpus"]: known_of(index) for index in (before, after)}
     ended = False
-    for moment in [0, 1, 2, 3, 5, 8, 12, 17, 23, 30, 36, 42, 60, 100]:
+    for moment in [0, 1, 3, 8, 17, 30, 42, 100]:
         copy = Path(shutil.copytree(index, tmp_path / f"{moment}"))
         child = os.fork()
         if not child:  # the child of a test must never come back into it
@@ -265,7 +265,7 @@ def test_killed_at_any_moment_it_is_as_before_or_as_after(index: Path, tmp_path:
         assert status in (0, -signal.SIGKILL)
         ended = status == 0
         found = Index(copy)
-        same(found, after if found.manifest["corpus"] == after.manifest["corpus"] else before)
+        assert known_of(found) == known[found.manifest["corpus"]]
         assert not ended or found.manifest["corpus"] == after.manifest["corpus"]
         pyfast.add_documents(copy, document(91, 0))  # what the dead one left is not in the way
         assert Index(copy).corpus.find("91.x") is not None
@@ -283,15 +283,15 @@ for number in range(int(sys.argv[2])):
     pyfast.update_documents(sys.argv[1], [
         {"id": name, "title": f"Text {number}", "text": f"moon number{number} of saturn"} for name in ("a", "b")
     ])
-    if number % 25 == 24:
-        pyfast.compact_index(sys.argv[1], erase=number % 50 == 49)
+    if number % 6 == 5:
+        pyfast.compact_index(sys.argv[1], erase=number % 12 == 11)
 """
 
 
 @pytest.mark.guarantee("G9")
 def test_a_reader_never_sees_a_mixed_commit(tmp_path: Path) -> None:
     """Two documents always change together, in another process: a reader sees both of one commit."""
-    updates = int(os.environ.get("PYFAST_UPDATES", "25"))
+    updates = int(os.environ.get("PYFAST_UPDATES", "14"))
     pyfast.build_index(
         [{"id": "a", "text": "moon number of saturn"}, {"id": "b", "text": "moon"}], tmp_path / "index"
     )

@@ -10,7 +10,7 @@ import pytest
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.retrieval.vectors.embeddings import Embedder, can_read, cut, find_embedder
 
-TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?", "word " * 600, "月面着陸"] * 5
+TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?", "word " * 600, "月面着陸"] * 3
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
@@ -141,21 +142,27 @@ def test_vectors_follow(examples: Path, tmp_path: Path) -> None:
 SYSTEMS = ["n2n", "rag", "decompose", "subqrag", "mtqa", "hseq"]
 
 
+@pytest.fixture(scope="module")
+def learned(small: Index, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """An index with its knowledge, which each run would make anew."""
+    index = pyfast.open_index(shutil.copytree(small.folder, tmp_path_factory.mktemp("learned") / "index"))
+    pyfast.build_knowledge(index)
+    return index
+
+
 @NEEDS_MODEL
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_stays_within_a_question_s_documents(
-    small: Index, examples: Path, tmp_path: Path, system: str
-) -> None:
+def test_every_system_stays_within_a_question_s_documents(learned: Index, tmp_path: Path, system: str) -> None:
     """Each question has other documents. Its evidence is from them alone, in any batch, and after a resume."""
-    uris = sorted({small.uri(passage) for passage in range(len(small.passages))})
+    uris = sorted({learned.uri(passage) for passage in range(len(learned.passages))})
     drawn = random.Random(system)
     asked = [
-        {"id": f"q{i}", "question": QUESTIONS[i % 4], "documents": drawn.sample(uris, 6)} for i in range(12)
+        {"id": f"q{i}", "question": QUESTIONS[i % 4], "documents": drawn.sample(uris, 6)} for i in range(6)
     ] + [{"id": "all", "question": QUESTIONS[0]}]
     records = {
         concurrency: pyfast.answer(
             asked,
-            index=small,
+            index=learned,
             llm="instant",
             system=system,
             concurrency=concurrency,
@@ -169,8 +176,8 @@ def test_every_system_stays_within_a_question_s_documents(
     for record, question in zip(records[16], asked, strict=True):
         assert {item.uri for item in record.evidence} <= set(question.get("documents", uris)), record.id
         cited += len(record.evidence)
-    assert cited > 10
-    again = pyfast.answer(asked, index=small, llm="instant", system=system, run=tmp_path / "run16")
+    assert cited > 5
+    again = pyfast.answer(asked, index=learned, llm="instant", system=system, run=tmp_path / "run16")
     assert list(again.records) == list(records[16])
 
 

@@ -107,7 +107,7 @@ def test_any_flipped_byte_is_noticed(copy: Path) -> None:
     chance = random.Random(5)
     for path in current(copy):
         whole = path.read_bytes()
-        places = {0, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(12))}
+        places = {0, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(5))}
         for place in places:
             broken = bytearray(whole)
             broken[place] ^= 1 << chance.randrange(8)
@@ -235,8 +235,8 @@ from pathlib import Path
 from pyfast.corpus import TextDocument
 from pyfast.retrieval import build_index
 def documents():
-    for i in range(20_000):
-        if i == 10_000:
+    for i in range(6_000):
+        if i == 3_000:
             print("half", flush=True)
         yield TextDocument(f"{i}.txt", "", f"moon number{i} of planet{i % 97}")
 build_index(documents(), Path(sys.argv[1]))
@@ -244,7 +244,7 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.15, 0.4, 0.8])
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
 def test_killed_half_way_there_is_no_index(tmp_path: Path, delay: float) -> None:
     out = tmp_path / "index"
     with subprocess.Popen([sys.executable, "-c", BUILD, str(out)], stdout=subprocess.PIPE) as process:
@@ -253,7 +253,7 @@ def test_killed_half_way_there_is_no_index(tmp_path: Path, delay: float) -> None
         process.send_signal(signal.SIGKILL)
         done = process.stdout.read() == b"done\n"
     if out.exists() or done:  # the machine was faster than the delay: then it is whole
-        assert Index(out).manifest["documents"] == 20_000
+        assert Index(out).manifest["documents"] == 6_000
     else:
         build_index(texts(3), out)  # and what the dead one left is not in the way
         assert Index(out).manifest["documents"] == 3
@@ -351,7 +351,7 @@ def test_values_that_cannot_be_are_refused_or_harmless(built: Path, tmp_path: Pa
     chance = random.Random(int(os.environ.get("PYFAST_SEED", "7")))
     names = [str(path.relative_to(built / "parts" / "1")) for path in files(built / "parts" / "1")]
     refused = 0
-    rounds = int(os.environ.get("PYFAST_ROUNDS", "2"))
+    rounds = int(os.environ.get("PYFAST_ROUNDS", "1"))
     for number, name in enumerate(name for _ in range(rounds) for name in names if name != "checksums.bin"):
         copy = Path(shutil.copytree(built, tmp_path / f"{number}"))
         tampered(copy, name, chance)

@@ -37,12 +37,11 @@ def questions(hybridqa_questions: list[Question]) -> list[str]:
     return [question.text for question in hybridqa_questions[:40]]
 
 
-@pytest.mark.parametrize("rank", ["graph_rank", "bridge_rank"])
-@pytest.mark.parametrize("alpha", [0.85, 1.0])
+@pytest.mark.parametrize(("rank", "alpha"), [("graph_rank", 0.85), ("graph_rank", 1.0), ("bridge_rank", 0.85)])
 def test_curate_is_the_reference_ops_in_turn(
     hybridqa: Index, questions: list[str], rank: Rank, alpha: float
 ) -> None:
-    items = list(zip(hybridqa.search(questions[:8], 50), questions, strict=False))
+    items = list(zip(hybridqa.search(questions[:5], 50), questions, strict=False))
     for (pool, query), kept in zip(
         items, rerank_pools(hybridqa, items, RerankConfig(12, 25, alpha, rank)), strict=True
     ):

@@ -25,7 +25,7 @@ def ask(url: str) -> Any:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_finishes_what_it_has_begun(number: signal.Signals, tmp_path: Path) -> None:
     with (
-        hostile("--weights", "good=1", "--delay-ms", "1500") as llm,
+        hostile("--weights", "good=1", "--delay-ms", "800") as llm,
         process(tmp_path, "--llm", f"openai:m@{llm}", "--system", "direct") as (session, url),
         ThreadPoolExecutor() as threads,
     ):

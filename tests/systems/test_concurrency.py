@@ -30,7 +30,8 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
     "settings", [{}, {"ranking": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}], ids=str
 )
 def test_the_same_bytes(hybridqa: Index, hybridqa_questions: list[Question], settings: dict[str, str]) -> None:
-    whole = written(hybridqa, hybridqa_questions, 64, **settings)
-    assert whole.count(b'"state":"answered"') == len(hybridqa_questions) == 239
-    assert written(hybridqa, hybridqa_questions, 512, **settings) == whole
-    assert whole.startswith(written(hybridqa, hybridqa_questions[:40], 1, **settings))
+    asked = hybridqa_questions[:100]
+    whole = written(hybridqa, asked, 32, **settings)
+    assert whole.count(b'"state":"answered"') == len(asked) == 100
+    assert written(hybridqa, asked, 512, **settings) == whole
+    assert whole.startswith(written(hybridqa, asked[:20], 1, **settings))

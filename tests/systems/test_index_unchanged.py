@@ -1,6 +1,5 @@
 """A run leaves its index as it found it, and so its order among other runs does not matter."""
 
-import itertools
 import json
 import shutil
 from pathlib import Path
@@ -63,7 +62,9 @@ def test_runs_send_the_same_prompts_in_any_order(
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
     given = {"learns": ("subqrag", {}), "does not": ("subqrag", {"update": False}), "reads": ("mtqa", {"rows": 2})}
     sent: dict[str, list[list[str]]] = {name: [] for name in given}
-    for number, order in enumerate(itertools.permutations(given)):
+    names = [*given]
+    for number in range(len(names)):
+        order = names[number:] + names[:number]
         folder = Path(shutil.copytree(small.folder, tmp_path / str(number)))
         know(pyfast.open_index(folder))
         for name in (*order, order[0]):
@@ -73,4 +74,4 @@ def test_runs_send_the_same_prompts_in_any_order(
             assert any("learned" in record.trace for record in run.records) == (name == "learns")
             sent[name].append(sorted(llm.prompts))
     for prompts in sent.values():
-        assert len(prompts) == 8 and all(each == prompts[0] for each in prompts)
+        assert len(prompts) == 4 and all(each == prompts[0] for each in prompts)

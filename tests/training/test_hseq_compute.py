@@ -32,7 +32,8 @@ from pyfast.training.hseq_iterator import ADAPTER, Compute, Example, Recipe, los
 from pyfast.training.loop import CURVE, Batches, Point, Schedule
 from pyfast.training.weak_positives import Gold, read_gold
 
-SETTINGS = Settings(window=4, k=2, steps=3, prior=16, guidance="off", characters=60)
+SHORT: dict[str, Any] = {"window": 4, "k": 2, "steps": 3, "prior": 16, "characters": 60}
+SETTINGS = Settings(**SHORT, guidance="off")
 RECIPE = Recipe(settings=SETTINGS, size=11, lexical_weight=0.0, lora_rank=4, lora_alpha=8, dropout=0.0)
 SCHEDULE = Schedule(accumulation=4, learning_rate=1e-2, rate="cosine", warmup=0.1)
 
@@ -168,7 +169,7 @@ def source(examples: Path, small: Index, tmp_path: Path) -> Iterator[dict[Path, 
 
 def test_what_it_takes_is_told_before_it_starts(source: dict[Path, Index], tiny: Path, tmp_path: Path) -> None:
     """It is counted right, and learning is the same as without."""
-    options: dict[str, Any] = {"model": tiny, "size": 10, "accumulation": 4, "lora_rank": 4}
+    options: dict[str, Any] = {"model": tiny, "size": 10, "accumulation": 4, "lora_rank": 4, "settings": SHORT}
     told: list[Any] = []
 
     def learn(out: str, **more: Any) -> list[Point]:
@@ -233,6 +234,7 @@ def test_the_command_tells_too(
 ) -> None:
     ((questions, index),) = source.items()
     learn = ["train", "hseq-iterator", f"{questions}={index.folder}", "--model", str(tiny), "--size", "4"]
+    learn += [f"--set={name}={value}" for name, value in SHORT.items()]
     learn += ["--out", str(tmp_path / "out"), "--batch", "2", "--precision", "bfloat16", "--checkpointing"]
     app([*learn, "--estimate"], standalone_mode=False)
     assert capsys.readouterr().out.startswith("1 steps, ") and not (tmp_path / "out").exists()
