@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A shared machine may stall for longer than hypothesis's 200 ms an example.
-settings.register_profile("pyfast", deadline=None)
+# A shared machine may stall for longer than hypothesis's 200 ms an example. Each run draws others: 50 will do.
+settings.register_profile("pyfast", deadline=None, max_examples=50)
 settings.load_profile("pyfast")
 
 

@@ -60,7 +60,7 @@ def expected(corpus: Corpus, given_documents: list[Document], i: int) -> set[int
     return found
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 @given(documents)
 def test_those_that_name_the_same(given_documents: list[Document]) -> None:
     corpus = encode(given_documents)

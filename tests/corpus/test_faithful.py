@@ -29,7 +29,7 @@ from pyfast.corpus import (
 from pyfast.corpus.encode import digest_of, other_than_digest
 from pyfast.errors import InputError
 
-LENIENT = settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
+LENIENT = settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 
 
 def below(corpus: Corpus, i: int) -> list[int]:

@@ -41,7 +41,7 @@ def test_subgraphs() -> None:
     assert rendered(KnowledgeGraph("u", "T", triples)) == ["h part of t; is x (1999)", "k is y"]
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(documents)
 def test_every_unit_is_one_line_that_shows_something(given_documents: list[Document]) -> None:
     corpus = encode(given_documents)

@@ -107,7 +107,7 @@ def test_segments_grow_beyond_32_bits_in_memory_and_in_files(monkeypatch: pytest
     assert growing.batch().equals(schema.segments(joined, 5 << 30))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(documents)
 def test_invariants(given_documents: list[Document]) -> None:
     corpus = encode(given_documents)

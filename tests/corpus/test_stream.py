@@ -42,7 +42,7 @@ def check(corpus: Corpus, given_documents: list[Document]) -> None:
                     assert near(segments, fact, "relation") == [other for other in facts if other != fact]
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(documents)
 def test_neighbours_are_those_of_the_documents(given_documents: list[Document]) -> None:
     corpus = encode(given_documents)

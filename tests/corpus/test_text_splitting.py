@@ -49,7 +49,7 @@ def reference_sentences(paragraph: str) -> list[str]:
     return [*sentences, paragraph[begin:]]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(texts)
 def test_rules_against_the_reference(text: str) -> None:
     corpus = encode([TextDocument("u", "", text)])

@@ -206,7 +206,7 @@ def test_a_damaged_file_gives_what_it_still_has_and_nothing_else(
     journal_folder: Path, tmp_path: Path, damage: object
 ) -> None:
     found = 0
-    for seed in range(1 if damage is gone else 40):
+    for seed in range(1 if damage is gone else 15):
         chance = random.Random(seed)
         folder = tmp_path / str(seed)
         shutil.copytree(journal_folder, folder)

@@ -120,12 +120,12 @@ def value(text: str) -> Decimal | None:
         return None
     if not worth.is_finite():  # a film may be called Infinity
         return None
-    after = re.search(r"[\d.]+\s?([a-zA-Z]+)", text)
+    after = re.search(r"(?<![\d.])[\d.]+\s?([a-zA-Z]+)", text)  # from where a number begins
     power = next((p for scale, p in {"hundred": 2, **SCALES}.items() if after and scale in after[1].lower()), 0)
     worth = worth.scaleb(power, WIDE)
     if re.search(r"\([\d.\s]+\)", text):
         worth = worth.copy_negate()
-    if re.search(r"[\d.\s]+%", text):
+    if re.search(r"[\d.\s]%", text):
         worth = worth.scaleb(-2, WIDE)
     worth = WIDE.quantize(worth, Decimal("0.0001"))
     return worth if worth else Decimal("0.0000")  # no negative zero

@@ -64,7 +64,7 @@ FIELDS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     fields=st.lists(FIELDS, min_size=1, max_size=6),
     user=st.text(st.characters(), max_size=300),

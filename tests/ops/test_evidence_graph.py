@@ -110,7 +110,7 @@ def test_the_pools_idf_counts_masked_terms_too(real: Problem) -> None:
     offsets = real.offsets[:21]
     mask = (real.question_terms[0][:21], real.question_terms[1][: real.question_terms[0][20]])
     graph = ops.evidence_graph(real.X, offsets, real.docs[few], "dot", mask_terms=mask, idf="pool")
-    for p in range(20):
+    for p in range(0, 20, 4):
         expected = evidence_graph_reference(real.X, real.pool(p), "dot", mask=real.mask(p), idf="pool")
         np.testing.assert_allclose(graph.pool(p).toarray(), expected, rtol=1e-4, atol=1e-7)
 

@@ -242,7 +242,7 @@ def test_malformed(change: dict[str, Any], options: dict[str, Any], name: str) -
     assert ops.gatv2(*GOOD).tobytes() == before.tobytes()
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     indptr=st.lists(st.integers(-3, 8) | st.sampled_from([BIG, -BIG]), max_size=6),
     indices=st.lists(st.integers(-1, 4) | st.sampled_from([BIG, 2**31]), max_size=8),

@@ -405,7 +405,7 @@ numbers = st.integers(-3, 12) | st.sampled_from([-BIG - 1, BIG, 2**32])
 columns = st.lists(numbers, min_size=10, max_size=10).map(lambda v: np.array(v, np.int64))
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(parent=columns, end=columns, order=columns, tombs=st.booleans(), live=st.integers(0, 2**64 - 1))
 def test_no_column_leads_out_of_bounds(
     parent: np.ndarray, end: np.ndarray, order: np.ndarray, tombs: bool, live: int

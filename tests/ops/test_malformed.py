@@ -155,7 +155,7 @@ changes = st.tuples(parts, st.integers(0, 2**16), st.sampled_from(nasty) | st.in
 
 
 @pytest.mark.parametrize("trust", [True, False])
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(changes=st.lists(changes, min_size=1, max_size=4))
 def test_any_corruption_is_refused_or_harmless(trust: bool, changes: list[tuple[str, int, float]]) -> None:
     problem = altered("indptr", 0, 0, trust=trust)

@@ -88,7 +88,7 @@ def test_a_sentence_longer_than_the_overlap_gives_its_last_words() -> None:
     assert repeated(corpus, second, 3) == "" == repeated(corpus, int(corpus.passages()[0]), 23)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text("ab. \n。A", max_size=700), st.integers(1, 60))
 def test_what_is_repeated_is_the_end_of_the_passage_before(text: str, overlap: int) -> None:
     corpus = encode([TextDocument("m", "", text)], 120)

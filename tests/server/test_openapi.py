@@ -15,7 +15,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 
 from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
 
-EXAMPLES = 8  # of each operation
+EXAMPLES = 5  # of each operation
 OPERATIONS = [
     ("POST", "/v1/chat/completions"),
     ("POST", "/v1/retrieve"),

@@ -52,7 +52,7 @@ def moody(mood: str, seed: int) -> Scripted:
 limit = st.none() | st.integers(1, 12)
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     mood=st.sampled_from(MOODS),
     seed=st.integers(0, 9),
