@@ -19,7 +19,7 @@ from pyfast.retrieval import Index
 from pyfast.systems import load_system
 
 QUESTIONS = 9
-# What is told does not depend on the system: two that differ will do.
+# Nothing here depends on the system: two that differ will do.
 SYSTEMS = [
     "winding",
     "n2n",

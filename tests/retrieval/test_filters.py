@@ -144,7 +144,7 @@ SYSTEMS = ["n2n", "rag", "decompose", "subqrag", "mtqa", "hseq"]
 
 @pytest.fixture(scope="module")
 def learned(small: Index, tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """An index with its knowledge, which each run would make anew."""
+    """An index with its knowledge, which each run would make again."""
     index = pyfast.open_index(shutil.copytree(small.folder, tmp_path_factory.mktemp("learned") / "index"))
     pyfast.build_knowledge(index)
     return index

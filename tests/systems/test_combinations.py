@@ -169,7 +169,7 @@ def _said(name: str, values: Values, session: Session | None, small: Index) -> s
     llm = Heard(**REPLIES.get(name, {}))
     records: list[Record] = []
     index = small if session is None else session.index
-    asked = TURNS if name == "graph_convqa" else ASKED[: 1 if name == "mtqa" else 2]
+    asked = TURNS if name == "graph_convqa" else ASKED[: 2 if name == "hseq" else 1]
     asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, 1, budget=Budget(attempts=1)))
     told = [{field: it for field, it in record.as_json().items() if field != "usage"} for record in records]
     return f"{llm.heard} {told}"
