@@ -1,6 +1,7 @@
 """`pyfast view`: over a real socket, in its own process, while another process answers."""
 
 import json
+import re
 import signal
 import time
 import urllib.error
@@ -18,14 +19,18 @@ import pyfast
 from pyfast.reports.bundle import RunData
 from pyfast.retrieval import Index
 
+ADDRESS = re.compile(r"(http://\S+)\s")
+
 
 @contextmanager
 def viewed(*arguments: str) -> Iterator[str]:
     """The address of a view in a process of its own, which ends by Ctrl-C with status 0."""
     process = Session(Path(), "view", *arguments, command=None)
     try:
-        process.until(lambda: "\n" in process.told)
-        yield process.told.split()[0]
+        process.until(lambda: ADDRESS.search(process.told) is not None)
+        found = ADDRESS.search(process.told)
+        assert found, process.told
+        yield found[1]
         process.send(signal.SIGINT)
         assert process.ended(20) == 0
     finally:
