@@ -19,7 +19,7 @@ from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 _SERVER = multiprocessing.get_context("forkserver")
 _ROOMS = ("commands.cli", "llm.openai", "llm.instant", "systems.n2n", "systems.direct", "evaluation")
-_ROOMS += ("api.answer", "api.evaluation", "api.index", "api.knowledge", "systems.subqrag")
+_ROOMS += ("api.answer", "api.evaluation", "api.index")
 _LOADED = [*(f"pyfast.{room}" for room in _ROOMS), "rich.live"]
 if find_spec("fastapi") and find_spec("uvicorn"):
     _LOADED.append("pyfast.server.http_server")

@@ -150,8 +150,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Iterator[
             {folder / "QUESTIONS.jsonl": index},
             model=folder / "MODEL",
             out=folder / "OUT",
-            settings={"window": 4, "k": 2, "steps": 3, "characters": 60},
-            options=pyfast.HseqOptions(size=4),
+            options=pyfast.HseqOptions(size=16),
         )
         for run in ("RUN", "RUN_A", "RUN_B"):
             pyfast.answer(folder / "QUESTIONS.jsonl", index=index, llm="instant", system="rag", run=folder / run)
