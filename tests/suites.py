@@ -148,7 +148,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Files of hostile shapes, up to gigabytes.
     "shapes": Suite(
-        260,
+        290,
         (
             *(*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "tests/corpus/test_hostile_shapes.py"),
             "tests/corpus/test_large.py",
