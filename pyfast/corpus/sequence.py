@@ -482,9 +482,9 @@ class Corpus:
             "snippet": self.content(i),
         }
 
-    def metadata(self, i: int) -> dict[str, Any]:
+    def metadata(self, i: int, as_written: bool = False) -> dict[str, Any]:
         """Return the metadata of a segment. Only texts have metadata. For other documents, the result is
-        empty.
+        empty. With `as_written`, numbers are texts with all of their digits.
 
         The result has the metadata of the document, the `page` (from 1) on which the segment begins, and the
         `headings` above the segment. Values that are not known are left out.
@@ -493,7 +493,7 @@ class Corpus:
         source = self._source[i]
         if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
             return {}
-        return self._parsed(int(source)).metadata_at(int(self.start[i]))
+        return self._parsed(int(source)).metadata_at(int(self.start[i]), as_written)
 
     def _parsed(self, source: int) -> StoredOutline:
         """The outline of a text, and its headings."""
