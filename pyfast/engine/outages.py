@@ -22,10 +22,10 @@ from typing import Any, Literal, NoReturn
 
 from pyfast.engine.budget import within
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RefusalError, RunError, TransportError
-from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
+from pyfast.llm import LLM, Completion, Request, with_defaults
+from pyfast.llm.protocol import PROBE
 
 THE_LLM = "the LLM"
-PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0
 """How many seconds pyfast waits after each of three probes. If no probe is answered in this time, pyfast sends
 the next probe, because a probe may be lost. After the third wait, the LLM counts as unreachable
