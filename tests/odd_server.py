@@ -3,8 +3,8 @@
     python tests/odd_server.py --port 0
 
 It prints its port once it answers. The name of the model says what it does: `firewall` and `firewall,fenced` are
-odd to one question in four, `storm` does everything to one call in ten, and `clean` does nothing odd. What follows a
-hyphen makes another model of the same kind. With `--always wrong_key --allow 20`, the server says the same to
+odd to one question in four, `storm` does everything to one call in ten, and `clean` does nothing odd. What follows
+a hyphen makes another model of the same kind. With `--always wrong_key --allow 20`, the server says the same to
 every call after the twentieth, until GET /allow/N allows more.
 
 A question has its number in its text, as in "no. 17", and its answer is "Titan 17". What happens to a call follows
@@ -467,7 +467,11 @@ class Model:
         before = self.asked[call.number, call.attempt]
         self.asked[call.number, call.attempt] += 1
         at = call.number + 101 * call.attempt
-        name = self.slots[at % len(self.slots)] if call.number >= 0 else None
+        if call.number < 0:  # a probe
+            chance = Random(f"{before}")
+            names = [name for name in self.slots if name is not None]
+            return ODDITIES[chance.choice(names)] if self.one_in == 10 and chance.random() < 0.1 else None
+        name = self.slots[at % len(self.slots)]
         if before and (name is None or ODDITIES[name].once):
             # Tried again, a call may meet another fault that passes, and none that lasts.
             chance = Random(f"{at} {before}")

@@ -202,7 +202,7 @@ class _Connection(ResponseHandler):
 def connector() -> aiohttp.TCPConnector:
     """Make the connections to a server. Their number is not limited, because the slots limit it."""
     made = aiohttp.TCPConnector(limit=0)
-    made._factory = partial(_Connection, loop=asyncio.get_running_loop())
+    made._factory = partial(_Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]
     return made
 
 
