@@ -22,6 +22,7 @@ from zlib import crc32
 
 import orjson
 from aiohttp import web
+from odd_server import ODDITIES, Call, Model
 
 from pyfast.llm import Message, Request
 from pyfast.llm.instant import Instant
@@ -44,6 +45,18 @@ class Provider:
         self.schemas: dict[bytes, Any] = {}
         self.allowed = asyncio.Condition()
         self.works: set[asyncio.Task[None]] = set()
+        self.odd: dict[str, Model] = {}
+
+    def odd_response(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The response of a model that has the names of oddities (see odd_server.py)."""
+        name = body["model"]
+        if name.partition(",")[0] not in ODDITIES:
+            return None
+        model = self.odd[name] = self.odd.get(name) or Model(name)
+        model.calls += 1
+        call = Call.of(body)
+        oddity = model.drawn(call)
+        return {"status_code": 200, "body": call.whole()} if oddity is None else oddity.as_line(call)
 
     async def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
@@ -114,6 +127,8 @@ class Provider:
                 self.options.expire and self.submitted[digest] == 1 and int(digest, 16) % self.options.expire == 0
             ):
                 bad.append({**told, "response": None, "error": {"code": "batch_expired", "message": "too late"}})
+            elif (response := self.odd_response(call["body"])) is not None:
+                (good if response["status_code"] == 200 else bad).append({**told, "response": response})
             elif self.options.complain and "max_tokens" in call["body"]:
                 message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'"
                 error = {"message": message, "param": "max_tokens"}
@@ -166,6 +181,7 @@ class Provider:
             "custom_ids_twice": sum(count > 1 for count in self.custom_ids.values()),
             "answered": sum(self.bodies.values()),
             "answered_twice": sum(count > 1 for count in self.bodies.values()),
+            **{name: model.state() for name, model in self.odd.items()},
             "statuses": [batch["status"] for batch in self.batches.values()],
         }
         return web.json_response(told)

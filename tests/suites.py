@@ -72,7 +72,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Runs that are killed, starved and damaged; and what they take of memory.
     "crashes": Suite(
-        400,
+        420,
         (
             *(*PACKAGES, *PROCESSES, "pyfast/llm/llamacpp.py", "pyfast/llm/openai.py", "pyfast/llm/protocol.py"),
             *(
@@ -84,6 +84,8 @@ SUITES: Mapping[str, Suite] = {
                 "tests/engine/",
                 "tests/batch_server.py",
                 "tests/hostile_server.py",
+                "tests/odd_server.py",
+                "tests/test_odd_servers.py",
                 "tests/llm/test_openai_batches.py",
                 "pyfast/api/experiments/cells.py",
                 "tests/experiments/test_experiment.py",

@@ -48,6 +48,7 @@ class Outline:
 
 
 NO_OUTLINE = Outline()
+_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,16 +240,22 @@ class StoredOutline(NamedTuple):
         """The headings of the text, in order."""
         return self.headlines.headings if self.headlines else ()
 
-    def metadata_at(self, place: int) -> dict[str, Any]:
+    def metadata_at(self, place: int, as_written: bool = False) -> dict[str, Any]:
         """Return the metadata at the character `place` of a text: the metadata of the document, the character's
-        `page` (from 1), and the `headings` above it.
+        `page` (from 1), and the `headings` above it. With `as_written`, numbers are texts with all of their
+        digits, such as `1.10`.
         """
-        metadata: dict[str, Any] = json.loads(self.outline.about) if self.outline.about else {}
+        fraction, whole = (str, str) if as_written else (float, _whole)
+        metadata: dict[str, Any] = json.loads(self.outline.about or "{}", parse_float=fraction, parse_int=whole)
         if self.outline.pages:
             metadata["page"] = bisect_right(self.outline.pages, place)
         if above := headings_above(self.headings, place + 1):
             metadata["headings"] = [heading.text for heading in above]
         return metadata
+
+
+def _whole(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _DIGITS else digits  # JSON takes no more than 64 bits from pyfast.
 
 
 def section_at(headings: Sequence[Heading], place: int, title: str) -> str:

@@ -147,6 +147,9 @@ def documents_of_records(
             if isinstance(record, InputError):
                 raise record
             if _kind_of(record) is not None:
+                own = not _USUAL.issuperset(record) or isinstance(record.get("id", record.get("_id")), int | float)
+                if line and own and _has_float(record):
+                    record = parse_as_written(line)
                 if "text" not in record and not record.get("kind") and not key_of_text:
                     key_of_text = _key_of_text(record)
                     yield Unread(path, f'"{key_of_text}" is read as the text, from {where} on', missing=False)

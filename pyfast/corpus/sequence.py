@@ -13,7 +13,6 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 import pyfast.corpus.rendering as rendering
@@ -427,6 +426,8 @@ class Corpus:
 
         If the target is not in the corpus, its number is -1.
         """
+        import pyarrow.compute as pc  # It takes 0.1 s.
+
         documents = self.document_table
         uris = documents.column("links").values.field("uri")
         target = pc.fill_null(pc.index_in(uris, value_set=documents.column("uri")), -1)
@@ -481,9 +482,9 @@ class Corpus:
             "snippet": self.content(i),
         }
 
-    def metadata(self, i: int) -> dict[str, Any]:
+    def metadata(self, i: int, as_written: bool = False) -> dict[str, Any]:
         """Return the metadata of a segment. Only texts have metadata. For other documents, the result is
-        empty.
+        empty. With `as_written`, numbers are texts with all of their digits.
 
         The result has the metadata of the document, the `page` (from 1) on which the segment begins, and the
         `headings` above the segment. Values that are not known are left out.
@@ -492,7 +493,7 @@ class Corpus:
         source = self._source[i]
         if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
             return {}
-        return self._parsed(int(source)).metadata_at(int(self.start[i]))
+        return self._parsed(int(source)).metadata_at(int(self.start[i]), as_written)
 
     def _parsed(self, source: int) -> StoredOutline:
         """The outline of a text, and its headings."""

@@ -22,10 +22,10 @@ from typing import Any, Literal, NoReturn
 
 from pyfast.engine.budget import within
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RefusalError, RunError, TransportError
-from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
+from pyfast.llm import LLM, Completion, Request, with_defaults
+from pyfast.llm.protocol import PROBE
 
 THE_LLM = "the LLM"
-PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0
 """How many seconds pyfast waits after each of three probes. If no probe is answered in this time, pyfast sends
 the next probe, because a probe may be lost. After the third wait, the LLM counts as unreachable
@@ -34,6 +34,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
 """By the kind of failure: if a call fails this many times while other calls succeed, pyfast gives up the
 call. The number for `busy` is larger, because a busy server refuses some calls and answers others"""
+_REFUSED_PROBES = 2
+"""How many refused probes pyfast repeats"""
 _AT_ONCE_S = 2.0
 _LATE = 2
 """How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
@@ -367,7 +369,7 @@ class Outages:
             for seconds in (*_PROBES_S[:-1], max(_PROBES_S[-1], busy_s)):
                 if stop is not None and stop.is_set():
                     return False
-                works.append(asyncio.ensure_future(self._ask(PROBE)))
+                works.append(asyncio.ensure_future(self._probe()))
                 if await _first(seconds, [*stopped, *works]):
                     return any(work.done() for work in works)
             raise TimeoutError
@@ -383,6 +385,14 @@ class Outages:
             return True  # The server gave an error of its own, so it works.
         finally:
             await _cancel([*stopped, *works])
+
+    async def _probe(self) -> Completion:
+        """Send a probe. If the LLM has answered calls before, a refused probe is repeated, because some gateways
+        refuse calls at random."""
+        for _ in range(_REFUSED_PROBES if self.answers else 0):
+            with contextlib.suppress(RefusalError):
+                return await self._ask(PROBE)
+        return await self._ask(PROBE)
 
     def _tell(self, waiting: Waiting | None) -> None:
         """Report the start of an outage, or its end (None), to `on_change`. If this function fails, raise

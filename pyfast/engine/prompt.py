@@ -166,7 +166,7 @@ class Prompt(Generic[M]):
             AnswerError: The completion does not match the schema. If the token limit cut it off, the error is a
                 `CutOffError`, and if a filter of its content did, a `FilteredError`.
         """
-        reason = completion.finish_reason.lower()
+        reason = completion.finish_reason.lower().partition(":")[0]  # Gemini: "content_filter: RECITATION"
         if reason in _CUT_OFF:
             doing = "while it still reasoned, " if _still_reasoned(completion) else ""
             raise CutOffError(f"{self.name}: answer cut off {doing}after {self.max_tokens} tokens")

@@ -76,7 +76,7 @@ def _of_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _key(name: str) -> str:
     """Return the name of a column. The names of fields that pyfast knows are in lower case."""
     name = name.strip()
-    return name.lower() if name.lower() in ("id", "question", "turns", "documents", *_ANSWERS) else name
+    return name.lower() if name.lower() in _FIELDS else name
 
 
 _MOST_LITERAL = 1 << 20
@@ -147,6 +147,8 @@ def tidy(record: Mapping[str, Any], number: int | None = None, source: str = "")
 
 
 _ANSWERS = ("answers", "expected", "gold", "golden_answers", "answer")
+_FIELDS = frozenset(("id", "question", "turns", "documents", "answerable", "answer_mode", "supporting", *_ANSWERS))
+_FIELDS |= {"type", "scale", "metrics", "domain", "answer_src", "pair"}
 
 
 def texts_of(value: Any) -> Any:

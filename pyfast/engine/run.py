@@ -28,7 +28,7 @@ from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usage, with_names
 from pyfast.engine.run_folder import RunFolder
-from pyfast.errors import InputError, LLMUnavailableError, PyfastError, RunError
+from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastError, RunError
 from pyfast.llm import LLM, Role
 from pyfast.llm.batch_interface import BatchLog
 from pyfast.retrieval import Index, PassageList, ScoredSegments
@@ -149,6 +149,7 @@ async def answer_all(
     written = first
     ahead = asyncio.Semaphore(max(_AHEAD, 4 * concurrency))
     halted: RunError | None = None
+    asked: dict[str, None] = {}  # the ids of the questions in progress
 
     def finish(number: int, record: Record, context: Context, last: bool) -> None:
         nonlocal written
@@ -167,6 +168,10 @@ async def answer_all(
         if failures is not None and failed + summary.states["failed"] > failures:
             because = f", the first because: {summary.first_failure}" if summary.first_failure else ""
             raise RunError(f"more than {failures} questions failed{because}")
+
+    def note_stop(error: LLMUnavailableError) -> None:
+        if folder is not None and not models.stopped:
+            folder.note_stop([*asked], error)
 
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
@@ -193,12 +198,16 @@ async def answer_all(
                         ahead.release()  # Nothing else of this conversation will be written, so its place is free.
                         return
                     context = Context(runtime, question, number, past, replaced, system=system)
+                    asked[question.id] = None
                     try:
                         record, answer = await answer_question(question, ask, context, budget.seconds)
                     except LLMUnavailableError as error:
-                        if folder is not None and models.have_answered and not models.stopped:
-                            folder.note_stop(question.id, error)
+                        # A server that refuses every call says itself what is wrong.
+                        if models.have_answered or isinstance(error, OutageError):
+                            note_stop(error)
                         raise
+                    finally:
+                        del asked[question.id]
                     past = (*past, (question, answer))
                     finish(number, record, context, place == len(turns))
                     await asyncio.sleep(0)  # Let the loop handle signals, even if the LLM answers at once.

@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -60,6 +60,7 @@ BLOCKS = "blocks"
 """The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.engine.distributed`)
 """
 OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
+_NAMED = 8  # how many questions an error names
 _LOG = logging.getLogger("pyfast")
 
 
@@ -320,14 +321,21 @@ class RunFolder:
         await stored
         return len(group.completions)
 
-    def note_stop(self, question: str, error: LLMUnavailableError) -> None:
-        """Note that the LLM ended the run at a call of this question. If it did so before, the error names the
-        question. Only the first call of this method in a session counts: the LLM ends all questions."""
-        if not self._stop_is_noted:
-            self._stop_is_noted = True
-            if self.journal.note_stop(question):
-                what = f"the run stopped before at the question {question!r} too, whose prompt may be the reason"
-                error.args = (f"{error}; {what}",)
+    def note_stop(self, questions: Sequence[str], error: LLMUnavailableError) -> None:
+        """Note that the LLM ended the run while these questions were in progress. If some of them were in progress
+        at the last stop too, the error names them. Only the first call of this method in a session counts: the LLM
+        ends all questions."""
+        if self._stop_is_noted:
+            return
+        self._stop_is_noted = True
+        again = self.journal.note_stop(questions)
+        if len(again) == 1:
+            what = f"the run stopped before at the question {again[0]!r} too, whose prompt may be the reason"
+            error.args = (f"{error}; {what}",)
+        elif again:
+            names = ", ".join(map(repr, again[:_NAMED])) + (", ..." if len(again) > _NAMED else "")
+            what = f"the run stopped before too while {len(again)} of these questions were in progress: {names}"
+            error.args = (f"{error}; {what}; the prompt of one may be the reason, and --concurrency 1 finds it",)
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Note in the journal that a question has ended, with its state and its ledger."""

@@ -331,8 +331,8 @@ def _of_musique(record: Record, gold: Gold) -> dict[str, float]:
     return {**values, "support_f1": 2.0 * len(cited & wanted) / total if total else 1.0}
 
 
-@of_answers
-def hotpotqa(record: Record, gold: Gold) -> Values:
+@of_each
+def hotpotqa(record: Record, gold: Gold) -> Values | None:
     """Compute EM, F1, precision and recall of the answer, of the supporting facts (sentences), and of both
     together.
 
@@ -340,15 +340,15 @@ def hotpotqa(record: Record, gold: Gold) -> Values:
     from a document that is not in `sentence_starts`. The figures of supporting facts need `supporting_facts`
     and `sentence_starts` in the gold file, which `pyfast data convert` writes.
     """
-    values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False))
+    values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False)) if gold.has_answer else {}
     if gold.supporting_facts is None or gold.sentence_starts is None:
-        return values
+        return values or None
     cited, wanted = _sentences(record, gold), set(gold.supporting_facts)
     right = len(cited & wanted)
     precision, recall = (right / len(some) if some else 0.0 for some in (cited, wanted))
     facts = {"em": float(cited == wanted), "precision": precision, "recall": recall}
-    joint = {name: values[name] * fact for name, fact in facts.items()}
-    for some in (facts, joint):
+    joint = {name: values[name] * fact for name, fact in facts.items()} if values else {}
+    for some in filter(None, (facts, joint)):
         some["f1"] = _harmonic(some["precision"], some["recall"])
     sp = {f"sp_{name}": value for name, value in facts.items()}
     return {**values, **sp, **{f"joint_{name}": value for name, value in joint.items()}}

@@ -20,9 +20,18 @@ from pyfast.errors import CallError
 from pyfast.llm.protocol import Completion, Request
 from pyfast.llm.reply_cleaning import share_of_reasoning, without_controls
 
-_DECODER = json.JSONDecoder()
+# Some servers write NaN, or line breaks in texts.
+_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
 _LONGEST_PAGE = 20_000
 _STATUS = re.compile(r"[45][0-9][0-9]")
+_STATUS_OF = {
+    **dict.fromkeys(("invalid_request_error", "invalid_prompt", "content_filter", "invalid_argument"), 400),
+    **dict.fromkeys(("content_policy_violation", "context_length_exceeded"), 400),
+    **dict.fromkeys(("authentication_error", "invalid_api_key", "unauthenticated"), 401),
+    **dict.fromkeys(("permission_error", "permission_denied"), 403),
+    **dict.fromkeys(("not_found_error", "model_not_found", "not_found"), 404),
+    **dict.fromkeys(("rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "insufficient_quota"), 429),
+}
 _NOTHING = " \t\r\n\0\ufeff"
 _EVENT = re.compile(r"(?:data|event|id|retry):")
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|title|\?xml)\b", re.IGNORECASE)
@@ -181,7 +190,11 @@ def choice_of(data: Mapping[str, Any]) -> dict[str, Any] | None:
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict) or choice.get("error") or choice.get("finish_reason") == "error":
         return None
-    return choice if isinstance(choice.get("message"), dict) or "text" in choice else None
+    if isinstance(choice.get("delta"), dict):
+        choice = {"message": choice["delta"], **choice}
+    # A filter may leave nothing but the reason.
+    is_whole = isinstance(choice.get("message"), dict) or "text" in choice or choice.get("finish_reason")
+    return choice if is_whole else None
 
 
 def texts_of(choice: Mapping[str, Any]) -> tuple[object, object]:
@@ -205,9 +218,12 @@ def texts_of(choice: Mapping[str, Any]) -> tuple[object, object]:
         function = calls[0].get("function") if isinstance(calls, list) and isinstance(calls[0], dict) else None
         arguments = function.get("arguments") if isinstance(function, dict) else None
         text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode() if arguments else text
+    if not text and isinstance(thought, str) and _OBJECT.fullmatch(thought):
+        text, thought = thought, None  # The server took the answer for reasoning.
     return text, thought
 
 
+_OBJECT = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
 _THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
 
 
@@ -241,8 +257,10 @@ def error_field(body: bytes, name: str) -> str:
 def status_in(body: bytes) -> int:
     """Return the HTTP status that an error in the body of a reply names. 0: none."""
     error = _error_in(body)
-    named = [error.get(name) for name in ("code", "status", "status_code")] if isinstance(error, dict) else []
-    return next((int(code) for code in map(str, named) if _STATUS.fullmatch(code)), 0)
+    fields = ("code", "status", "status_code", "type")
+    named = [str(error.get(name)).lower() for name in fields] if isinstance(error, dict) else []
+    by_name = (_STATUS_OF[code] for code in named if code in _STATUS_OF)
+    return next((int(code) for code in named if _STATUS.fullmatch(code)), next(by_name, 0))
 
 
 def _error_in(body: bytes) -> object:

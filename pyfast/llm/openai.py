@@ -39,6 +39,7 @@ LONGEST_PAUSE = 60.0  # A call waits at most this many seconds itself when Retry
 LONGEST_REFUSAL = 15.0  # If the server refuses every call for this many seconds, that is an outage.
 LONGEST_REST_S = 30.0  # the maximum number of seconds without a call for a server that failed
 BYTES_PER_TOKEN = 4
+LARGEST_HEADER = 1 << 16
 PROBE_TIMEOUT_S = 10.0
 
 _REFUSALS = {
@@ -47,7 +48,10 @@ _REFUSALS = {
     403: "this API key may not use the model; check OPENAI_API_KEY and the model's name",
     404: "the server does not know this model or this path; check both",
 }
+_ALONE = "; it answers other calls, so the cause is in this one"
 _TOO_LARGE = (413, 414, 431)
+_PASSING = (408, 409, 424, 425, 429, 498, 499)  # 424: TGI, 498: Groq; both say that the call may be repeated
+_NEVER_FITS = re.compile(r"request too large|must be reduced", re.IGNORECASE)
 _NO_QUOTA = "insufficient_quota"
 _UNFIT = re.compile(r"json_validate_failed|failed_generation")
 
@@ -136,7 +140,8 @@ class OpenAI:
             headers["Authorization"] = f"Bearer {self._key}"
         headers |= self._headers
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # The slots limit the number of connections.
+            connector=http.connector(),
+            max_field_size=LARGEST_HEADER,  # Policies and cookies of gateways can be long.
             # The time of a call covers all its attempts. aiohttp would measure each attempt alone.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=PROBE_TIMEOUT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -277,7 +282,7 @@ class OpenAI:
                 raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
             reason = one_line(self._hidden(str(error))) or type(error).__name__
             raise http.Again(OutageError(f"{self._base_url} cut the connection: {reason}")) from None
-        if response.status != 200:
+        if not 200 <= response.status < 300:  # Some gateways answer 201.
             raise self._refused(response.status, response.headers, answer)
         return answer
 
@@ -317,9 +322,12 @@ class OpenAI:
             # This is no rate limit, so waiting does not help.
             return LLMUnavailableError(f"{self._base_url} answered 429: {_REFUSALS[402]} ({self._model}): {said}")
         if status < 400:
-            return LLMUnavailableError(f"{self._base_url} answered {status} with no completion; check the URL")
+            message = f"{self._base_url} answered {status} with no completion"
+            return RefusalError(f"{message}; check the URL", message + _ALONE)
         message = f"{self._base_url} answered {how or status}: {said}"
-        if status in (408, 425, 429) or status >= 500:
+        if status == 429 and _NEVER_FITS.search(said):  # The limit of a minute is smaller than the request.
+            return CallError(message)
+        if status in _PASSING or status >= 500:
             pause = http.pause_asked(headers.get("Retry-After"))
             return http.Again(OutageError(message, "busy" if status == 429 else "down", pause))
         if status in (400, 422):
@@ -330,10 +338,10 @@ class OpenAI:
             return CallError(message)
         if status == 401:  # Such a text often repeats a part of the key.
             message = f"{self._base_url} answered 401: {_REFUSALS[401]} ({self._model})"
-            return RefusalError(message)
+            return RefusalError(message, message + _ALONE)
         hint = _REFUSALS.get(status, "the server takes no such call; check the URL")
         refused = f"{self._base_url} answered {status}: {hint} ({self._model}): {said}"
-        return RefusalError(refused, f"{message}; it answers other calls, so the cause is in this one")
+        return RefusalError(refused, message + _ALONE)
 
 
 def with_next(fallbacks: Fallbacks, refused: http.Refused, body: dict[str, Any]) -> Fallbacks:

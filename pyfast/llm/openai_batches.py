@@ -27,7 +27,7 @@ from pyfast.llm.batch_interface import BatchLog, LoggedBatch, Progress
 from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchOptions, BatchProvider, Line
 from pyfast.llm.chat import as_json, error_text, one_line
 from pyfast.llm.openai import OpenAI, with_next
-from pyfast.llm.protocol import LLM, Completion, Request, take_options
+from pyfast.llm.protocol import LLM, PROBE, Completion, Request, take_options
 from pyfast.llm.server_calls import Again, Refused, Unfit, parse_spec
 
 _LOOK_S = 0.05
@@ -175,7 +175,7 @@ class OpenAIBatches(OpenAI):
                     self._online_calls = 0
                     continue
                 except RefusalError as error:
-                    raise self._of_one_call(error, self._answered > -math.inf) from None
+                    raise await self._of_one_call(error, self._answered > -math.inf) from None
             batch = place[0]
             line = await self._line(*place)
             try:
@@ -194,13 +194,21 @@ class OpenAIBatches(OpenAI):
             except RefusalError as error:
                 if batch.is_adopted:
                     continue
-                raise self._of_one_call(error, batch.has_answers) from None
+                raise await self._of_one_call(error, batch.has_answers) from None
             self._fallbacks.learn(fields, fallbacks, fallbacks - kept, self._base_url)
             return self._counted(completion, len(body), asked.max_tokens)
 
-    def _of_one_call(self, refusal: RefusalError, others_succeed: bool) -> PyfastError:
-        """Return the error for a refused call. There is no test call: it could take as long as a batch."""
-        return CallError(refusal.said) if others_succeed else LLMUnavailableError(str(refusal))
+    async def _of_one_call(self, refusal: RefusalError, others_succeed: bool) -> PyfastError:
+        """Return the error for a refused call. If no other call has succeeded, a test call is sent as a normal
+        request, because it could take long in a batch."""
+        if not others_succeed:
+            try:
+                await super().complete(PROBE)
+            except LLMUnavailableError:
+                return LLMUnavailableError(str(refusal))
+            except CallError:
+                pass  # It was this call that the server did not like, so the server works.
+        return CallError(refusal.said)
 
     def _completion_in(self, line: Line | None) -> Completion:
         """Return the completion in a result of a batch. `line` is None if the batch has no result for the call.
@@ -208,7 +216,7 @@ class OpenAIBatches(OpenAI):
         if line is None or not line.status:
             reason = "no result" if line is None else error_text(line.body)
             raise Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))
-        if line.status != 200:
+        if not 200 <= line.status < 300:
             raise self._refused(line.status, {}, line.body)
         return self._reply(line.body)
 

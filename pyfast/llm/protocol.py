@@ -193,6 +193,9 @@ class FullLLM(LLM, Protocol):
         ...
 
 
+PROBE = Request(dialogue("Reply with OK."), 16)
+"""A small test call, which shows whether a model answers at all"""
+
 ENDED = frozenset(
     (
         *("stop", "stop_sequence", "end_turn", "eos", "eos_token", "tool_calls", "function_call"),

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -16,6 +17,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import aiohttp
 import tenacity
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from pyfast.errors import CallError, InputError, OutageError
@@ -190,6 +192,21 @@ class Unfit(Exception):
     def __init__(self, completion: Completion) -> None:
         super().__init__(completion.text)
         self.completion = completion
+
+
+class _Connection(ResponseHandler):
+    """A connection that counts as closed if the server has sent more than its reply. The next call would take the
+    rest as its own reply."""
+
+    def is_connected(self) -> bool:
+        return super().is_connected() and not self.should_close
+
+
+def connector() -> aiohttp.TCPConnector:
+    """Make the connections to a server. Their number is not limited, because the slots limit it."""
+    made = aiohttp.TCPConnector(limit=0)
+    made._factory = partial(_Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]
+    return made
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER) -> bytes:

@@ -742,3 +742,44 @@ def test_lines_that_end_with_carriage_returns(tmp_path: Path, name: str) -> None
     (tmp_path / name).write_bytes(b"Made in 1994.\rNine boxes.\r\rThe key hangs.\r")
     first, second = lines_of(tmp_path / name)
     assert first.endswith("Made in 1994. Nine boxes.") and second.endswith("The key hangs.")
+
+
+def test_a_page_in_another_encoding_than_it_says(tmp_path: Path) -> None:
+    page = '<html><head><meta charset="utf-8"></head><p>Gr\u00f8nn lampe: 5 \u20ac hos Bj\u00f8rn.</p></html>'
+    (tmp_path / "a.html").write_bytes(page.encode("cp1252"))
+    (document,), (unread,) = found(tmp_path / "a.html")
+    assert (
+        isinstance(document, TextDocument)
+        and document.text.strip() == "Gr\u00f8nn lampe: 5 \u20ac hos Bj\u00f8rn."
+    )
+    assert not unread.missing and unread.reason == "read as cp1252, because it is no utf-8"
+    (tmp_path / "b.html").write_bytes(page.encode() * 3 + b"<p>\xff</p>")
+    _, (unread,) = found(tmp_path / "b.html")
+    assert unread.missing and "some characters are no utf-8" in unread.reason
+
+
+def test_numbers_beside_a_text_keep_their_digits(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"id": "a", "text": "June notes", "version": 1.1}\n'
+        '{"id": "b", "text": "July notes", "version": 1.10, "size": 12345678901234567890123}\n'
+        '{"id": 98765432109876543210987, "text": "Lamp for sale"}\n'
+    )
+    documents, unread = found(tmp_path / "a.jsonl")
+    assert not unread and [it.uri for it in documents] == ["a", "b", "98765432109876543210987"]
+    for value, uris in (("1.1", {"a"}), ("1.10", {"b"})):
+        folder = tmp_path / f"I{value}"
+        pyfast.build_index(tmp_path / "a.jsonl", folder)
+        index = pyfast.open_index(folder, filter=f"meta.version={value}")
+        assert {index.uri(number) for number in range(len(index.passages))} == uris
+    index = pyfast.open_index(folder, filter=["meta.version>=1.05", "meta.size=12345678901234567890123"])
+    assert {index.uri(number) for number in range(len(index.passages))} == {"b"}
+
+
+def test_an_order_in_a_filter_sees_no_case_and_no_accents(tmp_path: Path) -> None:
+    cities = ["Malm\u00f6", "G\u00f6teborg", "M\u00dcNCHEN", "\u00c5rhus"]
+    lines = [f'{{"id": "{city}", "text": "x", "city": "{city}"}}\n' for city in cities]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    pyfast.build_index(tmp_path / "a.jsonl", tmp_path / "I")
+    for condition, right in (("meta.city>=m", {"Malm\u00f6", "M\u00dcNCHEN"}), ("meta.city<B", {"\u00c5rhus"})):
+        index = pyfast.open_index(tmp_path / "I", filter=condition)
+        assert {index.uri(number) for number in range(len(index.passages))} == right

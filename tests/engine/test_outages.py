@@ -26,10 +26,11 @@ from pyfast.engine import (
     read_status,
     work_on,
 )
-from pyfast.engine.outages import PROBE, Outages, Waiting
+from pyfast.engine.outages import Outages, Waiting
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
+from pyfast.llm.protocol import PROBE
 from pyfast.systems.prompts import DIRECT
 
 LENGTH_S = 13.0

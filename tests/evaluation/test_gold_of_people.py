@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,8 @@ from pyfast.engine import Record, read_questions
 from pyfast.engine.question_files import read_question_records
 from pyfast.errors import InputError
 from pyfast.evaluation import evaluate
-from pyfast.evaluation.gold import read_gold
+from pyfast.evaluation.gold import Gold, read_gold
+from pyfast.evaluation.metrics import hotpotqa
 
 ASKED = "When did Apollo 15 land?"
 
@@ -214,3 +216,21 @@ def test_lists_of_other_programs_are_refused_and_named(cell: str, tmp_path: Path
     said = str(refused.value)
     assert said.startswith(f"{path}, line 3, column 'answers': ") and said.endswith("write it as JSON")
     assert len(said.splitlines()) == 1 and len(said) < len(str(path)) + 150
+
+
+def test_columns_with_capital_letters(tmp_path: Path) -> None:
+    rows = 'ID\tQuestion\tAnswer\tType\tSupporting\n1\tWho?\tHuygens\twho\t["titan"]\n2\tWhen?\t1655\tyear\t\n'
+    (tmp_path / "q.tsv").write_text(rows)
+    one, two = read_gold(tmp_path / "q.tsv")
+    assert (one.type, one.supporting, two.type) == ("who", ("titan",), "year")
+
+
+def test_gold_with_evidence_alone_is_scored_by_the_script_of_hotpotqa() -> None:
+    gold = Gold(id="q", supporting_facts=(("a", 0),), sentence_starts={"a": (0, 10)})
+    evidence = [
+        {"uri": "a", "offsets": [0, 9], "snippet": "Rain fell", "level": "sentence", "id": "0", "score": 1}
+    ]
+    record = Record("q", "answered", "Io", None, orjson.dumps(evidence))
+    (values,) = hotpotqa([(record, gold)])
+    assert values is not None and values["sp_em"] == 1.0 and "em" not in values and "joint_em" not in values
+    assert hotpotqa([(record, Gold(id="q"))]) == [None]

@@ -230,3 +230,17 @@ async def test_compressed_nothing_does_not_fill_the_memory() -> None:
         with pytest.raises(CallError, match="larger than"):
             await backend.complete(ASK)
         assert (await backend.complete(ASK)).text == "Paris"
+
+
+async def test_what_follows_a_reply_is_not_the_next_reply() -> None:
+    """A server that says each reply a second time, while the connection rests."""
+
+    async def speak(writer: asyncio.StreamWriter, number: int) -> None:
+        writer.write(http(body(str(number))))
+        await asyncio.sleep(0.02)
+        writer.write(http(body(str(number))))
+
+    async with speaking(speak) as llm:
+        for number in range(1, 4):
+            assert (await llm.complete(ASK)).text == str(number)
+            await asyncio.sleep(0.1)

@@ -59,18 +59,32 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     from bs4 import BeautifulSoup
 
     data = path.read_bytes()
-    soup = BeautifulSoup(data, "lxml", from_encoding=_encoding(data))
+    unread: list[Unread] = []
+    encoding = _encoding(data)
+    if encoding is not None and not _can_decode(data, encoding):
+        other = guessed(data)[0]
+        if other in (None, encoding):
+            unread.append(Unread(path, f"some characters are no {encoding}; save it as UTF-8"))
+        else:
+            unread.append(Unread(path, f"read as {other}, because it is no {encoding}", missing=False))
+            encoding = other
+    soup = BeautifulSoup(data, "lxml", from_encoding=encoding)
     for equation in soup.find_all("math"):
         equation.replace_with(_equation(equation))
     text = Text()
-    unread: list[Unread] = []
     _read(soup, text, path, unread)
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     first = next((heading.text for heading in text.headings if heading.depth == 1), "")
     yield from text.documents(uri, title or first or path.stem)
-    if soup.contains_replacement_characters:
-        unread.append(Unread(path, f"some characters are no {soup.original_encoding}; save it as UTF-8"))
     yield from unread
+
+
+def _can_decode(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except (UnicodeDecodeError, LookupError):
+        return False
+    return True
 
 
 def tables_of_html(written: str) -> list[TableParts]:

@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL,
     line TEXT, trace TEXT);
 CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS stops (question TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS halts (questions TEXT NOT NULL);
 """ + PROMPTS_SCHEMA + """
 CREATE TABLE IF NOT EXISTS batches (key TEXT PRIMARY KEY, llm TEXT NOT NULL, id TEXT, made REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS batch_calls (batch TEXT NOT NULL, place INTEGER NOT NULL, request TEXT NOT NULL);
@@ -209,14 +209,15 @@ class Journal:
                 if rows:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
 
-    def note_stop(self, question: str) -> bool:
-        """Note the id of the question at whose call the LLM ended the run. Returns whether the last stop was at
-        the same question."""
-        question = question.encode(errors="replace").decode()
-        before = self._rows("SELECT question FROM stops ORDER BY rowid DESC LIMIT 1")
+    def note_stop(self, questions: Sequence[str]) -> list[str]:
+        """Note the ids of the questions that were in progress when the LLM ended the run. Returns those that were
+        in progress at the last stop too."""
+        ids = [question.encode(errors="replace").decode() for question in questions]
+        before = self._rows("SELECT questions FROM halts ORDER BY rowid DESC LIMIT 1")
         with self._explained():
-            self._database.execute("INSERT INTO stops VALUES (?)", (question,))
-        return before == [(question,)]
+            self._database.execute("INSERT INTO halts VALUES (?)", (orjson.dumps(ids).decode(),))
+        earlier = set(orjson.loads(before[0][0])) if before else set()
+        return [id for id in ids if id in earlier]
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
         """Return the completions and the failed calls that the journal has for a question, by their keys.

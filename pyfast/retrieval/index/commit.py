@@ -63,8 +63,8 @@ def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
     A condition is `KEY OPERATOR VALUE`. Keys: `source` (the uri), `title`, `level` (paragraph, table_row or
     subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). The operators are `=`,
     `!=`, `<`, `<=`, `>` and `>=`. After `=` and `!=`, `*` stands for any text, `?` for any character, and `|`
-    separates alternatives. `<`, `<=`, `>` and `>=` compare numbers as numbers and everything else as text. So
-    they can compare dates such as 2024-05-01.
+    separates alternatives. `<`, `<=`, `>` and `>=` compare numbers as numbers and everything else as text,
+    without regard to case and accents. So they can compare dates such as 2024-05-01.
 
     Raises `InputError` if a condition cannot be read.
     """
@@ -93,7 +93,7 @@ def _compared(operator: str, one: str, other: str) -> bool:
     try:
         return _ORDER[operator](float(one), float(other))
     except ValueError:
-        return _ORDER[operator](one, other)
+        return _ORDER[operator](compared(one), compared(other))
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -125,7 +125,7 @@ def _values(corpus: Corpus, source: int, key: str) -> list[str]:
         return ["table_row" if corpus.is_table(root) else "subgraph" if corpus.is_graph(root) else "paragraph"]
     if key == "time":
         return [one.time for one in corpus.triples(root) if one.time] if corpus.is_graph(root) else []
-    value = corpus.metadata(root).get(key.removeprefix("meta."))
+    value = corpus.metadata(root, as_written=True).get(key.removeprefix("meta."))
     return [] if value is None else [_text(one) for one in (value if isinstance(value, list) else [value])]
 
 
