@@ -266,7 +266,8 @@ def status_in(body: bytes) -> int:
 def _error_in(body: bytes) -> object:
     """Return the error in the body of a reply: its object, or else the body as a text."""
     try:
-        data = reply_of(body)
+        listed = orjson.loads(body) if body[:1] == b"[" else None  # Google puts an error into a list.
+        data = listed[0] if isinstance(listed, list) and isinstance(listed[0], dict) else reply_of(body)
     except FAULTS_OF_JSON:
         return body.decode(errors="replace")
     choices = data.get("choices")

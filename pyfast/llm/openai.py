@@ -333,7 +333,10 @@ class OpenAI:
         if status in (400, 422):
             if _UNFIT.search(f"{error_field(answer, 'code')} {said}"):
                 return http.Unfit(Completion(error_field(answer, "failed_generation"), "stop"))
-            return http.Refused(CallError(message), f"{error_field(answer, 'param')} {said}")
+            # A server that has answered nothing yet may refuse every call, as Gemini does for a wrong key.
+            is_first = self._answered == -math.inf
+            error = RefusalError(message, message + _ALONE) if is_first else CallError(message)
+            return http.Refused(error, f"{error_field(answer, 'param')} {said}")
         if status in _TOO_LARGE:
             return CallError(message)
         if status == 401:  # Such a text often repeats a part of the key.

@@ -20,7 +20,7 @@ import tenacity
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from pyfast.errors import CallError, InputError, OutageError
+from pyfast.errors import CallError, InputError, OutageError, RefusalError
 from pyfast.llm.chat import one_line
 from pyfast.llm.protocol import Completion
 from pyfast.llm.redaction import HIDDEN, keys_in
@@ -179,7 +179,7 @@ class Refused(Exception):
     exception `error`.
     """
 
-    def __init__(self, error: CallError, complaint: str) -> None:
+    def __init__(self, error: CallError | RefusalError, complaint: str) -> None:
         super().__init__(str(error))
         self.error = error
         self.complaint = complaint

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from aiohttp import web
 from pydantic import BaseModel
 from servers import ASK, body, replying, serving
 
+import pyfast
 from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, OutageError, RefusalError
 from pyfast.llm import Request, dialogue, open_llm
 from pyfast.llm.llamacpp import embedded_model, import_runtime
@@ -299,11 +301,38 @@ async def test_a_busy_server_is_asked_a_few_times(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 async def test_a_refused_request_is_not_repeated(status: int) -> None:
-    handler, asked = replying(web.Response(status=status, body=b'{"error": "prompt too long"}'))
+    refused = web.Response(status=status, body=b'{"error": "prompt too long"}')
+    handler, asked = replying(body(), refused)
     async with serving(handler) as backend:
+        await backend.complete(ASK)
         with pytest.raises(CallError, match=f"{status}: prompt too long"):
             await backend.complete(ASK)
+    assert len(asked) == 2
+
+
+async def test_a_first_request_that_is_refused_may_mean_all() -> None:
+    wrong = b'[{"error": {"code": 400, "message": "API key not valid", "status": "INVALID_ARGUMENT"}}]'
+    handler, asked = replying(web.Response(status=400, body=wrong))
+    async with serving(handler) as backend:
+        with pytest.raises(RefusalError, match=r"400: API key not valid$"):
+            await backend.complete(ASK)
     assert len(asked) == 1
+
+
+def test_a_server_that_refuses_every_call_with_400_ends_the_run(tmp_path: Path) -> None:
+    refused = web.json_response({"error": {"message": "Invalid model name passed"}}, status=400)
+
+    async def run(handler: Any) -> None:
+        async with serving(handler) as backend:
+            questions = [f"Who is number {k}?" for k in range(40)]
+            await asyncio.to_thread(
+                pyfast.answer, questions, llm=backend.spec, system="direct", run=tmp_path / "run"
+            )
+
+    handler, asked = replying(refused)
+    with pytest.raises(LLMUnavailableError, match="Invalid model name"):
+        asyncio.run(run(handler))
+    assert len(asked) < 90 and not pyfast.Run(tmp_path / "run").records
 
 
 @pytest.mark.parametrize(
@@ -372,7 +401,7 @@ async def test_a_query_and_headers_from_the_environment(monkeypatch: pytest.Monk
 
     options = {"query": {"api-version": "2024-10-21"}, "headers": {"api-key": "$AZURE_KEY", "X-Team": "moons"}}
     async with serving(handler, **options) as backend:
-        with pytest.raises(CallError, match=r"400: no \*\*\* \*\*\*"):
+        with pytest.raises(RefusalError, match=r"400: no \*\*\* \*\*\*"):
             await backend.complete(ASK)
         assert backend.fingerprint == "openai:m" and "azure" not in backend.spec
     (request,) = seen

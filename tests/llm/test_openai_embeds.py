@@ -41,7 +41,8 @@ async def test_a_tensor_goes_over_the_wire() -> None:
 async def test_a_server_that_takes_no_embeddings_fails_the_call() -> None:
     from aiohttp import web
 
-    handler, _ = replying(web.json_response({"error": {"message": "no such field"}}, status=400))
+    handler, _ = replying(body(), web.json_response({"error": {"message": "no such field"}}, status=400))
     async with serving(handler) as llm:
+        await llm.complete(ASK)
         with pytest.raises(CallError, match="no such field"):
             await llm.complete(Request((), 7, embeds=EMBEDS))

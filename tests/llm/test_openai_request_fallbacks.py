@@ -185,12 +185,13 @@ async def test_a_complaint_about_one_request_changes_no_other() -> None:
 
     handler, asked = judging(judge)
     async with serving(handler) as backend:
+        await backend.complete(PLAN)
         with pytest.raises(CallError, match="maximum context length"):
             await backend.complete(Request(dialogue("long"), 99, PLAN.schema))
-        assert len(asked) == 1
+        assert len(asked) == 2
         with pytest.raises(CallError, match="quotes a JSON schema"):
             await backend.complete(Request(dialogue("odd"), 9, PLAN.schema))
-        assert len(asked) == 1 + 4, "in vain with less and less of the schema"
+        assert len(asked) == 2 + 4, "in vain with less and less of the schema"
         await backend.complete(PLAN)
     assert asked[-1].keys() == asked[0].keys() and asked[-1]["response_format"] == asked[0]["response_format"]
 
