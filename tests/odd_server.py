@@ -188,19 +188,15 @@ REFUSALS = {
     "azure_filter": for_good(
         error("400 Bad Request", "The prompt triggers a content management policy", code="content_filter"),
         "management policy",
-        0,
     ),
     "too_long": for_good(
         error("400 Bad Request", "maximum context length is 64 tokens", code="context_length_exceeded"),
         "maximum context length",
-        0,
     ),
     "too_large": for_good(page("413 Request Entity Too Large"), "answered 413", 0),
     "moderated_at_200": for_good(told(403, "Input was flagged"), "Input was flagged"),
-    "invalid_at_200": for_good(
-        told("invalid_prompt", "Invalid prompt", type="invalid_request_error"), "Invalid", 0
-    ),
-    "bad_at_200": for_good(told(400, "Provider does not take this"), "does not take this", 0),
+    "invalid_at_200": for_good(told("invalid_prompt", "Invalid prompt", type="invalid_request_error"), "Invalid"),
+    "bad_at_200": for_good(told(400, "Provider does not take this"), "does not take this"),
     "unauthorized": for_good(error("401 Unauthorized", "No"), "answered 401"),
     "beyond_the_minute": for_good(
         error("429 Too Many Requests", "Request too large: Limit 30, Requested 40", code="rate_limit_exceeded"),

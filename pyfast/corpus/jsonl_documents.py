@@ -305,7 +305,7 @@ def _string(record: JsonObject, key: str, default: str | None = None) -> str:
     value = record.get(key)
     if value is None:
         value = default
-    if key in ("id", "_id") and type(value) in (int, orjson.Fragment):
+    if key in ("id", "_id") and type(value) in (int, orjson.Fragment) and _json(value).lstrip("-").isdigit():
         return _json(value)
     if not isinstance(value, str):
         raise _unfit(record, key, value, "a string")

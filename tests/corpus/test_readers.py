@@ -64,7 +64,7 @@ def test_texts(tmp_path: Path, name: str) -> None:
     markdown = name == "x.md"
     for data, text in [(b"", ""), (b"\xef\xbb\xbfhi\n", "hi\n"), (b"a\r\n\x00\xe2\x82\xac", "a\r\n\0€")]:
         outline = Outline(headings=()) if markdown else Outline()
-        assert one(tmp_path / name, data) == [TextDocument(name, "x", text, markdown, outline)]
+        assert one(tmp_path / name, data) == [TextDocument(name, "x" if text else "", text, markdown, outline)]
 
 
 def test_comma_separated(tmp_path: Path) -> None:

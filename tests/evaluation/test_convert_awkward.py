@@ -277,7 +277,7 @@ def test_what_is_converted_is_indexed_answered_and_scored(name: str, tmp_path: P
     run = pyfast.answer(made.questions, index=index, llm="instant", system=system, run=tmp_path / "run")
     assert run.status.states.get("failed", 0) == 0 and len(run.records) == questions
     report = pyfast.evaluate(run)
-    assert report.rows[0].questions + len(report.without_gold) == len(gold)
+    assert report.rows[0].questions + len(report.without_gold) == len(asked)
 
 
 def converted(name: str, tmp_path: Path) -> Converted:
