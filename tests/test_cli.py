@@ -232,7 +232,7 @@ def test_a_run_in_which_everything_fails_says_so(place: Path) -> None:
     from aiohttp import web
 
     async def broken(_: web.Request) -> web.Response:
-        return web.json_response({"error": "no"}, status=400)
+        return web.json_response({"error": "no"}, status=413)
 
     async def serve_and_ask() -> tuple[int, str]:
         app = web.Application()
