@@ -299,7 +299,7 @@ def _continues(grid: Grid, row: int) -> bool:
             and all(column == 0 or pairs[column - 1][1] for column in under)
             and 0 not in under
             and not any(map(is_number, filter(None, above)))
-            and sum(map(bool, grid.cells[row + 2])) > len(under)
+            and _filled(grid.cells[row + 2]) > len(under)
         )
     return all(pairs[column][1] for column in grouped) and not any(name and it for name, it in outside)
 
@@ -318,6 +318,12 @@ def _heads(grid: Grid, first: int, end: int) -> list[list[str]]:
 def is_number(text: str) -> bool:
     """Whether a cell is a number, a date or an amount, and not a name."""
     return bool(_NUMBER.fullmatch(text))
+
+
+def has_numbers(rows: Iterable[Sequence[str]]) -> bool:
+    """Whether one of the columns has numbers, and nothing else."""
+    columns = zip_longest(*rows, fillvalue="")
+    return any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
 
 
 def _name(column: Sequence[str]) -> str:

@@ -165,13 +165,18 @@ def from_environment(option: str, given: Mapping[str, str] | None, key: str) -> 
                 raise InputError(f"{option}: the environment variable {value[1:]} for {name!r} is not set")
             secrets.append(found)
             value = found
-        elif _SECRET_NAME.fullmatch(re.sub(r"[-_ ]", "", name).lower()) or hider(key)(value) != value:
+        elif _is_secret(name) or hider(key)(value) != value:
             variable = re.sub(r"\W", "_", name).upper()
             raise InputError(
                 f"{option}: {name!r} is a secret, and run.toml records it; write ${variable} and set it"
             )
         values[name] = value
     return values, secrets
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a field with this name has a secret, such as `api_key`."""
+    return bool(_SECRET_NAME.fullmatch(re.sub(r"[-_ ]", "", name).lower()))
 
 
 def keys_in(path: str) -> list[str]:
@@ -195,11 +200,7 @@ def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> 
     """
     if isinstance(fields, Mapping):
         for name, value in fields.items():
-            if (
-                _SECRET_NAME.fullmatch(re.sub(r"[-_ ]", "", str(name)).lower())
-                and isinstance(value, str | int)
-                and not isinstance(value, bool)
-            ):
+            if _is_secret(str(name)) and isinstance(value, str | int) and not isinstance(value, bool):
                 raise InputError(
                     f"extra must have no secret such as {str(name)!r}, because run.toml records it; put the key"
                     f" into {variable}"

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
 from pyfast.corpus.formats.encodings import read_text, with_line_ends
 from pyfast.corpus.formats.html import tables_of_html
-from pyfast.corpus.grids import TableParts, is_number, parts_of_grid, with_tables
+from pyfast.corpus.grids import TableParts, has_numbers, is_number, parts_of_grid, with_tables
 from pyfast.utils.extras import install
 
 if TYPE_CHECKING:
@@ -136,9 +136,9 @@ def _header_rows(rows: list[list[str]]) -> int | None:
     numbers."""
     if any(rows[0]):
         return 1
-    names = next(filter(any, rows), ())
-    columns = zip_longest(*rows[rows.index(names) + 1 :], fillvalue="") if names else ()
-    numbers = any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
+    filled = list(filter(any, rows))
+    names = filled[0] if filled else []
+    numbers = has_numbers(filled[1:])
     alone = sum(map(bool, names)) == 1
     return None if alone or (numbers and not any(map(is_number, names))) else 0
 

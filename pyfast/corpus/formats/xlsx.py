@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Table, Unread
 from pyfast.corpus.formats.limits import check_archive, check_cells
-from pyfast.corpus.grids import MOST_ABOVE, Packed, Span, is_number, parts_of_grid, title_of
+from pyfast.corpus.grids import MOST_ABOVE, Packed, Span, has_numbers, is_number, parts_of_grid, title_of
 
 _NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
 _MOST_NAMED = 5
@@ -177,12 +177,11 @@ def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
 
 def _has_header(sheet: _Sheet, path: Path) -> bool:
     _, header, rows = parts_of_grid(*_grid(sheet, path))
-    columns = list(zip_longest(*rows, fillvalue=""))
     return (
         len(header) > 1
         and all(header)
         and not any(is_number(name) or _NO_NAME.fullmatch(name) for name in header)
-        and any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
+        and has_numbers(rows)
     )
 
 
