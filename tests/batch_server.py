@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import subprocess
-import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 from zlib import crc32
 
 import orjson
 from aiohttp import web
+from hostile_server import served
 from odd_server import ODDITIES, Call, Model
 
 from pyfast.llm import Message, Request
@@ -231,16 +229,9 @@ async def main() -> None:
     await asyncio.Event().wait()
 
 
-@contextmanager
-def batch_server(*options: object) -> Iterator[str]:
+def batch_server(*options: object) -> AbstractContextManager[str]:
     """Such a provider in a process of its own, by its URL."""
-    command = [sys.executable, __file__, *map(str, options)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
+    return served(__file__, *options)
 
 
 def allow(url: str, batches: int) -> None:

@@ -18,7 +18,7 @@ import sys
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from random import Random
@@ -231,15 +231,20 @@ def reply(content: dict[str, Any], status: str = "200 OK", *headers: str) -> byt
 
 
 @contextmanager
-def hostile(*options: str) -> Iterator[str]:
-    """Such a server in a process of its own, by its URL."""
-    command = [sys.executable, __file__, "--port", "0", *options]
+def served(script: str, *options: object) -> Iterator[str]:
+    """A server in a process of its own, by its URL. The script prints the port when it listens."""
+    command = [sys.executable, script, *map(str, options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"
         finally:
             process.kill()
+
+
+def hostile(*options: str) -> AbstractContextManager[str]:
+    """Such a server in a process of its own, by its URL."""
+    return served(__file__, "--port", "0", *options)
 
 
 def counts(url: str) -> dict[str, Any]:

@@ -19,12 +19,10 @@ import asyncio
 import gzip
 import os
 import re
-import subprocess
-import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import formatdate
 from random import Random
@@ -33,7 +31,7 @@ from struct import pack
 from typing import Any, NamedTuple
 
 import orjson
-from hostile_server import Server, fault, reply
+from hostile_server import Server, fault, reply, served
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 GONE = object()  # in place of a field that a reply lacks
@@ -516,16 +514,9 @@ class OddServer(Server):
             writer.transport.abort()
 
 
-@contextmanager
-def odd(*given: object) -> Iterator[str]:
+def odd(*given: object) -> AbstractContextManager[str]:
     """Such a server in a process of its own, by its URL."""
-    command = [sys.executable, __file__, *map(str, given)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
+    return served(__file__, *given)
 
 
 class Seen(NamedTuple):
