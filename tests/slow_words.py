@@ -1,13 +1,22 @@
-"""The words of a text, character by character: slow, and independent of pyfast."""
+"""The words and terms of a text, character by character: slow, and independent of pyfast."""
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import Stemmer
 
 
 def slow_tokens(text: str) -> list[str]:
     """The words of a text of Latin letters, in lower case and without accents."""
     divided = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).lower())
     return list(slow_words("".join(c for c in divided if not unicodedata.combining(c))))
+
+
+def slow_terms(text: str, stop_words: Iterable[str] = ()) -> list[str]:
+    """Snowball's stems of the words of a text, without those of stop words."""
+    stem = Stemmer.Stemmer("english").stemWord
+    stop = set(map(stem, stop_words))
+    return [term for term in map(stem, slow_tokens(text)) if term not in stop]
 
 
 def slow_words(text: str) -> Iterator[str]:

@@ -82,10 +82,14 @@ def test_a_plan_that_is_refused_is_told(small: pyfast.Index) -> None:
     (fell_back,) = (step for step in told if step.fell_back)
     assert (fell_back.name, fell_back.fell_back) == ("plan", record.trace["plan_degraded"])
     assert fell_back.fell_back.endswith('; the reply begins "{\\"sorry\\": \\"I cannot plan\\"}"')
-    done = ask(small.folder, TITAN, "--llm", "test_cli_ask:Talker", "--llm-option", 'reply="no plan"')
-    assert done.exit_code == 0, done.output
-    line = next(line for line in done.stderr.splitlines() if "continues without a usable reply" in line)
-    assert line == f"plan: the system continues without a usable reply: {fell_back.fell_back}"
+    how = ("--llm", "test_cli_ask:Talker", "--llm-option", 'reply="no plan"')
+    without = fell_back.fell_back.partition("; the reply")[0]
+    for options, said in ((("--verbose",), fell_back.fell_back), ((), without)):
+        done = ask(small.folder, TITAN, *how, *options)
+        assert done.exit_code == 0, done.output
+        line = next(line for line in done.stderr.splitlines() if "continues without a usable reply" in line)
+        assert line == f"plan: the system continues without a usable reply: {said}"
+        assert ("I cannot plan" in done.stderr) == bool(options)
 
 
 def test_the_answer_is_on_stdout_and_the_steps_on_stderr(small: pyfast.Index) -> None:

@@ -31,12 +31,13 @@ def ask(
     searched: Searched,
     options: Annotated[RunOptions, "outage"],
     as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print the LLM's raw replies, too.")] = False,
 ) -> None:
     """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing."""
     import pyfast.api.answer
 
     opened = searched.open(index)
-    with _left_at_once(), _shown(", ".join(dict.fromkeys(asked.llm.values()))) as watch:
+    with _left_at_once(), _shown(", ".join(dict.fromkeys(asked.llm.values())), verbose) as watch:
         run = pyfast.api.answer.answer([question], index=opened, options=options, watch=watch, **asked.given)
     record, session = run.records[0], run.session
     assert session is not None
@@ -61,12 +62,13 @@ def _print_answer(record: Record, index: Index) -> None:
 
 
 @contextlib.contextmanager
-def _shown(spec: str) -> Iterator[Watch]:
-    """Yield what shows events and steps on stderr. Each finished step is a line. On a terminal,
-    the steps in progress are shown too."""
+def _shown(spec: str, replies: bool) -> Iterator[Watch]:
+    """Yield what shows events and steps on stderr. Each finished step is a line, with the LLM's reply if `replies`
+    is True. On a terminal, the steps in progress are shown too."""
     from rich.text import Text
 
     from pyfast.engine import Watch
+    from pyfast.engine.record import REPLY_BEGINS
 
     screen = console()
     status = screen.status("")
@@ -87,7 +89,7 @@ def _shown(spec: str) -> Iterator[Watch]:
 
     def on_step(step: Step) -> None:
         if step.fell_back:
-            why = plain(step.fell_back)
+            why = plain(step.fell_back if replies else step.fell_back.partition(REPLY_BEGINS)[0])
             screen.print(
                 Text(f"{plain(step.name)}: the system continues without a usable reply: {why}"), soft_wrap=True
             )
@@ -95,7 +97,7 @@ def _shown(spec: str) -> Iterator[Watch]:
             working.append(step.name)
         else:
             working.remove(step.name)
-            screen.print(Text(_line(step)), soft_wrap=True)
+            screen.print(Text(_line(step, replies)), soft_wrap=True)
         show(", ".join(working))
 
     try:
@@ -104,14 +106,14 @@ def _shown(spec: str) -> Iterator[Watch]:
         status.stop()
 
 
-def _line(step: Step) -> str:
-    """Return the line that shows a finished step."""
+def _line(step: Step, replies: bool) -> str:
+    """Return the line that shows a finished step. If `replies` is True, it has the LLM's reply."""
     if step.error:
         came = f"failed: {step.error}"
     elif step.passages is not None:
         came = f"{step.passages} passages" + (f" for {step.asked}" if step.asked else "")
     else:
-        came = step.reply or step.asked
+        came = (replies and step.reply) or step.asked
     role = f" ({step.role})" if step.role else ""
     return f"{plain(step.name)}{role}, {step.seconds:.2f} s" + (f": {_cut(came, _SAID)}" if came else "")
 

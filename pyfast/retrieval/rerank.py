@@ -466,7 +466,10 @@ def reranked_scores(
     fused = np.zeros(len(passages), np.float32)
     for some, order in zip(lists, orders, strict=True):
         pool = reciprocal_ranks([places.astype(np.int32) for places in some])
-        fused[_by_kind(order, pool.passages, index.is_table[passages])] = pool.scores
+        falling = pool.scores
+        while (ties := falling[1:] >= falling[:-1]).any():  # With equal scores, the old order would decide.
+            falling[1:][ties] = np.nextafter(falling[:-1][ties], np.float32(0))
+        fused[_by_kind(order, pool.passages, index.is_table[passages])] = falling
     return fused
 
 

@@ -54,9 +54,9 @@ class Analysis:
     `characters`: each word of any length, and each character of a script without blanks between words (Chinese,
     Japanese, Thai, Lao, Burmese, Khmer) by itself, with its signs
     """
-    stemmer: str = ""
-    """The language of the Snowball stemmer, such as `english`. The stemmer reduces a word to its stem. Empty:
-    no stemmer, words stay unchanged
+    stemmer: str = "english"
+    """The language of the Snowball stemmer, such as `english`. The stemmer reduces a word to its stem. `none`:
+    words stay unchanged
     """
     stop_words: StopWords = "english"
     """The words that searches ignore: `english` (frequent English words) or `none`"""
@@ -70,37 +70,38 @@ class Analysis:
         for name, known in {"tokenizer": Tokenizer, "stop_words": StopWords, "accents": Accents}.items():
             if getattr(self, name) not in get_args(known):
                 raise InputError(f"{name}: expected {' or '.join(get_args(known))}, got {getattr(self, name)!r}")
-        if self.stemmer and self.stemmer not in (known := _snowball().algorithms()):
-            raise InputError(f"stemmer: expected one of {', '.join(known)}, got {self.stemmer!r}")
+        usual = self.stemmer in ("none", "english")
+        if not usual and self.stemmer not in (known := _snowball().algorithms()):
+            raise InputError(f"stemmer: expected none or one of {', '.join(known)}, got {self.stemmer!r}")
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Analysis:
-        """Return the analysis of an index, from the `parameters` in its manifest. If the parameters have no
-        analysis, the result is the default analysis.
-        """
-        return cls(**parameters.get("analysis", {}))
+        """Return the analysis of an index, from the `parameters` in its manifest."""
+        try:
+            return cls(**parameters["analysis"])
+        except (KeyError, TypeError):
+            raise IndexFormatError("the index does not say what its terms are; build it again") from None
 
     def form(self, text: str) -> str:
         """Return a text in the form in which its words are compared."""
         return compared(text, self.accents == "keep")
 
+    def words(self, text: str) -> list[str]:
+        """Return the words of a text, in order, with repetitions. They are not stemmed."""
+        return words(self.form(text)) if self.tokenizer == "words" else _characters().findall(self.form(text))
+
     def tokens(self, text: str) -> list[str]:
         """Return the terms of a text, in order, with repetitions."""
-        form = self.form(text)
-        found = words(form) if self.tokenizer == "words" else _characters().findall(form)
-        return self._stems(found) if self.stemmer else found
+        return self.stems(self.words(text))
 
     def stop(self, words: Iterable[str]) -> frozenset[str]:
-        """Return the terms of these stop words: their stems, if the analysis has a stemmer, otherwise the
-        words.
+        """Return the terms of these stop words. The result is empty if the setting `stop_words` is `none`."""
+        return frozenset(() if self.stop_words == "none" else self.stems(list(words)))
 
-        The result is empty if the setting `stop_words` is `none`.
-        """
-        if self.stop_words == "none":
-            return frozenset()
-        return frozenset(self._stems(list(words)) if self.stemmer else words)
-
-    def _stems(self, words: list[str]) -> list[str]:
+    def stems(self, words: list[str]) -> list[str]:
+        """Return the term of each word: its stem, or without a stemmer the word itself."""
+        if self.stemmer == "none":
+            return words
         stemmers: dict[str, Any] = _of_this_thread.__dict__  # A stemmer is not thread-safe.
         if self.stemmer not in stemmers:
             stemmers[self.stemmer] = _snowball().Stemmer(self.stemmer)
@@ -334,11 +335,17 @@ def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_a
     """Count the terms of texts. Returns the counts (a sparse float32 matrix, texts x terms, with sorted rows) and
     the term of each column.
     """
-    known = bool(analysis.stemmer) or analysis.tokenizer != "words"
-    words = (" ".join(analysis.tokens(text)) if known else analysis.form(text) for text in texts)
-    offsets, columns, counts, terms = ops.count_words(utf8(words), separated=known)
+    split = analysis.tokenizer != "words"
+    forms = (" ".join(analysis.words(text)) if split else analysis.form(text) for text in texts)
+    offsets, columns, counts, words = ops.count_words(utf8(forms), separated=split)
+    stems = analysis.stems(words)
+    terms = sorted(set(stems))
+    number = {term: i for i, term in enumerate(terms)}
+    of_word = np.fromiter(map(number.__getitem__, stems), np.int32, len(stems))
     shape = len(offsets) - 1, len(terms)
-    return csr_array((counts.astype(np.float32), columns, offsets), shape=shape), terms
+    counted = csr_array((counts.astype(np.float32), of_word[columns], offsets), shape=shape)
+    counted.sum_duplicates()  # Words with the same stem are one term.
+    return counted, terms
 
 
 def stop_columns(terms: Sequence[str], words: Iterable[str]) -> Mask:

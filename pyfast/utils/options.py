@@ -275,10 +275,10 @@ class IndexOptions(Options):
     stemmer: Annotated[
         str,
         Option(
-            "A language of the Snowball stemmer, such as english. All forms of a word are then one"
-            " term. Without it, each form is its own term."
+            "The language of the texts, for the Snowball stemmer: all forms of a word are one term. none:"
+            " each form is its own term."
         ),
-    ] = ""
+    ] = "english"
     stop_words: Annotated[
         StopWords, Option("The words that searches ignore; use none for texts that are not English.")
     ] = "english"

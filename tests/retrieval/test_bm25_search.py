@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_words import slow_terms
 
 from pyfast.corpus import TextDocument
 from pyfast.engine import Question
 from pyfast.retrieval import Index, Pool, build_index
 from pyfast.retrieval.index.part_maker import indexed_text
-from pyfast.retrieval.terms import tokenize
 
 # The stop words of Lucene's EnglishAnalyzer.
 STOP = {
@@ -23,7 +23,7 @@ class SlowBM25:
     """Lucene's variant, k1 = 1.5, b = 0.75, one document after the other."""
 
     def __init__(self, texts: list[str]) -> None:
-        self.documents = [[word for word in tokenize(text) if word not in STOP] for text in texts]
+        self.documents = [slow_terms(text, STOP) for text in texts]
         self.average = np.mean([len(words) for words in self.documents])
         self.df: dict[str, int] = {}
         for words in self.documents:
@@ -33,7 +33,7 @@ class SlowBM25:
     def scores(self, query: str) -> np.ndarray:
         n = len(self.documents)
         scores = np.zeros(n)
-        for word in tokenize(query):
+        for word in slow_terms(query, STOP):
             df = self.df.get(word, 0)
             idf = np.log(1 + (n - df + 0.5) / (df + 0.5))
             for d, words in enumerate(self.documents):

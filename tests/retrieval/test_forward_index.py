@@ -7,20 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
-from slow_words import slow_tokens
+from slow_words import slow_terms
 
 from pyfast.corpus import Table, TextDocument
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.forward_index import weigh
 from pyfast.retrieval.index.part_maker import indexed_text
 from pyfast.retrieval.part_files import take_rows
-from pyfast.retrieval.terms import count_terms, tokenize
+from pyfast.retrieval.terms import count_terms
 
 
 def assert_same_weights(x: csr_array, terms: list[str], texts: list[str]) -> None:
-    peer = TfidfVectorizer(
-        sublinear_tf=True, analyzer=lambda text: [w for w in slow_tokens(text) if w not in ENGLISH_STOP_WORDS]
-    )
+    peer = TfidfVectorizer(sublinear_tf=True, analyzer=lambda text: slow_terms(text, ENGLISH_STOP_WORDS))
     expected = csr_array(peer.fit_transform(texts)).tocsc()
     found = x.tocsc()
     columns = {term: column for column, term in enumerate(terms)}
@@ -43,8 +41,7 @@ def test_weights_are_those_of_scikit_learn(small: Index) -> None:
 )
 def test_weights_of_any_texts(texts: list[str]) -> None:
     counts, terms = count_terms(texts)
-    content = {word for text in texts for word in tokenize(text)} - ENGLISH_STOP_WORDS
-    if content:
+    if any(slow_terms(text, ENGLISH_STOP_WORDS) for text in texts):
         assert_same_weights(weigh(counts, terms), terms, texts)
     else:
         assert not len(terms) or not weigh(counts, terms).nnz
@@ -79,5 +76,5 @@ def test_cells_are_the_words_of_each_table_row(tmp_path: Path) -> None:
         values = range(cells.value_offsets[passage], cells.value_offsets[passage + 1])
         spans = [slice(cells.term_offsets[v], cells.term_offsets[v + 1]) for v in values]
         rows.append([[names[t] for t in cells.term_ids[span]] for span in spans])
-    assert rows == [[], [["io"], ["jupiter"]], [["saturn", "saturn"]]]  # no stop words, no empty cells
+    assert rows == [[], [["io"], ["jupit"]], [["saturn", "saturn"]]]  # no stop words, no empty cells
     assert index.is_table.tolist() == [0, 1, 1]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_words import slow_terms
 from tiny import tiny_model
 
 import pyfast
@@ -295,17 +296,16 @@ def test_bm25_at_k1_09_b_04_is_that_of_its_peers(small: Index) -> None:
     import bm25s
 
     from pyfast.retrieval.index.part_maker import indexed_text
-    from pyfast.retrieval.terms import tokenize
     from pyfast.utils.stop_words import LUCENE
 
     index = pyfast.open_index(small.folder, "bm25:k1=0.9,b=0.4")
     assert index.retriever.fingerprint == "bm25:method=lucene,k1=0.9,b=0.4"
     texts = [indexed_text(small.corpus, i, 0) for i in small.passages.tolist()]
-    tokens = [[word for word in tokenize(text) if word not in LUCENE] for text in texts]
+    tokens = [slow_terms(text, LUCENE) for text in texts]
     peer = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
     peer.index(tokens, show_progress=False)
     for question in QUESTIONS:
-        words = [word for word in tokenize(question) if word in small.vocabulary and word not in LUCENE]
+        words = [term for term in slow_terms(question, LUCENE) if term in small.vocabulary]
         scores = peer.get_scores(words)
         (pool,) = index.search(question, 20)
         np.testing.assert_allclose(pool.scores, scores[pool.passages], rtol=1e-5)

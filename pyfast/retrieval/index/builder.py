@@ -140,7 +140,7 @@ def build_index(
         "bm25": BM25_PARAMETERS,
         "passages": asdict(size or PassageSize()),
         **({"vectors": described} if described else {}),
-        **({} if analysis == WORDS else {"analysis": asdict(analysis)}),
+        "analysis": asdict(analysis),
     }
     with contextlib.ExitStack() as held:
         if is_index(out):
