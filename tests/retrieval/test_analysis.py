@@ -66,6 +66,16 @@ def test_stems(tmp_path: Path) -> None:
     assert first(index, "Who discovers a planet's moon?") == "moons"
     assert "discov" in index.terms and "discovered" not in index.terms
     assert not index.search("those were being the", 5)[0].passages.size or index.idf(index.vocabulary["the"]) == 0
+    table = {
+        "type": "table",
+        "id": "t",
+        "title": "Moons",
+        "header": ["Moon", "Discoverers"],
+        "rows": [["Titan", "Huygens"]],
+    }
+    of_rows = pyfast.build_index([*ENGLISH, table], tmp_path / "rows")
+    for word in ("discoverer", "titans"):  # a word of the header, and one of a cell
+        assert first(of_rows, word) == "t"
     german = pyfast.build_index(
         [{"id": "d", "text": "Die Häuser standen leer."}],
         tmp_path / "g",
