@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import pyfast
+from pyfast.corpus import Table
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.retrieval.terms import Analysis, tokenize
@@ -66,14 +67,8 @@ def test_stems(tmp_path: Path) -> None:
     assert first(index, "Who discovers a planet's moon?") == "moons"
     assert "discov" in index.terms and "discovered" not in index.terms
     assert not index.search("those were being the", 5)[0].passages.size or index.idf(index.vocabulary["the"]) == 0
-    table = {
-        "type": "table",
-        "id": "t",
-        "title": "Moons",
-        "header": ["Moon", "Discoverers"],
-        "rows": [["Titan", "Huygens"]],
-    }
-    of_rows = pyfast.build_index([*ENGLISH, table], tmp_path / "rows")
+    table = Table("t", "Moons", "", ("Moon", "Discoverers"), (("Titan", "Huygens"),))
+    of_rows = pyfast.build_index([table], tmp_path / "rows")
     for word in ("discoverer", "titans"):  # a word of the header, and one of a cell
         assert first(of_rows, word) == "t"
     german = pyfast.build_index(
