@@ -120,8 +120,8 @@ def tokenize(text: str) -> list[str]:
 
 
 def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:
-    """Find the term ids of a text's words, in order, with repetitions. Words without an id are left out."""
-    return [i for i in map(vocabulary.get, tokenize(text)) if i is not None]
+    """Find the ids of the terms of a text, in order, with repetitions. Terms without an id are left out."""
+    return [i for i in map(vocabulary.get, WORDS.tokens(text)) if i is not None]
 
 
 @cache
