@@ -1,4 +1,4 @@
-"""`pyfast evaluate`, `pyfast compare` and `pyfast evaluate-retrieval`."""
+"""`pyfast evaluate`, `pyfast export`, `pyfast compare` and `pyfast evaluate-retrieval`."""
 
 from __future__ import annotations
 
@@ -111,6 +111,24 @@ def _write(path: Path, reports: dict[str, Any]) -> None:
         for one in report.questions
     )
     write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+
+
+def export(
+    runs: RunFolders,
+    out: Annotated[
+        Path, typer.Option(help="The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.")
+    ],
+    gold: Gold = None,
+    metric: Metrics = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Write one row for each question, with the runs side by side.")
+    ] = False,
+) -> None:
+    """Write the results of runs as a table for spreadsheets and other programs."""
+    import pyfast.api.evaluation
+
+    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, wide=wide)
+    print(f"{out}: {rows} rows")
 
 
 def compare(

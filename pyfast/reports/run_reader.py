@@ -11,8 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.evaluation import GoldLike, evaluate, gold_of
-from pyfast.api.run import Run
+from pyfast.api.run import GoldLike, Run, scores_and_gold
 from pyfast.engine import Question, Record, read_questions
 from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.journal.journal_reader import ended_questions
@@ -163,14 +162,10 @@ def scores_of(run: Path, scoring: Scoring) -> Scores:
     If there are no gold answers, the function logs a warning. Raises `InputError` if the given `gold` has none
     of the run's questions.
     """
-    try:
-        lines = gold_of(run, scoring.gold)
-        report = evaluate(run, lines, metrics=scoring.metrics)
-    except InputError as error:
-        if scoring.gold is not None:
-            raise
-        _LOG.warning("%s: no scores: %s", run, error)
+    scored = scores_and_gold(run, scoring.gold, scoring.metrics)
+    if scored is None:
         return Scores()
+    report, lines = scored
     figures = {one.id: one.figures for one in report.questions}
     known = {}
     for one in read_gold(lines):
