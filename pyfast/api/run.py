@@ -295,7 +295,14 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     except InputError as error:
         raise InputError(f"{error}; give the gold (--gold)") from None
     beside = place.with_name(GOLD)
-    return beside if beside.is_file() else place
+    place = beside if beside.is_file() else place
+    _say_gold(place)
+    return place
+
+
+@lru_cache(256)  # Several runs have the same questions.
+def _say_gold(place: Path) -> None:
+    _LOG.info("%s: the gold answers come from this file", place)
 
 
 class _Lines(Sequence[Record]):

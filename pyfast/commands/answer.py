@@ -23,7 +23,7 @@ def answer(
     questions: Annotated[
         Path,
         typer.Argument(
-            help="A file (JSON lines, CSV or Parquet). Each line or row has `id` and `question`, or for a"
+            help="A file (JSON lines, CSV, XLSX or Parquet). Each line or row has `id` and `question`, or for a"
             " conversation `id` and `turns`."
         ),
     ],
