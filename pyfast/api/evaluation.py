@@ -17,12 +17,16 @@ from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
-from pyfast.evaluation.evaluate import Scored, groups_of, read_answers
+from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
 from pyfast.evaluation.results import check_kind, rows_of, schema_of, side_by_side, write_results
 
 
 def evaluate(
-    run: Run | str | Path, gold: GoldLike | None = None, *, metrics: Sequence[str | Metric] | None = None
+    run: Run | str | Path,
+    gold: GoldLike | None = None,
+    *,
+    metrics: Sequence[str | Metric] | None = None,
+    figures: Sequence[str] = (),
 ) -> Report:
     """Score the answers of a run.
 
@@ -39,14 +43,15 @@ def evaluate(
         metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).
             None: the metrics that the gold file names. If it names no metric: `em_f1` and `evidence`, or `hits`
             for conversations.
+        figures: The names of the figures to report, such as `em`. Empty: all figures of the metrics.
 
     Returns:
         Figures with 95 % intervals: first for all questions, then for each type of question. For conversations
         also for each domain, source, type of answer and turn. `report.questions` has the figures of each question.
 
     Raises:
-        InputError: The gold answers cannot be read, or the run has none of their questions, or a metric does not
-            exist.
+        InputError: The gold answers cannot be read, or the run has none of their questions, or a metric or
+            a figure does not exist.
 
     Example:
         >>> import pyfast
@@ -54,7 +59,7 @@ def evaluate(
         >>> em = report.rows[0]["em"]
         >>> print(em.value, em.low, em.high)
     """
-    return report_of(run, gold_of(run, gold), metrics)
+    return report_of(run, gold_of(run, gold), metrics, figures)
 
 
 def export(
@@ -112,6 +117,7 @@ def compare(
     gold: GoldLike | None = None,
     *,
     metrics: Sequence[str | Metric] | None = None,
+    figures: Sequence[str] = (),
     prices: str | Path | Prices | None = None,
 ) -> Comparison:
     """Compare runs, by the questions that all runs have finished. Other questions do not count.
@@ -121,6 +127,8 @@ def compare(
         gold: As in `pyfast.evaluate`. None: the file gold.jsonl in the folder of the first run's questions.
             If there is no such file, the first run's file of questions.
         metrics: As in `pyfast.evaluate`.
+        figures: The names of the figures to compare. Holm's correction counts only these. Empty: all figures of
+            the metrics.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no costs in
             money.
 
@@ -136,7 +144,8 @@ def compare(
 
     Raises:
         InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
-            questions, or a model is missing in the price list.
+            questions, or a model is missing in the price list, or a
+            figure does not exist.
 
     Example:
         >>> import pyfast
@@ -155,7 +164,8 @@ def compare(
     if not shared:
         raise InputError(f"{', '.join(names)}: they have no question in common")
     every = dict.fromkeys(id for some in scored.values() for id in some)
-    differences, flips = differences_of({name: [some[id] for id in shared] for name, some in scored.items()})
+    asked = {name: with_figures([some[id] for id in shared], figures) for name, some in scored.items()}
+    differences, flips = differences_of(asked)
     known = listed(prices)
     costs = [
         _cost(name, run, [scored[name][id] for id in shared], known) for name, run in zip(names, runs, strict=True)

@@ -185,10 +185,12 @@ def folder_of(run: Run | str | Path) -> Path | None:
     return run.path if isinstance(run, Run) else Path(run)
 
 
-def report_of(run: Run | str | Path, gold: Lines, metrics: Sequence[str | Metric] | None) -> Report:
+def report_of(
+    run: Run | str | Path, gold: Lines, metrics: Sequence[str | Metric] | None, figures: Sequence[str] = ()
+) -> Report:
     """Score the answers of a run, as `pyfast.evaluate` does."""
     answers, where = answers_of(run)
-    return evaluate(answers, gold, metrics, where, _rows_of(run))
+    return evaluate(answers, gold, metrics, where, _rows_of(run), figures)
 
 
 def scores_and_gold(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import console, plain
+from pyfast.commands.terminal import console, plain, show_table
 
 
 def systems(
@@ -22,18 +22,12 @@ def systems(
 
 
 def _list() -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from pyfast.systems import describe_systems
 
-    table = Table("system", "what it is", "index", "paper")
-    table.columns[0].no_wrap = True
-    for system in describe_systems():
-        index = "needed" if system.needs_index else "none"
-        cells = (system.name, system.summary, index, system.paper)
-        table.add_row(*(Text(plain(cell), overflow="fold") for cell in cells))
-    console(stderr=False).print(table)
+    rows = (
+        (one.name, one.summary, "needed" if one.needs_index else "none", one.paper) for one in describe_systems()
+    )
+    show_table(["system", "what it is", "index", "paper"], rows)
 
 
 def _show(name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,10 @@ class Cell:
     """The mean cost of a question, in the run of the first seed"""
     scored: Sequence[Scored]
     """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
+    throughput: float | None = None
+    """Questions a second in the run of the first seed. None: not known"""
+    latency: Mapping[str, float] = field(default_factory=dict)
+    """The latency with one client in seconds, as `p50`, `p95` and `p99`. Empty: not measured"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,9 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
     from tabulate import tabulate
 
     for name, style in (("tables.md", "github"), ("tables.tex", "latex_booktabs")):
+        head, rows = summary_of(plan, cells)
         texts = [f"# {plan.title}\n"] if plan.title and name.endswith("md") else []
+        texts.append(f"{tabulate(rows, head, tablefmt=style, disable_numparse=True)}\n")
         for model in plan.models:
             head, rows = _table(plan, cells, model)
             lines = _differences(plan, cells, model, sets)
@@ -99,6 +105,22 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
         if quality in cell.figures
     ]
     plot_pareto(points, f"{_currency(cells) or 'tokens'} a question", quality, folder / "pareto.png")
+
+
+def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Make a table with the main figures of each cell, as a header and rows."""
+    measured = list(dict.fromkeys(name for cell in cells for name in cell.latency))
+    head = ["row", "set", "model", *plan.columns, "LLM calls", "tokens", "questions/s"]
+    rows = [
+        [
+            *(cell.row, cell.set, cell.model),
+            *(f"{cell.figures[name].value:.3f}" if name in cell.figures else "" for name in plan.columns),
+            *(_mean([cell.cost.llm_calls]), _mean([cell.cost.prompt_tokens + cell.cost.completion_tokens])),
+            *(_mean([cell.throughput]), *(_mean([cell.latency.get(name)], 3) for name in measured)),
+        ]
+        for cell in cells
+    ]
+    return [*head, *(f"{name} s, 1 client" for name in measured)], rows
 
 
 def _price(cost: Cost) -> float:
@@ -198,5 +220,6 @@ def _record(cell: Cell) -> dict[str, Any]:
     cost = {name: value for name, value in asdict(cell.cost).items() if name not in ("run", "per_right")}
     each = {f"{name}_per_right": value for name, value in cell.cost.per_right.items()}
     paper = {f"{name}_paper": value for name, value in cell.paper.items()}
+    speed = {"throughput": cell.throughput, **{f"{name}_seconds": value for name, value in cell.latency.items()}}
     place = {"set": cell.set, "row": cell.row, "model": cell.model, "runs": " ".join(map(str, cell.runs))}
-    return {**place, "questions": len(cell.scored), **figures, **paper, **cost, **each}
+    return {**place, "questions": len(cell.scored), **figures, **paper, **cost, **each, **speed}
