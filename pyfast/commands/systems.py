@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import console, plain, show_table
+from pyfast.commands.terminal import console, plain
 
 
 def systems(
@@ -22,12 +22,18 @@ def systems(
 
 
 def _list() -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     from pyfast.systems import describe_systems
 
-    rows = (
-        (one.name, one.summary, "needed" if one.needs_index else "none", one.paper) for one in describe_systems()
-    )
-    show_table(["system", "what it is", "index", "paper"], rows)
+    table = Table("system", "what it is", "index", "paper")
+    table.columns[0].no_wrap = True
+    for system in describe_systems():
+        index = "needed" if system.needs_index else "none"
+        cells = (system.name, system.summary, index, system.paper)
+        table.add_row(*(Text(plain(cell), overflow="fold") for cell in cells))
+    console(stderr=False).print(table)
 
 
 def _show(name: str) -> None:

@@ -120,7 +120,7 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]], keys: int
     screen = console(stderr=False)
     cells = [[lines(str(cell)) for cell in row] for row in rows]
     columns, widths = list[Column](), list[int]()
-    for place, head in enumerate(heads):
+    for place, head in enumerate(map(plain, heads)):
         column = [row[place] for row in cells]
         numbers = any(column) and all(map(_FIGURES.fullmatch, column))
         longest = max((len(line) for cell in column for line in cell.splitlines()), default=0)

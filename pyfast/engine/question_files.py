@@ -67,12 +67,14 @@ def _of_sheet(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
         raise
     except Exception as error:  # The library may raise any exception.
         raise InputError(f"{path}: cannot be read: {error}") from error
-    for (_, sheet), *others in [sheets] if sheets else []:
-        if others:
-            _say(str(path), f"{len(others)} more sheets are not read, only the first that is not empty")
-        if sheet.lacking:
-            raise InputError(f"{path}, {sheet.lacking[0]}: a formula without a value; save it in a spreadsheet")
-        yield from zip(sheet.numbers, sheet.rows, strict=True)
+    if not sheets:
+        return
+    (_, sheet), *others = sheets
+    if others:
+        _say(str(path), f"{len(others)} more sheets are not read, only the first that is not empty")
+    if sheet.lacking:
+        raise InputError(f"{path}, {sheet.lacking[0]}: a formula without a value; save it in a spreadsheet")
+    yield from zip(sheet.numbers, sheet.rows, strict=True)
 
 
 def _of_table(
