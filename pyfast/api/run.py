@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pyfast.api.index import index_of
 from pyfast.corpus import KnowledgeGraph, Table
-from pyfast.engine import Questions, Record, Status, Summary, read_questions, read_status
+from pyfast.engine import Question, Questions, Record, Status, Summary, read_questions, read_status
 from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.journal.journal_reader import calls_of, used_by
 from pyfast.engine.journal.prompt_store import LLMCall
@@ -218,20 +218,22 @@ def results_of(
     known = {one.id for one in scored}
     answers = {} if scores is None else {one.id: one.answers for one in read_gold(scores[1]) if one.id in known}
     seconds = {} if run.path is None else {id: used.seconds for id, used in used_by(run.path).items()}
-    return Results(name, run.records, _texts_of(run), answers, scored, seconds)
-
-
-def _texts_of(run: Run) -> dict[str, str]:
-    """Return the texts of a run's questions. If their file is not there any more, a warning says so."""
-    if run.path is None:
-        questions = () if run._questions is None else run._questions.read()
+    if run.path is not None:
+        questions = questions_of(run.path)
     else:
-        try:
-            questions = read_questions(recorded_path(run.path, "questions"))
-        except InputError as error:
-            _LOG.warning("%s; the questions have no text", error)
-            return {}
-    return {question.id: question.text for question in questions}
+        questions = iter(()) if run._questions is None else run._questions.read()
+    texts = {question.id: question.text for question in questions}
+    return Results(name, run.records, texts, answers, scored, seconds)
+
+
+def questions_of(run: Path) -> Iterator[Question]:
+    """Read the questions of a run from the file that its run.toml names. If the file no longer exists, the
+    function logs a warning and returns no question."""
+    try:
+        return read_questions(recorded_path(run, "questions"))
+    except InputError as error:
+        _LOG.warning("%s; questions are shown by id", error)
+        return iter(())
 
 
 def _rows_of(run: Run | str | Path) -> Rows | None:

@@ -110,17 +110,22 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
 def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Make a table with the main figures of each cell, as a header and rows."""
     measured = list(dict.fromkeys(name for cell in cells for name in cell.latency))
-    head = ["row", "set", "model", *plan.columns, "LLM calls", "tokens", "questions/s"]
-    rows = [
-        [
-            *(cell.row, cell.set, cell.model),
-            *(f"{cell.figures[name].value:.3f}" if name in cell.figures else "" for name in plan.columns),
-            *(_mean([cell.cost.llm_calls]), _mean([cell.cost.prompt_tokens + cell.cost.completion_tokens])),
-            *(_mean([cell.throughput]), *(_mean([cell.latency.get(name)], 3) for name in measured)),
-        ]
-        for cell in cells
-    ]
-    return [*head, *(f"{name} s, 1 client" for name in measured)], rows
+    currency = _currency(cells)
+    head = ["row", "set", "model", *plan.columns, "LLM calls", "tokens", "seconds", "questions/s"]
+    rows = []
+    for cell in cells:
+        cost, figures = cell.cost, [cell.figures.get(name) for name in plan.columns]
+        spent = (cost.llm_calls, cost.prompt_tokens + cost.completion_tokens, cost.seconds, cell.throughput)
+        rows.append(
+            [
+                *(cell.row, cell.set, cell.model),
+                *("" if one is None else f"{one.value:.3f}" for one in figures),
+                *map(_shown, spent),
+                *(_shown(cell.latency.get(name), 3) for name in measured),
+                *([_shown(cost.money, 6)] if currency else []),
+            ]
+        )
+    return [*head, *(f"{name} s, 1 client" for name in measured), *([currency] if currency else [])], rows
 
 
 def _price(cost: Cost) -> float:
@@ -170,15 +175,7 @@ def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], li
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     columns = [(name, column) for name in plan.sets for column in plan.columns]
     heads = [[f"{name} {column}", *["paper"] * ((name, column) in published)] for name, column in columns]
-    currency = _currency(cells)
-    head = [
-        "row",
-        *chain.from_iterable(heads),
-        "LLM calls",
-        "tokens",
-        "seconds",
-        *([currency] if currency else []),
-    ]
+    head = ["row", *chain.from_iterable(heads)]
     by_place = {(cell.set, cell.row): cell for cell in cells if cell.model == model}
     rows = []
     for row in plan.rows:
@@ -191,12 +188,6 @@ def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], li
             if (name, column) in published:
                 paper = row.paper.get(name, {}).get(column)
                 line.append("" if paper is None else f"{paper:.3f}")
-        costs = [by_place[name, row.name].cost for name in plan.sets if (name, row.name) in by_place]
-        line.append(_mean([cost.llm_calls for cost in costs]))
-        line.append(_mean([cost.prompt_tokens + cost.completion_tokens for cost in costs]))
-        line.append(_mean([cost.seconds for cost in costs]))
-        if currency:
-            line.append(_mean([cost.money for cost in costs], 6))
         rows.append(line)
     return head, rows
 
@@ -205,9 +196,8 @@ def _currency(cells: Sequence[Cell]) -> str | None:
     return next((cell.cost.currency for cell in cells if cell.cost.currency), None)
 
 
-def _mean(values: Sequence[float | None], digits: int = 1) -> str:
-    known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.{digits}f}" if known else ""
+def _shown(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _record(cell: Cell) -> dict[str, Any]:
