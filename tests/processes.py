@@ -3,11 +3,17 @@
 They are forked from a process that has the modules loaded: a start takes milliseconds, not seconds.
 """
 
+import fcntl
 import multiprocessing
 import os
+import pty
+import re
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from functools import partial
@@ -74,6 +80,32 @@ def pyfast(
     given = [*map(str, arguments)]
     prepare = partial(_place, cwd or Path.cwd(), environment or {})
     return _completed(given, lambda told: _SERVER.Process(target=_main, args=(given, told, prepare), daemon=True))
+
+
+def _at_terminal(cwd: Path) -> None:
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
+    _place(cwd, {"TERM": "xterm"})
+
+
+def at_terminal(width: int, *arguments: object, cwd: Path) -> tuple[int, str, str]:
+    """A command whose standard output is a terminal of so many columns. Returns its exit status, what it printed
+    there, without colours, and what it printed on stderr."""
+    ours, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    told = b""
+    with NamedTemporaryFile() as errors:
+        places = Path(os.ttyname(terminal)), Path(errors.name)
+        given = ([*map(str, arguments)], places, partial(_at_terminal, cwd))
+        process: BaseProcess = _SERVER.Process(target=_main, args=given, daemon=True)
+        process.start()
+        while process.is_alive() or select.select([ours], [], [], 0)[0]:
+            if select.select([ours], [], [], 0.01)[0]:
+                told += os.read(ours, 1 << 16)
+        os.close(ours)
+        os.close(terminal)
+        assert process.exitcode is not None
+        return process.exitcode, re.sub(r"\x1b\[[\d;]*m", "", told.decode()), Path(errors.name).read_text()
 
 
 def script(

@@ -304,7 +304,7 @@ class Engine:
             result = await work_on(job, stop, on_event)
         finally:
             self._working.discard(task)
-        return Run.finished(job.folder, job.questions.count, result.summary, result.records)
+        return Run.finished(job.folder, job.questions, result.summary, result.records)
 
     async def retrieve(self, query: str, k: int = 20) -> list[Evidence]:
         """Find the `k` best passages for a query, best first, without calling the model.

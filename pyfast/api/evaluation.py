@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from pyfast.api.index import index_of
-from pyfast.api.run import Run, folder_of
-from pyfast.corpus import KnowledgeGraph, Table
+import pyarrow as pa
+
+from pyfast.api.run import GoldLike, Run, answers_of, folder_of, gold_of, report_of, results_of
 from pyfast.engine import Record
-from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
-from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report
-from pyfast.evaluation import evaluate as score
 from pyfast.evaluation.compare import Comparison, least_to_differ
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
-from pyfast.evaluation.data_sets.convert import GOLD
-from pyfast.evaluation.evaluate import Answers, Scored, groups_of, read_answers
-from pyfast.evaluation.evidence import Rows, row_text
-from pyfast.evaluation.gold import Lines
-from pyfast.retrieval import Index
-
-_LOG = logging.getLogger("pyfast")
-
-GoldLike = str | Path | Iterable[Mapping[str, Any]]
+from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
+from pyfast.evaluation.results import check_kind, rows_of, schema_of, side_by_side, write_results
 
 
 def evaluate(
-    run: Run | str | Path, gold: GoldLike | None = None, *, metrics: Sequence[str | Metric] | None = None
+    run: Run | str | Path,
+    gold: GoldLike | None = None,
+    *,
+    metrics: Sequence[str | Metric] | None = None,
+    figures: Sequence[str] = (),
 ) -> Report:
     """Score the answers of a run.
 
@@ -51,14 +43,15 @@ def evaluate(
         metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).
             None: the metrics that the gold file names. If it names no metric: `em_f1` and `evidence`, or `hits`
             for conversations.
+        figures: The names of the figures to report, such as `em`. Empty: all figures of the metrics.
 
     Returns:
         Figures with 95 % intervals: first for all questions, then for each type of question. For conversations
         also for each domain, source, type of answer and turn. `report.questions` has the figures of each question.
 
     Raises:
-        InputError: The gold answers cannot be read, or the run has none of their questions, or a metric does not
-            exist.
+        InputError: The gold answers cannot be read, or the run has none of their questions, or a metric or
+            a figure does not exist.
 
     Example:
         >>> import pyfast
@@ -66,74 +59,57 @@ def evaluate(
         >>> em = report.rows[0]["em"]
         >>> print(em.value, em.low, em.high)
     """
-    answers, where = answers_of(run)
-    return score(answers, gold_of(run, gold), metrics, where, _rows_of(run))
+    return report_of(run, gold_of(run, gold), metrics, figures)
 
 
-def _rows_of(run: Run | str | Path) -> Rows | None:
-    """Return a function that returns the rows of a table in the index of a run. Returns None if the run used no
-    index. If the index is not there any more, a warning says so, and the result is None too."""
-    path = folder_of(run)
-    if path is None or not recorded_value(path, "places", "index"):
-        return None
+def export(
+    runs: Sequence[Run | str | Path],
+    out: str | Path,
+    gold: GoldLike | None = None,
+    *,
+    metrics: Sequence[str | Metric] | None = None,
+    wide: bool = False,
+) -> int:
+    """Write the results of runs as a table for other programs: CSV, JSON lines, Parquet or XLSX.
 
-    @cache
-    def index() -> Index | None:
-        try:
-            return index_of(recorded_path(path, "index"), path)
-        except InputError as error:
-            _LOG.warning("%s; any row of a gold table counts as evidence", error)
-            return None
+    The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
+    `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
+    Lists are written as JSON in CSV and XLSX.
 
-    @lru_cache(64)
-    def rows(uri: str) -> list[str] | None:
-        opened = index()
-        for part in reversed(
-            [] if opened is None else opened.parts
-        ):  # An update of a document is in a later part.
-            source = part.corpus.find(uri)
-            document = None if source is None else part.corpus.document(source)
-            if isinstance(document, Table):
-                return [row_text(" ".join(row)) for row in document.rows]
-            if isinstance(document, KnowledgeGraph):
-                return [row_text(f"{triple.head} {triple.relation} {triple.tail}") for triple in document.triples]
-            if document is not None:
-                return None
-        return None
+    Args:
+        runs: Runs, or their folders.
+        out: The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.
+        gold: As in `pyfast.evaluate`. None: as there, for each run. If a run has no gold, a warning says so, and
+            its figures are empty.
+        metrics: As in `pyfast.evaluate`.
+        wide: Write one row for each question, with the runs side by side. The columns of a run are then called
+            `RUN: COLUMN`. Otherwise each question has a row for each run.
 
-    return rows
+    Returns:
+        The number of rows.
 
+    Raises:
+        InputError: The name of `out` ends in something else, a run or the given gold cannot be read, or with
+            `wide` two runs have different questions under one id.
+        MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 
-def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
-    """Return the answers of a run, and a name of the run for error messages. Raises `InputError` if the
-    folder has no run."""
-    path = folder_of(run)
-    if path is None:
-        assert isinstance(run, Run)
-        return run.records, "the run"
-    if not (path / ANSWERS).is_file():
-        raise InputError(f"{path}: not a run folder (it has no {ANSWERS})")
-    if (path / CONFIGURATION).exists():
-        read_configuration(path / CONFIGURATION)  # a run of another format is refused
-    return path / ANSWERS, str(path)
-
-
-def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
-    """Return the path of the gold answers, or a list of mappings with them. If `gold` is None, the path is
-    gold.jsonl in the folder of the run's questions. If there is no such file, it is the file of the questions.
-    Raises `InputError` if `gold` is None and the run's file of questions is not known or does not exist.
+    Example:
+        >>> import pyfast
+        >>> pyfast.export(["RUN_A", "RUN_B"], "results.csv")
+        28
     """
-    if gold is not None:
-        return Path(gold) if isinstance(gold, str | Path) else list(gold)
-    path = folder_of(run)
-    if path is None:
-        raise InputError("the run is in memory: give the gold")
-    try:
-        place = recorded_path(path, "gold" if recorded_value(path, "places", "gold") else "questions")
-    except InputError as error:
-        raise InputError(f"{error}; give the gold (--gold)") from None
-    beside = place.with_name(GOLD)
-    return beside if beside.is_file() else place
+    path = Path(out)
+    check_kind(path)
+    if not runs:
+        raise InputError("export: expected a run")
+    lines = gold_of(runs[0], gold) if gold is not None else None
+    results = [results_of(run, name, lines, metrics) for run, name in zip(runs, _names(runs), strict=True)]
+    schema = schema_of(results)
+    if wide:
+        tables = {one.run: pa.Table.from_batches(rows_of(one, schema), schema) for one in results}
+        table = side_by_side(tables)
+        return write_results(path, table.schema, table.to_batches())
+    return write_results(path, schema, chain.from_iterable(rows_of(one, schema) for one in results))
 
 
 def compare(
@@ -141,6 +117,7 @@ def compare(
     gold: GoldLike | None = None,
     *,
     metrics: Sequence[str | Metric] | None = None,
+    figures: Sequence[str] = (),
     prices: str | Path | Prices | None = None,
 ) -> Comparison:
     """Compare runs, by the questions that all runs have finished. Other questions do not count.
@@ -150,6 +127,8 @@ def compare(
         gold: As in `pyfast.evaluate`. None: the file gold.jsonl in the folder of the first run's questions.
             If there is no such file, the first run's file of questions.
         metrics: As in `pyfast.evaluate`.
+        figures: The names of the figures to compare. Holm's correction counts only these. Empty: all figures of
+            the metrics.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no costs in
             money.
 
@@ -165,7 +144,8 @@ def compare(
 
     Raises:
         InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
-            questions, or a model is missing in the price list.
+            questions, or a model is missing in the price list, or a
+            figure does not exist.
 
     Example:
         >>> import pyfast
@@ -184,7 +164,8 @@ def compare(
     if not shared:
         raise InputError(f"{', '.join(names)}: they have no question in common")
     every = dict.fromkeys(id for some in scored.values() for id in some)
-    differences, flips = differences_of({name: [some[id] for id in shared] for name, some in scored.items()})
+    asked = {name: with_figures([some[id] for id in shared], figures) for name, some in scored.items()}
+    differences, flips = differences_of(asked)
     known = listed(prices)
     costs = [
         _cost(name, run, [scored[name][id] for id in shared], known) for name, run in zip(names, runs, strict=True)

@@ -181,7 +181,7 @@ def carry_out(job: Job, models: OpenedModels, watch: Watch = UNWATCHED) -> Run:
     """Carry out the run that `job` describes, in the event loop of `run_blocking`, and return the run. Models
     that the user passed as objects stay loaded."""
     result = run_blocking(_carry_out(job, models, watch))
-    return Run.finished(job.folder, job.questions.count, result.summary, result.records)
+    return Run.finished(job.folder, job.questions, result.summary, result.records)
 
 
 async def _carry_out(job: Job, models: OpenedModels, watch: Watch) -> SessionResult:

@@ -72,7 +72,7 @@ def run_by_workers(job: Job, opens: Opens, cluster: Cluster, watch: Watch = UNWA
     """Let the workers of a cluster carry out the run that `job` describes, and return the run. Each worker
     calls `opens` to open its own index and models."""
     session = work_on_blocks(job, partial(Answering, opens), cluster, watch)
-    return Run.finished(job.folder, job.questions.count, session, [])
+    return Run.finished(job.folder, job.questions, session, [])
 
 
 def _joined(index: tuple[Any, ...] | None, given: AnswerArguments) -> tuple[Job, OpenedModels]:

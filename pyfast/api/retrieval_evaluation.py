@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pyfast.api.evaluation import GoldLike
 from pyfast.api.index import index_of
+from pyfast.api.run import GoldLike
 from pyfast.corpus.formats.limits import refuse_published
 from pyfast.errors import InputError
 from pyfast.evaluation.compare import Difference

@@ -1,20 +1,38 @@
-"""`pyfast.Run`: the records, the progress and the prompts of a run."""
+"""`pyfast.Run`: the records, the progress, the prompts and the scores of a run."""
 
 from __future__ import annotations
 
+import logging
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
-from pyfast.engine import Record, Status, Summary, read_status
-from pyfast.engine.journal.journal_reader import calls_of
+import pyarrow as pa
+
+from pyfast.api.index import index_of
+from pyfast.corpus import KnowledgeGraph, Table
+from pyfast.engine import Question, Questions, Record, Status, Summary, read_questions, read_status
+from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
+from pyfast.engine.journal.journal_reader import calls_of, used_by
 from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.run_folder import ANSWERS, JOURNAL
 from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
+from pyfast.evaluation import Metric, Report, evaluate
+from pyfast.evaluation.data_sets.convert import GOLD
+from pyfast.evaluation.evaluate import Answers
+from pyfast.evaluation.evidence import Rows, row_text
+from pyfast.evaluation.gold import Lines, read_gold
+from pyfast.evaluation.results import Results, rows_of, schema_of
+from pyfast.retrieval import Index
+from pyfast.utils.extras import explained
+
+_LOG = logging.getLogger("pyfast")
+
+GoldLike = str | Path | Iterable[Mapping[str, Any]]
 
 
 class Run:
@@ -46,17 +64,18 @@ class Run:
         and seconds. None: the run was only opened from its folder
         """
         self._records: Sequence[Record] = ()
+        self._questions: Questions | None = None
         self._lines: tuple[tuple[int, int, int], _Lines] | None = None
         self._status: Status | None = None
         check_folder(self.path)
 
     @classmethod
-    def finished(cls, path: Path | None, total: int, session: Summary, records: Sequence[Record]) -> Run:
+    def finished(cls, path: Path | None, questions: Questions, session: Summary, records: Sequence[Record]) -> Run:
         """Make the run that `pyfast.answer` returns."""
         run = cls.__new__(cls)
-        run.path, run.session = path, session
+        run.path, run.session, run._questions = path, session, questions
         run._records, run._lines = records, None
-        run._status = status_of(session, total) if path is None else None
+        run._status = status_of(session, questions.count) if path is None else None
         return run
 
     @property
@@ -110,6 +129,52 @@ class Run:
             raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
         return calls_of(self.path / JOURNAL, id)
 
+    def to_arrow(self, gold: GoldLike | None = None, *, metrics: Sequence[str | Metric] | None = None) -> pa.Table:
+        """Return the results as an Arrow table, with a row for each question that has ended.
+
+        Args:
+            gold: As in `pyfast.evaluate`. If it is None and the run has no gold, a warning says so, and the table
+                has no figures.
+            metrics: As in `pyfast.evaluate`.
+
+        Returns:
+            The table. `pyfast.export` explains its columns.
+
+        Raises:
+            InputError: The run or the given gold cannot be read.
+
+        Example:
+            >>> import pyfast
+            >>> pyfast.Run("RUN").to_arrow()["answer"][0].as_py()
+            'Christiaan Huygens'
+        """
+        results = results_of(self, str(self.path or "run 1"), gold, metrics)
+        schema = schema_of([results])
+        return pa.Table.from_batches(rows_of(results, schema), schema)
+
+    def to_pandas(self, gold: GoldLike | None = None, *, metrics: Sequence[str | Metric] | None = None) -> Any:
+        """Return the results as a data frame of pandas, with a row for each question that has ended.
+
+        Args:
+            gold: As in `Run.to_arrow`.
+            metrics: As in `pyfast.evaluate`.
+
+        Returns:
+            The data frame. `pyfast.export` explains its columns.
+
+        Raises:
+            InputError: The run or the given gold cannot be read.
+            MissingPackageError: pandas is not installed.
+
+        Example:
+            >>> import pyfast
+            >>> frame = pyfast.Run("RUN").to_pandas()
+            >>> print(frame[["question", "answer", "em"]])
+        """
+        table = self.to_arrow(gold, metrics=metrics)
+        with explained():
+            return table.to_pandas()
+
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(str(self.path))
         return f"<pyfast.Run {where}, {self.status.ended} of {self.status.questions} questions>"
@@ -118,6 +183,130 @@ class Run:
 def folder_of(run: Run | str | Path) -> Path | None:
     """Return the folder of a run. None: the run is in memory."""
     return run.path if isinstance(run, Run) else Path(run)
+
+
+def report_of(
+    run: Run | str | Path, gold: Lines, metrics: Sequence[str | Metric] | None, figures: Sequence[str] = ()
+) -> Report:
+    """Score the answers of a run, as `pyfast.evaluate` does."""
+    answers, where = answers_of(run)
+    return evaluate(answers, gold, metrics, where, _rows_of(run), figures)
+
+
+def scores_and_gold(
+    run: Run | str | Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None
+) -> tuple[Report, Lines] | None:
+    """Score the answers of a run, and return the gold too. If no gold is given and the run has none, the function
+    logs a warning, and returns None. Raises `InputError` if the given `gold` has none of the run's questions."""
+    try:
+        lines = gold_of(run, gold)
+        return report_of(run, lines, metrics), lines
+    except InputError as error:
+        if gold is not None or metrics is not None:
+            raise
+        _LOG.warning("%s: no scores: %s", folder_of(run) or "the run", error)
+        return None
+
+
+def results_of(
+    run: Run | str | Path, name: str, gold: GoldLike | None, metrics: Sequence[str | Metric] | None
+) -> Results:
+    """Collect what a table of a run has. `name` is the name of the run."""
+    run = run if isinstance(run, Run) else Run(run)
+    scores = scores_and_gold(run, gold, metrics)
+    scored = [] if scores is None else scores[0].questions
+    known = {one.id for one in scored}
+    answers = {} if scores is None else {one.id: one.answers for one in read_gold(scores[1]) if one.id in known}
+    seconds = {} if run.path is None else {id: used.seconds for id, used in used_by(run.path).items()}
+    if run.path is not None:
+        questions = questions_of(run.path)
+    else:
+        questions = iter(()) if run._questions is None else run._questions.read()
+    texts = {question.id: question.text for question in questions}
+    return Results(name, run.records, texts, answers, scored, seconds)
+
+
+def questions_of(run: Path) -> Iterator[Question]:
+    """Read the questions of a run from the file that its run.toml names. If the file no longer exists, the
+    function logs a warning and returns no question."""
+    try:
+        return read_questions(recorded_path(run, "questions"))
+    except InputError as error:
+        _LOG.warning("%s; questions are shown by id", error)
+        return iter(())
+
+
+def _rows_of(run: Run | str | Path) -> Rows | None:
+    """Return a function that returns the rows of a table in the index of a run. Returns None if the run used no
+    index. If the index is not there any more, a warning says so, and the result is None too."""
+    path = folder_of(run)
+    if path is None or not recorded_value(path, "places", "index"):
+        return None
+
+    @cache
+    def index() -> Index | None:
+        try:
+            return index_of(recorded_path(path, "index"), path)
+        except InputError as error:
+            _LOG.warning("%s; any row of a gold table counts as evidence", error)
+            return None
+
+    @lru_cache(64)
+    def rows(uri: str) -> list[str] | None:
+        opened = index()
+        for part in reversed(
+            [] if opened is None else opened.parts
+        ):  # An update of a document is in a later part.
+            source = part.corpus.find(uri)
+            document = None if source is None else part.corpus.document(source)
+            if isinstance(document, Table):
+                return [row_text(" ".join(row)) for row in document.rows]
+            if isinstance(document, KnowledgeGraph):
+                return [row_text(f"{triple.head} {triple.relation} {triple.tail}") for triple in document.triples]
+            if document is not None:
+                return None
+        return None
+
+    return rows
+
+
+def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
+    """Return the answers of a run, and a name of the run for error messages. Raises `InputError` if the
+    folder has no run."""
+    path = folder_of(run)
+    if path is None:
+        assert isinstance(run, Run)
+        return run.records, "the run"
+    if not (path / ANSWERS).is_file():
+        raise InputError(f"{path}: not a run folder (it has no {ANSWERS})")
+    if (path / CONFIGURATION).exists():
+        read_configuration(path / CONFIGURATION)  # a run of another format is refused
+    return path / ANSWERS, str(path)
+
+
+def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
+    """Return the path of the gold answers, or a list of mappings with them. If `gold` is None, the path is
+    gold.jsonl in the folder of the run's questions. If there is no such file, it is the file of the questions.
+    Raises `InputError` if `gold` is None and the run's file of questions is not known or does not exist.
+    """
+    if gold is not None:
+        return Path(gold) if isinstance(gold, str | Path) else list(gold)
+    path = folder_of(run)
+    if path is None:
+        raise InputError("the run is in memory: give the gold")
+    try:
+        place = recorded_path(path, "gold" if recorded_value(path, "places", "gold") else "questions")
+    except InputError as error:
+        raise InputError(f"{error}; give the gold (--gold)") from None
+    beside = place.with_name(GOLD)
+    place = beside if beside.is_file() else place
+    _say_gold(place)
+    return place
+
+
+@lru_cache(256)  # Several runs have the same questions.
+def _say_gold(place: Path) -> None:
+    _LOG.info("%s: the gold answers come from this file", place)
 
 
 class _Lines(Sequence[Record]):

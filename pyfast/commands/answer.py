@@ -10,7 +10,7 @@ import typer
 
 from pyfast.commands.arguments import Asked, Concurrency, Limit, Searched, with_options
 from pyfast.commands.progress import tell, watched
-from pyfast.commands.terminal import plain
+from pyfast.commands.terminal import plain, say
 from pyfast.errors import InputError
 from pyfast.utils.options import Cluster, RunOptions, Sampling
 
@@ -23,7 +23,7 @@ def answer(
     questions: Annotated[
         Path,
         typer.Argument(
-            help="A file (JSON lines, CSV or Parquet). Each line or row has `id` and `question`, or for a"
+            help="A file (JSON lines, CSV, XLSX or Parquet). Each line or row has `id` and `question`, or for a"
             " conversation `id` and `turns`."
         ),
     ],
@@ -110,7 +110,7 @@ def _options_of_batches(llms: Mapping[str, str], name: str) -> list[str]:
 
 def show_estimate(expected: Estimate) -> None:
     """Print an estimate."""
-    print(f"{expected.questions} questions, estimated from {plain(expected.basis)}; 95 % intervals:")
+    say(f"{expected.questions} questions, estimated from {plain(expected.basis)}; 95 % intervals:")
     rows = {
         "LLM calls": expected.llm_calls,
         "tokens of prompts": expected.prompt_tokens,
@@ -121,10 +121,10 @@ def show_estimate(expected: Estimate) -> None:
     }
     for name, one in rows.items():
         if one is not None:
-            print(f"  {name}: {_number(one.value)} ({_number(one.low)} to {_number(one.high)})")
+            say(f"  {name}: {_number(one.value)} ({_number(one.low)} to {_number(one.high)})")
     if expected.shares:
         shown = sorted(expected.shares.items(), key=lambda entry: -entry[1])
-        print(f"  where a question spends its time: {', '.join(f'{name} {share:.0%}' for name, share in shown)}")
+        say(f"  where a question spends its time: {', '.join(f'{name} {share:.0%}' for name, share in shown)}")
 
 
 def _number(value: float) -> str:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyfast.commands.arguments import Asked, with_options
-from pyfast.commands.terminal import console, json_line, plain
+from pyfast.commands.terminal import json_line, say, show_table
 from pyfast.utils.options import Load
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from pyfast.api.experiments import Bench
     from pyfast.api.experiments.latency import Change
 
@@ -21,8 +19,12 @@ if TYPE_CHECKING:
 @with_options
 def bench(
     questions: Annotated[Path, typer.Argument(help="A file of questions.")],
-    asked: Asked,
+    asked: Annotated[Asked, "settings", "llm", "llm_options", "budget"],
     load: Load,
+    system: Annotated[
+        list[str],
+        typer.Option(help="A system, as `pyfast systems` lists them, or MODULE:NAME; repeatable."),
+    ] = ["n2n"],  # noqa: B006
     index: Annotated[
         Path | None, typer.Option(help="The folder of an index. The systems direct and cot need no index.")
     ] = None,
@@ -36,7 +38,13 @@ def bench(
     import pyfast.api.experiments.latency
 
     result = pyfast.api.experiments.latency.bench(
-        questions, load, index=index, concurrency=concurrency, journal=journal, out=out, **asked.given
+        questions,
+        load,
+        index=index,
+        concurrency=concurrency,
+        journal=journal,
+        out=out,
+        **asked.given | {"system": system},
     )
     if json:
         print(json_line(result.as_json()))
@@ -50,38 +58,38 @@ def _show(result: Bench) -> None:
     from pyfast.api.experiments.load import PERCENTILES, STAGES
 
     has_goal = any("request_goodput" in load for load in result.loads)
-    latencies = [f"p{p}_e2el_ms" for p in PERCENTILES]
     rates = ["request_throughput", *(["request_goodput"] if has_goal else [])]
+    names = [*rates, *(f"p{p}_e2el_ms" for p in PERCENTILES)]
     heads = ["per s", *(["good/s"] if has_goal else []), *(f"p{p} ms" for p in PERCENTILES)]
-    table = _table("answered", "failed", *heads)
-    for load in result.loads:
-        numbers = (f"{load[name]:.1f}" if name in load else "" for name in (*rates, *latencies))
-        table.add_row(plain(load["load"]), f"{load['completed']:.0f}", f"{load['failed']:.0f}", *numbers)
-    screen = console(stderr=False)
-    screen.print(table)
-    print("means of a question: milliseconds by stage, LLM calls, tokens of prompts, of these cached, of replies")
-    table = _table(*STAGES, "calls", "in", "cached", "out")
-    for load in result.loads:
-        asked = max(load["completed"] + load["failed"], 1)
-        means = [load["stages"][stage]["mean_e2el_ms"] for stage in STAGES]
-        used = ("llm_calls", "total_input_tokens", "total_cached_tokens", "total_output_tokens")
-        table.add_row(plain(load["load"]), *(f"{n:.1f}" for n in (*means, *(load[name] / asked for name in used))))
-    screen.print(table)
+    rows = (
+        [
+            *(load["load"], f"{load['completed']:.0f}", f"{load['failed']:.0f}"),
+            *(f"{load[name]:.1f}" if name in load else "" for name in names),
+        ]
+        for load in result.loads
+    )
+    show_table(["load", "answered", "failed", *heads], rows)
+    say("means of a question: milliseconds by stage, LLM calls, tokens of prompts, of these cached, of replies")
+    used = ("llm_calls", "total_input_tokens", "total_cached_tokens", "total_output_tokens")
+    means = (
+        [
+            load["load"],
+            *(f"{load['stages'][stage]['mean_e2el_ms']:.1f}" for stage in STAGES),
+            *(f"{load[name] / max(load['completed'] + load['failed'], 1):.1f}" for name in used),
+        ]
+        for load in result.loads
+    )
+    show_table(["load", *STAGES, "calls", "in", "cached", "out"], means)
     if result.saturation is not None:
         print(f"saturation: {result.saturation:.2f} questions/s")
 
 
-def _table(*heads: str) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Column, Table
-
-    return Table(Column("load", no_wrap=True), *(Column(head, justify="right") for head in heads), box=SIMPLE_HEAD)
-
-
 def _show_changes(changes: list[Change]) -> None:
-    table = _table("figure", "before", "after", "ratio", "")
-    for change in changes:
-        verdict = ("better" if change.is_better else "worse") if change.is_real else "within the noise"
-        numbers = (f"{change.before:.2f}", f"{change.after:.2f}", f"{change.ratio:.2f}")
-        table.add_row(plain(change.load), change.figure, *numbers, verdict)
-    console(stderr=False).print(table)
+    rows = (
+        (
+            *(one.load, one.figure, f"{one.before:.2f}", f"{one.after:.2f}", f"{one.ratio:.2f}"),
+            ("better" if one.is_better else "worse") if one.is_real else "within the noise",
+        )
+        for one in changes
+    )
+    show_table(["load", "figure", "before", "after", "ratio", ""], rows, keys=2)

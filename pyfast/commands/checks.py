@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyfast.commands.arguments import pairs
-from pyfast.commands.terminal import console, plain
+from pyfast.commands.terminal import plain, say, show_table
 
 if TYPE_CHECKING:
     from pyfast.api.conformance import CheckResult
@@ -59,20 +59,14 @@ def verify(path: Annotated[Path, typer.Argument(help="The folder of a run or an 
 
 def doctor() -> None:
     """Show how pyfast was built, what this machine has, and on which device each op runs."""
-    from rich.table import Table
-
     from pyfast.api.environment import describe_environment
 
-    environment, screen = describe_environment(), console(stderr=False)
+    environment = describe_environment()
     machine = f"{environment.machine}, {environment.cores} cores, {environment.instructions}"
-    print(f"pyfast {environment.pyfast}, Python {environment.python}, {machine}")
-    print(f"GPU ops: {'built' if environment.has_gpu_ops else 'not built'}")
-    print(f"GPU: {environment.gpu_problem or '; '.join(environment.gpus)}")
-    packages = Table("package", "version", "for")
-    for package in environment.packages:
-        packages.add_row(package.name, package.version or "not installed", package.use)
-    screen.print(packages)
-    ops = Table("op", "arrays on the CPU", "arrays on a GPU")
-    for op, on_gpu in environment.ops.items():
-        ops.add_row(op, "cpu", "cuda" if on_gpu else "refused")
-    screen.print(ops)
+    say(f"pyfast {environment.pyfast}, Python {environment.python}, {machine}")
+    say(f"GPU ops: {'built' if environment.has_gpu_ops else 'not built'}")
+    say(f"GPU: {environment.gpu_problem or '; '.join(environment.gpus)}")
+    packages = ((one.name, one.version or "not installed", one.use) for one in environment.packages)
+    show_table(["package", "version", "for"], packages)
+    ops = ((op, "cpu", "cuda" if on_gpu else "refused") for op, on_gpu in environment.ops.items())
+    show_table(["op", "arrays on the CPU", "arrays on a GPU"], ops)

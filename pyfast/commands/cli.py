@@ -17,7 +17,7 @@ from pyfast.commands.bench import bench
 from pyfast.commands.checks import check, doctor, verify
 from pyfast.commands.data import app as data
 from pyfast.commands.estimate import estimate
-from pyfast.commands.evaluation import compare, evaluate, evaluate_retrieval
+from pyfast.commands.evaluation import compare, evaluate, evaluate_retrieval, export
 from pyfast.commands.experiment import experiment
 from pyfast.commands.index import app as corpus
 from pyfast.commands.index import index
@@ -79,7 +79,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_ANSWERING = (index, answer, ask, serve, mcp, status, prompts, estimate)
+_ANSWERING = (index, answer, ask, serve, mcp, status, prompts, export, estimate)
 _COMPARING = (evaluate, evaluate_retrieval, compare, bench, experiment, report, view, show, questions, judge)
 _CHECKING = (systems, check, verify, doctor)
 for command in (*_ANSWERING, *_COMPARING, *_CHECKING):

@@ -1,19 +1,20 @@
-"""`pyfast evaluate`, `pyfast compare` and `pyfast evaluate-retrieval`."""
+"""`pyfast evaluate`, `pyfast export`, `pyfast compare` and `pyfast evaluate-retrieval`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pyfast.commands.arguments import IndexFolder, RunFolders
-from pyfast.commands.terminal import console, json_line, plain, table
+from pyfast.commands.terminal import json_line, plain, say, show_table
 
 if TYPE_CHECKING:
     from pyfast.api.retrieval_evaluation import RetrievalReport
-    from pyfast.evaluation import Report
+    from pyfast.evaluation import Figure, Report
     from pyfast.evaluation.compare import Comparison
 
 Gold = Annotated[
@@ -32,6 +33,9 @@ Metrics = Annotated[
         " names. If it names none: em_f1 and evidence, or hits for conversations.",
     ),
 ]
+Figures = Annotated[
+    list[str] | None, typer.Option("--figure", help="A figure to report, such as em; repeatable. Without it: all.")
+]
 Prices = Annotated[Path | None, typer.Option(help="The file of a price list, for the costs in money.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 NAMED = 5  # the maximum number of ids shown of questions that were not run
@@ -41,6 +45,7 @@ def evaluate(
     runs: RunFolders,
     gold: Gold = None,
     metric: Metrics = None,
+    figure: Figures = None,
     json: Json = False,
     per_question: Annotated[
         Path | None, typer.Option(help="Write the figures of each question to this file, as JSON lines.")
@@ -49,40 +54,60 @@ def evaluate(
     """Score the answers of runs, with a 95 % interval on every figure."""
     import pyfast.api.evaluation
 
-    reports = {str(run): pyfast.api.evaluation.evaluate(run, gold, metrics=metric or None) for run in runs}
+    given: Any = {"metrics": metric or None, "figures": figure or ()}
+    reports = {str(run): pyfast.api.evaluation.evaluate(run, gold, **given) for run in runs}
     if per_question is not None:
         _write(per_question, reports)
     if json:
         print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))
         return
-    for run, report in reports.items():
-        if len(reports) > 1:
-            print(f"\n{plain(run)}")
-        _show(report)
+    _show(reports)
 
 
-def _show(report: Report) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    whole, *groups = report.rows
-    table = Table("figure", "value", "95 %", "questions")
-    for name, figure in whole.figures.items():
-        figures = (f"{figure.value:.3f}", f"{figure.low:.3f} to {figure.high:.3f}", str(figure.questions))
-        table.add_row(Text(plain(name)), *figures)
-    console(stderr=False).print(table)
+def _show(reports: Mapping[str, Report]) -> None:
+    wholes = [report.rows[0] for report in reports.values()]
+    names = list(dict.fromkeys(name for whole in wholes for name in whole.figures))
+    several = len(reports) > 1
+    if several:
+        rows = [
+            (number, run, *map(_with_interval, map(whole.figures.get, names)))
+            for number, (run, whole) in enumerate(zip(reports, wholes, strict=True), start=1)
+        ]
+        show_table(["", "run", *_spaced(names)], rows, keys=2)
+    else:
+        figures = [
+            (name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", one.questions)
+            for name, one in wholes[0].figures.items()
+        ]
+        show_table(["figure", "value", "95 %", "questions"], figures)
+    groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+    for number, report in enumerate(reports.values(), start=1):
+        for row in report.rows[1:]:
+            values = [_number(row[name].value, 3) if name in row.figures else "" for name in names]
+            of_run = (number,) if several else ()
+            groups.setdefault((row.by, row.value), []).append((row.by, row.value, *of_run, row.questions, *values))
     if groups:
-        table = Table("by", "", "questions", *(plain(name).replace("_", " ") for name in whole.figures))
-        for row in groups:
-            shown = (row.figures.get(name) for name in whole.figures)
-            values = (f"{one.value:.3f}" if one else "" for one in shown)
-            table.add_row(row.by, Text(plain(row.value)), str(row.questions), *values)
-        console(stderr=False).print(table)
-    print(", ".join(f"{count} {state}" for state, count in sorted(report.states.items())))
+        keys = ["by", "", *(["run"] if several else [])]
+        show_table([*keys, "questions", *_spaced(names)], chain.from_iterable(groups.values()), keys=len(keys))
+    for number, report in enumerate(reports.values(), start=1):
+        _show_counts(report, f"run {number}: " if several else "")
+
+
+def _with_interval(figure: Figure | None) -> str:
+    return "" if figure is None else f"{figure.value:.3f}\n{figure.low:.2f}–{figure.high:.2f}"
+
+
+def _spaced(names: Iterable[str]) -> list[str]:
+    """Return the names of figures as heads that can continue in the next line."""
+    return [name.replace("_", " ") for name in names]
+
+
+def _show_counts(report: Report, which: str) -> None:
+    say(which + ", ".join(f"{count} {state}" for state, count in sorted(report.states.items())))
     if report.not_run:
-        print(f"{len(report.not_run)} gold questions were not run and are not scored: {some(report.not_run)}")
+        say(f"{len(report.not_run)} gold questions were not run and are not scored: {some(report.not_run)}")
     if report.whole_tables:
-        print(
+        say(
             f"{len(report.whole_tables)} questions have a gold table without a row that has the answer: any row of"
             f" it counts as evidence: {some(report.whole_tables)}"
         )
@@ -91,7 +116,7 @@ def _show(report: Report) -> None:
 
 def _show_without_gold(result: Report | Comparison) -> None:
     if result.without_gold:
-        print(f"{len(result.without_gold)} questions have no gold and are not scored: {some(result.without_gold)}")
+        say(f"{len(result.without_gold)} questions have no gold and are not scored: {some(result.without_gold)}")
 
 
 def some(ids: Iterable[str]) -> str:
@@ -113,17 +138,37 @@ def _write(path: Path, reports: dict[str, Any]) -> None:
     write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
 
 
+def export(
+    runs: RunFolders,
+    out: Annotated[
+        Path, typer.Option(help="The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.")
+    ],
+    gold: Gold = None,
+    metric: Metrics = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Write one row for each question, with the runs side by side.")
+    ] = False,
+) -> None:
+    """Write the results of runs as a table for spreadsheets and other programs."""
+    import pyfast.api.evaluation
+
+    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, wide=wide)
+    say(f"{out}: {rows} rows")
+
+
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="The folders of two runs or more.", metavar="RUN_A RUN_B...")],
     gold: Gold = None,
     metric: Metrics = None,
+    figure: Figures = None,
     prices: Prices = None,
     json: Json = False,
 ) -> None:
     """Compare runs over the same questions: show which differences are significant, and what each run cost."""
     import pyfast.api.evaluation
 
-    comparison = pyfast.api.evaluation.compare(runs, gold, metrics=metric or None, prices=prices)
+    given: Any = {"metrics": metric or None, "figures": figure or (), "prices": prices}
+    comparison = pyfast.api.evaluation.compare(runs, gold, **given)
     if json:
         print(json_line(comparison.as_json()))
     else:
@@ -131,38 +176,31 @@ def compare(
 
 
 def _show_comparison(comparison: Comparison) -> None:
-    from rich.text import Text
-
-    screen = console(stderr=False)
-    letters = {cost.run: f"{number}" for number, cost in enumerate(comparison.costs, start=1)}
+    numbers = {cost.run: number for number, cost in enumerate(comparison.costs, start=1)}
     currency = next((cost.currency for cost in comparison.costs if cost.currency), None)
-    heads = ["right", "LLM calls", "tokens in", "tokens out", "seconds", *([plain(currency)] if currency else [])]
-    costs = table("", "run", *heads)
+    spent = {"llm_calls": 1, "prompt_tokens": 1, "completion_tokens": 1, "seconds": 2}
+    spent |= {"money": 6} if currency else {}
+    costs = list[tuple[object, ...]]()
     for cost in comparison.costs:
-        used = (cost.llm_calls, cost.prompt_tokens, cost.completion_tokens)
-        right = "" if cost.right is None else f"{cost.right:.3f}"
-        spent = [_number(cost.seconds), *([_number(cost.money, 6)] if currency else [])]
-        costs.add_row(letters[cost.run], Text(plain(cost.run)), right, *(f"{value:.1f}" for value in used), *spent)
+        means = (_number(getattr(cost, name), digits) for name, digits in spent.items())
+        costs.append((numbers[cost.run], cost.run, _number(cost.right, 3), *means))
         if cost.right:
-            each = (_number(cost.per_right[name]) for name in ("llm_calls", "prompt_tokens", "completion_tokens"))
-            money = [_number(cost.per_right["money"], 6)] if currency else []
-            spent = [_number(cost.per_right["seconds"]), *money]
-            costs.add_row("", "per right", "", *each, *spent)
-    print(f"{comparison.questions} questions that all runs have answered; means of a question:")
-    screen.print(costs)
-    # Two shortened names may look the same.
-    heads = ["runs", "figure", "first", "second", "change", "95 %", "p", "p (Holm)"]
-    differences = table(*heads, whole=("figure",))
-    for one in comparison.differences:
-        differences.add_row(
-            f"{letters[one.a]}, {letters[one.b]}",
-            Text(plain(one.figure)),
+            each = (_number(cost.per_right[name], max(digits, 2)) for name, digits in spent.items())
+            costs.append(("", "per right", "", *each))
+    say(f"{comparison.questions} questions that all runs have answered; means of a question:")
+    heads = ["right", "LLM calls", "tokens in", "tokens out", "seconds", *([currency] if currency else [])]
+    show_table(["", "run", *heads], costs, keys=2)
+    differences = [
+        (
+            *(f"{numbers[one.a]}, {numbers[one.b]}", *_spaced([one.figure])),
             *(f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}"),
             *(f"{one.low:+.3f} to {one.high:+.3f}", f"{one.p:.4f}", f"{one.p_holm:.4f}"),
         )
-    screen.print(differences)
+        for one in comparison.differences
+    ]
+    show_table(["runs", "figure", "first", "second", "change", "95 %", "p", "p (Holm)"], differences, keys=2)
     if comparison.differences and comparison.independent < comparison.least:
-        print(
+        say(
             f"{comparison.independent} independent questions cannot show a difference, whatever p is: with"
             f" {len(comparison.differences)} differences it takes at least {comparison.least} questions that all"
             " change in the same direction"
@@ -170,9 +208,9 @@ def _show_comparison(comparison: Comparison) -> None:
     for flips in comparison.flips:
         for which, ids in ((flips.b, flips.gained), (flips.a, flips.lost)):
             if ids:
-                print(f"{plain(flips.figure)} right in {plain(which)} alone: {len(ids)}: {some(ids)}")
+                say(f"{plain(flips.figure)} right in {plain(which)} alone: {len(ids)}: {some(ids)}")
     if comparison.left_out:
-        print(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
+        say(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
     _show_without_gold(comparison)
 
 
@@ -227,32 +265,20 @@ def evaluate_retrieval(
 
 
 def _show_retrieval(report: RetrievalReport) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    screen = console(stderr=False)
     wholes = {name: one.rows[0] for name, one in report.settings.items()}
     figures = list(next(iter(wholes.values())).figures)
-    table = Table("", "setting", *figures)
-    for number, (name, row) in enumerate(wholes.items(), start=1):
-        values = (
-            f"{row[figure].value:.3f}\n{row[figure].low:.3f} to {row[figure].high:.3f}" for figure in figures
-        )
-        table.add_row(f"{number}", Text(plain(name)), *values)
-    print(f"{next(iter(wholes.values())).questions} questions")
-    screen.print(table)
+    place = {name: number for number, name in enumerate(wholes, start=1)}
+    say(f"{next(iter(wholes.values())).questions} questions")
+    rows = ((place[name], name, *(_with_interval(row[one]) for one in figures)) for name, row in wholes.items())
+    show_table(["", "setting", *figures], rows, keys=2)
     if report.differences:
-        place = {name: number for number, name in enumerate(wholes, start=1)}
-        table = Table("settings", "figure", "difference", "95 %", "p (Holm)")
-        for one in report.differences:
-            bounds = f"{one.low:+.3f} to {one.high:+.3f}"
-            table.add_row(
-                f"{place[one.a]}, {place[one.b]}",
-                one.figure,
-                f"{one.difference:+.3f}",
-                bounds,
-                f"{one.p_holm:.4f}",
+        differences = (
+            (
+                *(f"{place[one.a]}, {place[one.b]}", one.figure, f"{one.difference:+.3f}"),
+                *(f"{one.low:+.3f} to {one.high:+.3f}", f"{one.p_holm:.4f}"),
             )
-        screen.print(table)
+            for one in report.differences
+        )
+        show_table(["settings", "figure", "difference", "95 %", "p (Holm)"], differences)
     if report.without_gold:
-        print(f"{len(report.without_gold)} questions name no gold evidence and are not scored")
+        say(f"{len(report.without_gold)} questions name no gold evidence and are not scored")

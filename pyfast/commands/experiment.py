@@ -9,7 +9,7 @@ import typer
 
 from pyfast.commands.arguments import Concurrency, LlmOptions, read_models, with_options
 from pyfast.commands.progress import watched
-from pyfast.commands.terminal import console, plain
+from pyfast.commands.terminal import plain, say, show_table
 from pyfast.errors import InputError
 from pyfast.utils.options import OF_EXPERIMENT, Cluster, RunOptions
 
@@ -35,6 +35,10 @@ def experiment(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Ask only the first N questions of each data set.")
     ] = None,
+    latency: Annotated[
+        int | None,
+        typer.Option(min=0, help="Let one client ask N questions of each cell, to measure the latency; 0: none."),
+    ] = None,
     prices: Annotated[Path | None, typer.Option(help="The file of a price list, for costs in money.")] = None,
     concurrency: Concurrency = None,
     compare: Annotated[
@@ -57,7 +61,7 @@ def experiment(
 
     if list_plans:
         for name, title in ready_plans().items():
-            print(f"{name}: {title}")
+            say(f"{name}: {title}")
         return
     if plan is None or out is None:
         raise InputError("experiment: give a plan and --out")
@@ -72,6 +76,7 @@ def experiment(
             llm=llms or None,
             llm_options=given.llm_options,
             limit=limit,
+            latency=latency,
             prices=prices,
             concurrency=concurrency,
             options=options,
@@ -79,27 +84,21 @@ def experiment(
             watch=watch,
         ),
     )
-    print((out / "tables.md").read_text(encoding="utf-8"))
+    show_table(*result.summary(), keys=3)
+    say(f"intervals, published figures and differences from the paper: {out / 'tables.md'}")
     if compare:
         _show(result, baseline)
 
 
 def _show(result: Experiment, baseline: str | None) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Column, Table
-
-    heads = (Column(head, justify="right") for head in ("before", "after", "change", "95 %", "p (Holm)"))
-    table = Table("figure", *heads, box=SIMPLE_HEAD)
     differences = result.compare(baseline)
-    row = ""
+    rows, row = list[tuple[str, ...]](), ""
     for one in differences:
         if one.b != row:
             row = one.b
-            table.add_section()
-            table.add_row(plain(row.partition(",")[0]))
+            rows.append((row.partition(",")[0], *[""] * 5))
         numbers = (f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}")
-        interval = f"{one.low:+.3f} to {one.high:+.3f}"
-        table.add_row(f"  {one.figure}", *numbers, interval, f"{one.p_holm:.4f}")
+        rows.append((f"  {one.figure}", *numbers, f"{one.low:+.3f} to {one.high:+.3f}", f"{one.p_holm:.4f}"))
     if differences:
-        print(f"compared with {plain(differences[0].a)}:")
-    console(stderr=False).print(table)
+        say(f"compared with {plain(differences[0].a)}:")
+    show_table(["figure", "before", "after", "change", "95 %", "p (Holm)"], rows)

@@ -9,7 +9,7 @@ import typer
 
 from pyfast.commands.arguments import Concurrency, IndexFolder, LlmOptions, Models, read_models, with_options
 from pyfast.commands.progress import tell, watched
-from pyfast.commands.terminal import console
+from pyfast.commands.terminal import plain, say, show_table
 from pyfast.utils.options import OF_EVERY_RUN, RunOptions
 
 
@@ -30,9 +30,6 @@ def judge(
     concurrency: Concurrency = None,
 ) -> None:
     """Let an LLM compare the answers of two runs. The LLM sees each pair of answers in both orders."""
-    from rich.table import Table
-    from rich.text import Text
-
     from pyfast.api.judgement import judge_runs
 
     judged = watched(
@@ -51,17 +48,14 @@ def judge(
         ),
     )
     tell(judged.run)
-    table = Table("dimension", "A wins", "ties", "swayed", "B wins", "rate", "95 %")
-    for row in judged.rows:
-        counts = (str(row.a), str(row.ties), str(row.swayed), str(row.b))
-        table.add_row(row.dimension, *counts, f"{row.rate:.3f}", f"{row.low:.3f}–{row.high:.3f}")
-    screen = console(stderr=False)
-    screen.print(table)
-    screen.print(
-        Text(f"A: {run_a}, B: {run_b}; rate: of A, a tie half a win; swayed: ties where the order decided")
+    rows = (
+        (one.dimension, one.a, one.ties, one.swayed, one.b, f"{one.rate:.3f}", f"{one.low:.3f}–{one.high:.3f}")
+        for one in judged.rows
     )
+    show_table(["dimension", "A wins", "ties", "swayed", "B wins", "rate", "95 %"], rows)
+    say(plain(f"A: {run_a}, B: {run_b}; rate: of A, a tie half a win; swayed: ties where the order decided"))
     if judged.failed:
-        print(f"{judged.failed} pairs could not be judged; --retry-failed tries them again")
+        say(f"{judged.failed} pairs could not be judged; --retry-failed tries them again")
 
 
 @with_options

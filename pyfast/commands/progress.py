@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from pyfast.commands.terminal import clock, console, left_out, plain, tell_unusable, tokens
+from pyfast.commands.terminal import clock, console, left_out, plain, say, tell_unusable, tokens
 from pyfast.errors import CallError, RunError
 
 if TYPE_CHECKING:
@@ -57,18 +57,18 @@ def tell(run: Run) -> None:
         _stopped(run.path)
     ended = sum(session.states.values())
     if not ended:
-        print(f"nothing was left to do; {answers}")
+        say(f"nothing was left to do; {answers}")
         return
     states = ", ".join(f"{count} {state}" for state, count in sorted(session.states.items()))
     replayed = f" ({session.replayed} from the journal)" if session.replayed else ""
-    print(
+    say(
         f"{ended} questions: {states}; {session.llm_calls} LLM calls{replayed};"
         f" {tokens(session)};"
         f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
     )
     tell_unusable(session, run.path)
     if session.left_out:
-        print(f"passages that prompts had no room for: {left_out(session)} (a larger context window shows them)")
+        say(f"passages that prompts had no room for: {left_out(session)} (a larger context window shows them)")
     if session.states["failed"] == ended:
         raise CallError(f"every question failed, the first because: {session.first_failure}")
 

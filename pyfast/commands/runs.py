@@ -8,47 +8,44 @@ from typing import Annotated
 import typer
 
 from pyfast.commands.arguments import RunFolder
-from pyfast.commands.terminal import clock, console, left_out, lines, plain, table, tell_unusable, tokens
+from pyfast.commands.terminal import clock, left_out, lines, plain, say, show_table, tell_unusable, tokens
 
 
 def status(run: RunFolder) -> None:
     """Show the progress of a run."""
-    from rich.text import Text
-
     from pyfast.api.run import Run
 
     status = Run(run).status
-    screen = console(stderr=False)
     states = ", ".join(f"{count} {state}" for state, count in sorted(status.states.items())) or "none yet"
     left = "" if status.seconds_left is None else f", about {_duration(status.seconds_left)} left"
     running = "running" if status.running else "done" if status.ended == status.questions else "stopped"
-    print(f"{status.ended} of {status.questions} questions ended: {states}; {running}{left}")
+    say(f"{status.ended} of {status.questions} questions ended: {states}; {running}{left}")
     if status.waiting is not None:
         waiting = status.waiting
-        print(f"waiting for {plain(waiting.llm)} since {clock(waiting.since)}: {plain(waiting.reason)}")
+        say(f"waiting for {plain(waiting.llm)} since {clock(waiting.since)}: {plain(waiting.reason)}")
     if status.altered:
         lines = "1 line" if status.altered == 1 else f"{status.altered} lines"
-        print(f"{lines} of {run / 'answers.jsonl'}: not as pyfast wrote it; resume the run to mend it")
-    print(f"{status.llm_calls} LLM calls; {tokens(status)}")
+        say(f"{lines} of {run / 'answers.jsonl'}: not as pyfast wrote it; resume the run to mend it")
+    say(f"{status.llm_calls} LLM calls; {tokens(status)}")
     if len(by_role := status.tokens_by_role) > 1:
         each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))
-        print(f"tokens by role: {'; '.join(each)}")
+        say(f"tokens by role: {'; '.join(each)}")
     tell_unusable(status, run)
     if status.left_out:
-        print(f"passages that prompts had no room for: {left_out(status)}")
+        say(f"passages that prompts had no room for: {left_out(status)}")
     if status.seconds:
         shown = ", ".join(f"p{percent} {seconds:.2f}" for percent, seconds in status.seconds.items())
-        print(f"seconds of a question: {shown}")
+        say(f"seconds of a question: {shown}")
     if status.stages:
         heads = ("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
-        stages = table(*heads, whole=("stage",))
-        for stage in status.stages:
-            figures = (f"{stage.queued_ms:.2f}", f"{stage.running_ms:.2f}", f"{stage.batch:.1f}")
-            stages.add_row(plain(stage.name), plain(stage.role), str(stage.calls), *figures)
-        screen.print(stages)
-        print("running: the time of a batch counts for each question in it")
+        rows = (
+            (one.name, one.role, one.calls, f"{one.queued_ms:.2f}", f"{one.running_ms:.2f}", f"{one.batch:.1f}")
+            for one in status.stages
+        )
+        show_table(heads, rows, keys=2)
+        say("running: the time of a batch counts for each question in it")
     for reason, count in status.failures:
-        screen.print(Text(f"{count} failed: {plain(reason)}"))
+        say(f"{count} failed: {plain(reason)}")
 
 
 def _duration(seconds: float) -> str:

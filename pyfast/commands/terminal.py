@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rich.table import Table
 
     from pyfast.engine import Status, Summary
 
@@ -59,15 +60,15 @@ def fall_backs(used: Summary | Status) -> str:
 def tell_unusable(used: Summary | Status, run: Path) -> None:
     """If replies were not usable, print their number and where to see them."""
     if used.fall_backs:
-        print(f"no usable answer to: {fall_backs(used)}")
+        say(f"no usable answer to: {fall_backs(used)}")
     if used.repaired:
         each = ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.repaired.items()))
-        print(f"replies that did not fit, and were mended or lost some items: {each}")
+        say(f"replies that did not fit, and were mended or lost some items: {each}")
     if used.nothing_found:
         several = "question" if used.nothing_found == 1 else "questions"
-        print(f"{used.nothing_found} {several}: a search found nothing")
+        say(f"{used.nothing_found} {several}: a search found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
-        print(f"the LLM's replies to a question: pyfast prompts {run} ID")
+        say(f"the LLM's replies to a question: pyfast prompts {run} ID")
 
 
 def left_out(used: Summary | Status) -> str:
@@ -94,14 +95,52 @@ def console(stderr: bool = True) -> Any:
     return Console(stderr=stderr, markup=False, emoji=False)
 
 
-def table(*heads: str, whole: Collection[str] = ()) -> Table:
-    """Make a table for `console`. Long cells continue in the next line, except in the columns that `whole`
-    names."""
+def say(text: str) -> None:
+    """Print a text on stdout. In a terminal, a long line continues in the next line, between two words."""
+    from rich.text import Text
+
+    screen = console(stderr=False)
+    if screen.is_terminal:
+        screen.print(Text(text))
+    else:
+        print(text)
+
+
+_FIGURES = re.compile(r"[-+–.,:%\d\s]*(?: to [-+.\d]*)?")
+_TEXT_WIDTH = 16  # A column of texts may become as narrow as this.
+
+
+def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]], keys: int = 1) -> None:
+    """Print a table on stdout. Columns of numbers keep their whole width, and texts continue in the next line. A
+    table that is too wide is printed as several tables, one below the other. Each has the first `keys` columns."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
+    from rich.text import Text
 
-    columns = (Column(head, no_wrap=head in whole, overflow="fold") for head in heads)
-    return Table(*columns, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    screen = console(stderr=False)
+    cells = [[lines(str(cell)) for cell in row] for row in rows]
+    columns, widths = list[Column](), list[int]()
+    for place, head in enumerate(map(plain, heads)):
+        column = [row[place] for row in cells]
+        numbers = any(column) and all(map(_FIGURES.fullmatch, column))
+        longest = max((len(line) for cell in column for line in cell.splitlines()), default=0)
+        widths.append(max(longest if numbers else min(longest, _TEXT_WIDTH), *map(len, head.split()), 0))
+        title = fill(head, max(widths[-1], 1), break_long_words=False)
+        columns.append(Column(title, no_wrap=numbers, overflow="fold", justify="right" if numbers else "left"))
+    first = keys
+    while first < len(heads):
+        end, left = first, screen.width - sum(widths[:keys]) - 2 * (keys - 1)
+        while end < len(heads) and (end == first or widths[end] + 2 <= left):
+            left -= widths[end] + 2
+            end += 1
+        shown = [*range(keys), *range(first, end)]
+        table = Table(
+            *(replace(columns[k]) for k in shown), box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+        )
+        for row in cells:
+            table.add_row(*(Text(row[k]) for k in shown))
+        screen.print(table)
+        first = end
 
 
 class OnStderr(logging.Handler):

@@ -1,4 +1,4 @@
-"""Read files of questions: JSON lines, CSV, TSV and Parquet. Each line or row has a question or a conversation."""
+"""Read files of questions: JSON lines, CSV, TSV, XLSX and Parquet. Each record is a question or a conversation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import logging
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
@@ -19,12 +19,13 @@ from pyfast.corpus.documents import Unread
 from pyfast.corpus.formats.delimited import dialect_of, rows
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.jsonl_documents import records
-from pyfast.errors import InputError
+from pyfast.errors import InputError, PyfastError
+from pyfast.utils.extras import explained
 from pyfast.utils.jsonl import parse_json, read_lines
 
 _LOG = logging.getLogger("pyfast")
 
-SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather")
+SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx")
 
 
 def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -32,7 +33,7 @@ def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     names the line or row in error messages. A line or row without an id gets its number as its id, and a
     warning says so.
 
-    In CSV and TSV, a cell that begins with `[` or `{` is parsed as JSON, for example a list of answers, or as
+    In CSV, TSV and XLSX, a cell that begins with `[` or `{` is parsed as JSON, such as a list of answers, or as
     Python writes it. Any other such cell stays text. Raises InputError if a line or row cannot be read, or a cell
     looks like a list of texts but is neither.
     """
@@ -43,7 +44,10 @@ def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
-        return _of_table(path)
+        text = read_text(path)
+        return _of_table(path, "line", rows(path, text, dialect_of(path, text)))
+    if suffix == ".xlsx":
+        return _of_table(path, "row", _of_sheet(path))
     if suffix in (".parquet", ".arrow", ".feather"):
         return ((f"{path}, row {number}", _given(row)) for number, row in enumerate(records(path), start=1))
     return read_lines(path)
@@ -53,11 +57,32 @@ def _given(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not _is_nothing(value)}
 
 
-def _of_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    text = read_text(path)
+def _of_sheet(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    from pyfast.corpus.formats.xlsx import read_sheets
+
+    try:
+        with explained():
+            _, sheets = read_sheets(path)
+    except (PyfastError, OSError):
+        raise
+    except Exception as error:  # The library may raise any exception.
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    if not sheets:
+        return
+    (_, sheet), *others = sheets
+    if others:
+        _say(str(path), f"{len(others)} more sheets are not read, only the first that is not empty")
+    if sheet.lacking:
+        raise InputError(f"{path}, {sheet.lacking[0]}: a formula without a value; save it in a spreadsheet")
+    yield from zip(sheet.numbers, sheet.rows, strict=True)
+
+
+def _of_table(
+    path: Path, unit: str, records: Iterable[tuple[int, tuple[str, ...] | Unread]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     header: tuple[str, ...] | None = None
-    for line, row in rows(path, text, dialect_of(path, text)):
-        place = f"{path}, line {line}"
+    for number, row in records:
+        place = f"{path}, {unit} {number}"
         if isinstance(row, Unread):  # A question that is left out would not be missed.
             raise InputError(f"{path}, {row.reason.removesuffix('; this line is left out')}")
         if header is None:

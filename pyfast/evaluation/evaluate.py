@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -105,6 +105,7 @@ def evaluate(
     metrics: Sequence[str | Metric] | None = None,
     where: str = "the run",
     rows: Rows | None = None,
+    figures: Sequence[str] = (),
 ) -> Report:
     """Score answers. A failed question counts as wrong. Unfinished questions are listed in `not_run`, but do
     not count.
@@ -119,12 +120,13 @@ def evaluate(
         where: The name of the run, for error messages.
         rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
             table counts as this table, if the gold does not name rows.
+        figures: The names of the figures that the report has. Empty: all of them.
 
     Returns:
         Figures with 95 % intervals, for all questions and then for each group.
 
     Raises:
-        InputError: A file cannot be read, or there is no such metric.
+        InputError: A file cannot be read, or there is no such metric or figure.
     """
     records = _by_id(answers)
     gold = gold if isinstance(gold, Path) else list(gold)
@@ -154,7 +156,7 @@ def evaluate(
         return one
 
     asked = ((records.pop(one.id), complete(one)) for one in read_gold(gold) if one.id in records)
-    scored = _scored(dict(_opened(one) for one in named), _pairs_together(asked))
+    scored = with_figures(_scored(dict(_opened(one) for one in named), _pairs_together(asked)), figures)
     states = dict(Counter(one.state for one in scored))
     without += records  # The records that are left have no line in the gold.
     return Report(rows_of(scored), scored, states, tuple(not_run), tuple(without), tuple(whole))
@@ -208,6 +210,18 @@ def groups_of(scored: Sequence[Scored]) -> list[str]:
 def names_of(scored: Iterable[Scored]) -> list[str]:
     """Return the names of all figures that these questions have."""
     return list(dict.fromkeys(chain.from_iterable(one.shares for one in scored)))
+
+
+def with_figures(scored: Sequence[Scored], figures: Sequence[str]) -> Sequence[Scored]:
+    """Return the scores with only these figures, in their order. If `figures` is empty, return them with all.
+    Raises `InputError` if no question has one of the figures."""
+    known = names_of(scored)
+    if unknown := [name for name in figures if name not in known]:
+        raise InputError(f"no figure {unknown[0]!r}; there are: {', '.join(known)}")
+    names = figures or known
+    return [
+        replace(one, shares={name: one.shares[name] for name in names if name in one.shares}) for one in scored
+    ]
 
 
 def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:

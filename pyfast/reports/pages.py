@@ -21,8 +21,8 @@ from typing import Any
 
 import orjson
 
-from pyfast.api.evaluation import GoldLike, compare
-from pyfast.api.run import Run
+from pyfast.api.evaluation import compare
+from pyfast.api.run import GoldLike, Run
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError, PyfastError
 from pyfast.evaluation import Metric

@@ -3,7 +3,6 @@ calls. Score the answers of a run."""
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,10 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.evaluation import GoldLike, evaluate, gold_of
-from pyfast.api.run import Run
-from pyfast.engine import Question, Record, read_questions
-from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
+from pyfast.api.run import GoldLike, Run, questions_of, scores_and_gold
+from pyfast.engine import Question, Record
+from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_value
 from pyfast.engine.journal.journal_reader import ended_questions
 from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.run_folder import JOURNAL
@@ -23,7 +21,6 @@ from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold, read_gold
 
 _AT_ONCE = 64  # records that are read together
-_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +106,7 @@ def read_asked(run: Path) -> Asked:
     """Read the questions of a run from the file that its run.toml names, as the run saw them. If the file no
     longer exists, the function logs a warning and returns no question.
     """
-    try:
-        place = recorded_path(run, "questions")
-    except InputError as error:
-        _LOG.warning("%s; questions are shown by id", error)
-        return Asked(())
-    questions = read_questions(place)
+    questions = questions_of(run)
     if recorded_value(run, "questions", "documents") == "all":
         questions = (replace(question, documents=()) for question in questions)
     return Asked(questions)
@@ -163,14 +155,10 @@ def scores_of(run: Path, scoring: Scoring) -> Scores:
     If there are no gold answers, the function logs a warning. Raises `InputError` if the given `gold` has none
     of the run's questions.
     """
-    try:
-        lines = gold_of(run, scoring.gold)
-        report = evaluate(run, lines, metrics=scoring.metrics)
-    except InputError as error:
-        if scoring.gold is not None:
-            raise
-        _LOG.warning("%s: no scores: %s", run, error)
+    scored = scores_and_gold(run, scoring.gold, scoring.metrics)
+    if scored is None:
         return Scores()
+    report, lines = scored
     figures = {one.id: one.figures for one in report.questions}
     known = {}
     for one in read_gold(lines):

@@ -9,8 +9,7 @@ from pathlib import Path
 from textwrap import indent, shorten
 from typing import Any
 
-from pyfast.api.evaluation import GoldLike
-from pyfast.api.run import Run
+from pyfast.api.run import GoldLike, Run
 from pyfast.evaluation import Metric
 from pyfast.reports.details import question_of
 from pyfast.reports.pages import folders_of

@@ -20,7 +20,7 @@ EXTRAS = {
     "dense": ("faiss", "safetensors", "sentence_transformers", "tokenizers"),
     "rerank": ("onnxruntime", "tokenizers"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
-    "experiments": ("matplotlib", "tabulate"),
+    "experiments": ("matplotlib", "pandas", "tabulate"),
     "langchain": ("langchain_core",),
     "llamaindex": ("llama_index",),
     "mcp": ("mcp",),

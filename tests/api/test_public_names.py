@@ -37,6 +37,7 @@ NAMES += [
     "convert",
     "evaluate",
     "evaluate_retrieval",
+    "export",
     "open_index",
     "open_llm",
     "report",

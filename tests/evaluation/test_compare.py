@@ -124,6 +124,23 @@ def test_folders_tell_their_seconds(tmp_path: Path) -> None:
     assert found.questions == 4 and not found.left_out
 
 
+def test_holm_counts_only_the_figures_asked_for() -> None:
+    names = [f"item {k}" for k in range(12)]
+    gold = [{"id": name, "answers": [name]} for name in names]
+    a, b = in_memory(dict.fromkeys(names, "no")), in_memory({name: name for name in names})
+    whole, few = pyfast.compare([a, b], gold), pyfast.compare([a, b], gold, figures=["f1", "em"])
+    assert [one.figure for one in few.differences] == ["f1", "em"] and few.flips[0].figure == "f1"
+    p = {one.figure: one.p for one in whole.differences}
+    assert len(p) > 2 and [one.p for one in few.differences] == [p["f1"], p["em"]]
+    assert [one.p_holm for one in few.differences] == holm([p["f1"], p["em"]])
+    assert few.least == least_to_differ(2) < whole.least and few.costs == whole.costs
+    report = pyfast.evaluate(b, gold, figures=["recall"])
+    assert list(report.rows[0].figures) == ["recall"]
+    assert report.rows[0]["recall"] == pyfast.evaluate(b, gold).rows[0]["recall"]
+    with pytest.raises(InputError, match="no figure 'rouge'; there are: em, f1, precision, recall"):
+        pyfast.compare([a, b], gold, figures=["em", "rouge"])
+
+
 def test_what_cannot_be_compared() -> None:
     a, b = in_memory({"Titan": "x"}), in_memory({"Rhea": "x"})
     with pytest.raises(InputError, match="two runs or more"):

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import pyfast as pyfast_command
 from typer.testing import CliRunner
 
 import pyfast
@@ -29,6 +31,14 @@ ASKED = "When did Apollo 15 land?"
 
 def jsonl(path: Path, *records: dict[str, Any]) -> Path:
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def book_of(path: Path, *rows: tuple[Any, ...]) -> Path:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
     return path
 
 
@@ -65,7 +75,7 @@ def test_a_field_that_takes_the_place_of_answers_is_said(
     assert answers(both) == {"a": ("right",)}
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "xlsx"])
 def test_ids_are_the_numbers_of_rows_where_there_are_none(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -76,6 +86,10 @@ def test_ids_are_the_numbers_of_rows_where_there_are_none(
     elif kind == "parquet":
         table = {"question": [asked for asked, _ in rows], "expected": [right for _, right in rows]}
         pq.write_table(pa.table(table), path)
+    elif kind == "xlsx":
+        book_of(
+            path, ("Question", "Expected"), *((asked, 1971 if right == "1971" else right) for asked, right in rows)
+        )
     else:
         jsonl(path, *({"question": asked, "expected": right} for asked, right in rows))
     with caplog.at_level(logging.WARNING, "pyfast"):
@@ -89,6 +103,43 @@ def test_ids_are_the_numbers_of_rows_where_there_are_none(
     assert report.without_gold == ("3",) and report.rows[0].questions == 2
     done = CliRunner().invoke(app, ["evaluate", str(run)])
     assert "1 questions have no gold and are not scored: 3" in done.stdout
+
+
+def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Lists, numbers as they are shown, the first sheet alone; a formula without a value is no answer."""
+    path = book_of(
+        tmp_path / "q.xlsx", ("ID", "Question ", "answers"), ("007", ASKED, '["Oslo", "x"]'), (8, "When?", 2.5)
+    )
+    assert answers(path) == {"007": ("Oslo", "x"), "8": ("2.5",)}
+    book = openpyxl.load_workbook(path)
+    book["Sheet"]["C3"].number_format = "0.00%"
+    book.create_sheet("more").append(["id"])
+    book.save(path)
+    assert answers(path)["8"] == ("250.00%",) and "1 more sheets are not read" in caplog.text
+    book["Sheet"]["C3"] = "=1+1"
+    book.save(path)
+    with pytest.raises(InputError, match="C3: a formula without a value"):
+        answers(path)
+    path.write_bytes(b"no archive")
+    with pytest.raises(InputError, match=r"q\.xlsx: cannot be read: File is not a zip file"):
+        answers(path)
+
+
+def test_the_command_says_where_the_gold_is_and_what_it_made(tmp_path: Path) -> None:
+    path = book_of(tmp_path / "q.xlsx", ("question", "answer"), (ASKED, "no"))
+    assert (
+        pyfast_command(
+            "answer", path, "--llm", "instant", "--system", "direct", "--run", tmp_path / "run"
+        ).returncode
+        == 0
+    )
+    done = pyfast_command("evaluate", tmp_path / "run")
+    assert done.returncode == 0 and "f1" in done.stdout
+    assert done.stderr.splitlines() == [
+        f"{path}: the gold answers come from this file",
+        f"{path}: questions have no `id`; the number of the line or row, counted from 1, is the id",
+        f"{path}: there is no `answers`; `answer` has the gold answers",
+    ]
 
 
 def test_turns_without_ids_get_them(tmp_path: Path) -> None:

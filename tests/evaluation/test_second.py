@@ -21,7 +21,7 @@ import second
 from scripted import Scripted
 
 import pyfast
-from pyfast.api.evaluation import answers_of, gold_of
+from pyfast.api.run import answers_of, gold_of
 from pyfast.engine import Record
 from pyfast.evaluation import Gold, hits
 from pyfast.evaluation.evaluate import read_answers

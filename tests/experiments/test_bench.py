@@ -186,6 +186,23 @@ def test_the_sweep_finds_saturation(url: str) -> None:
     assert [load["load"] for load in result.loads[-4:]] == [f"{n}% of saturation" for n in (50, 70, 80, 90)]
 
 
+def test_several_systems_get_the_same_loads(url: str, small: pyfast.Index) -> None:
+    load = pyfast.Load(clients=[1, 4], count=8, repeats=2, warm_up=1)
+    given: dict[str, Any] = {"index": small, "llm": url}
+    both = pyfast.bench(["Who? wait 9000 us"], load, system=["direct", "rag"], **given)
+    names = [f"{system}, {n} clients" for system in ("direct", "rag") for n in (1, 4)]
+    assert [one["load"] for one in both.loads] == names and both.about["system"] == "direct, rag"
+    alone = pyfast.bench(["Who? wait 9000 us"], load, system="rag", **given)
+    for one, same in zip(both.loads[2:], alone.loads, strict=True):
+        assert one["load"] == f"rag, {same['load']}" and one["stages"]["retrieval"]["mean_e2el_ms"] > 0
+        assert (one["llm_calls"], one["total_input_tokens"]) == (same["llm_calls"], same["total_input_tokens"])
+    assert both.loads[0]["stages"]["retrieval"]["mean_e2el_ms"] == 0 and both.loads[0]["p50_e2el_ms"] > 9
+    assert len(both.compare(both.as_json())) == len(alone.compare(alone.as_json())) * 2
+    for systems, sweep in (([], False), (["rag", "rag"], False), (["rag", "direct"], True)):
+        with pytest.raises(InputError, match="system: expected one system"):
+            pyfast.bench(["?"], pyfast.Load(clients=[1], sweep=sweep), system=systems, **given)
+
+
 def test_files_and_the_command(url: str, tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"id": "a", "question": "wait 3000 us"}\n{"id": "b", "question": "wait 4000 us"}\n')

@@ -97,6 +97,29 @@ def test_cells_are_what_evaluate_says_of_their_runs(data: Path, tmp_path: Path) 
     assert (tmp_path / "E" / "pareto.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_latency_by_one_client_stands_beside_throughput(data: Path, tmp_path: Path, url: str) -> None:  # noqa: F811
+    """Each question waits 60 ms: one client sees that, and twelve questions at once are twelve times as fast."""
+    plan = {**PLAN, "sets": ["moons"], "latency": 4}
+    result = pyfast.experiment(plan, data, tmp_path / "E", llm=url)
+    head, rows = result.summary()
+    assert head[-4:] == ["questions/s", "p50 s, 1 client", "p95 s, 1 client", "p99 s, 1 client"]
+    for row, cell in zip(rows, result.cells, strict=True):
+        assert row[:3] == [cell.row, "moons", url] and row[3:5] == [
+            f"{cell.figures[n].value:.3f}" for n in ("em", "f1")
+        ]
+        assert 0.06 <= cell.latency["p50"] <= cell.latency["p95"] <= cell.latency["p99"] < 5
+        assert cell.throughput is not None and cell.throughput > 2 / cell.latency["p50"]
+        assert row[-3:] == [f"{cell.latency[name]:.3f}" for name in ("p50", "p95", "p99")]
+    lines = (tmp_path / "E" / "tables.md").read_text().splitlines()
+    assert lines[0] == "# Two rows" and [c.strip() for c in lines[2].strip("|").split("|")] == head
+    table = list(csv.DictReader((tmp_path / "E" / "tables.csv").open()))
+    assert [float(row["p50_seconds"]) for row in table] == [cell.latency["p50"] for cell in result.cells]
+    again = pyfast.experiment(plan, data, tmp_path / "E", llm=url)  # nothing is measured again
+    assert [cell.latency for cell in again.cells] == [cell.latency for cell in result.cells]
+    without = pyfast.experiment(plan, data, tmp_path / "E", llm=url, latency=0)
+    assert [cell.latency for cell in without.cells] == [{}, {}] and len(without.summary()[0]) == len(head) - 3
+
+
 def test_seeds_are_averaged_over_questions(data: Path, tmp_path: Path, url: str) -> None:  # noqa: F811
     plan = {**PLAN, "sets": ["moons"], "rows": PLAN["rows"][:1], "seeds": [1, 2, 3], "temperature": 0.7}
     cell = pyfast.experiment(plan, data, tmp_path / "E", llm=url, limit=6).cells[0]

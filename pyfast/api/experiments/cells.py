@@ -12,16 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
+from pyfast.api.experiments.latency import bench
 from pyfast.api.experiments.plan import Model, Plan, Row, read_plan
-from pyfast.api.experiments.writing import Cell, Searched, searched, uses_knowledge, write_tables
+from pyfast.api.experiments.writing import Cell, Searched, searched, summary_of, uses_knowledge, write_tables
 from pyfast.api.index import build_index, open_index
 from pyfast.api.knowledge import build_knowledge
 from pyfast.api.run import Run
-from pyfast.engine import Event, Watch
+from pyfast.engine import Event, Watch, read_questions
 from pyfast.engine.distributed.cluster import connected
 from pyfast.engine.events import UNWATCHED
+from pyfast.engine.journal.journal_reader import service_times
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, holm
@@ -30,7 +34,7 @@ from pyfast.evaluation.cost import Prices, cost_of, read_prices
 from pyfast.evaluation.evaluate import rows_of
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
-from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, RunOptions, Sampling
+from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, RunOptions, Sampling
 
 _LOG = logging.getLogger("pyfast")
 _LOOK_S = 0.25
@@ -51,6 +55,10 @@ class Experiment:
 
     plan: Plan
     cells: list[Cell]
+
+    def summary(self) -> tuple[list[str], list[list[str]]]:
+        """Return the main figures of each cell as a table: a header, and a row for each cell."""
+        return summary_of(self.plan, self.cells)
 
     def compare(self, baseline: str | None = None) -> list[Difference]:
         """Compare each row with the baseline row, for each data set and model, question by question.
@@ -88,6 +96,7 @@ def experiment(
     llm: str | Mapping[str, str] | None = None,
     llm_options: Mapping[str, Any] | None = None,
     limit: int | None = None,
+    latency: int | None = None,
     prices: str | Path | Prices | None = None,
     concurrency: int | None = None,
     options: RunOptions = RUN_DEFAULTS,
@@ -112,6 +121,8 @@ def experiment(
         llm_options: Options of `llm`.
         limit: Ask only the first `limit` questions of each set. This argument replaces the plan's `limit`.
             You can resume the experiment with a larger `limit`.
+        latency: Let one client ask this many questions of each cell, one by one, in this process, to measure the
+            latency. This argument replaces the plan's `latency`.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
         options: As in `pyfast.answer`. `outage` and `sample` have an effect here, and others are refused. `sample`
@@ -139,7 +150,7 @@ def experiment(
     """
     options.only("experiment", *OF_EXPERIMENT)
     models = None if llm is None else {_name_of(llm): Model(llm=llm, options=llm_options or {})}
-    changed = {"models": models, "limit": limit, "sample": options.sample}
+    changed = {"models": models, "limit": limit, "sample": options.sample, "latency": latency}
     read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
@@ -155,7 +166,8 @@ def experiment(
                 if not row.not_run:
                     place = folder / "runs" / _slug(name) / _slug(row.name) / _slug(model_name)
                     runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
-                    planned.append((read, name, row, model_name, runs, source, listed))
+                    timed = partial(_latency, read, row, model, index, source, place)
+                    planned.append((read, name, row, model_name, runs, source, listed, timed))
                     todo += [
                         partial(_run, read, row, model, index, source, run, seed, concurrency, bare)
                         for run, seed in zip(runs, read.seeds, strict=True)
@@ -244,7 +256,14 @@ def _run(
 
 
 def _cell(
-    plan: Plan, name: str, row: Row, model: str, runs: tuple[Path, ...], source: Path, prices: Prices | None
+    plan: Plan,
+    name: str,
+    row: Row,
+    model: str,
+    runs: tuple[Path, ...],
+    source: Path,
+    prices: Prices | None,
+    timed: Callable[[], Mapping[str, float]],
 ) -> Cell:
     gold = source / "gold.jsonl"
     reports = [evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs]
@@ -252,7 +271,30 @@ def _cell(
     records = {record.id: record for record in Run(runs[0]).records}
     cost = cost_of(str(runs[0]), runs[0], records, reports[0].questions, prices)
     figures = rows_of(scored)[0].figures
-    return Cell(name, row.name, model, runs, figures, row.paper.get(name, {}), cost, scored)
+    times = service_times(runs[0])
+    paper, rate = row.paper.get(name, {}), None if times is None else times.rate
+    return Cell(name, row.name, model, runs, figures, paper, cost, scored, rate, timed())
+
+
+def _latency(plan: Plan, row: Row, model: Model, index: Index, source: Path, place: Path) -> Mapping[str, float]:
+    """Measure the latency of a cell with one client, or read what was measured before."""
+    if not plan.latency:
+        return {}
+    out = place / f"latency-{plan.latency}"
+    if not (out / "bench.json").exists():
+        asked = read_questions(_questions(source), plan.latency)
+        bench(
+            [replace(one, documents=()) if plan.documents == "all" else one for one in asked],
+            Load(clients=[1], count=plan.latency, warm_up=1, repeats=1),
+            index=index,
+            llm=model.llm,
+            llm_options=model.options,
+            system=row.system,
+            settings=row.settings,
+            out=out,
+        )
+    (load,) = orjson.loads((out / "bench.json").read_bytes())["loads"]
+    return {f"p{p}": load[f"p{p}_e2el_ms"] / 1e3 for p in (50, 95, 99) if f"p{p}_e2el_ms" in load}
 
 
 def _together(of_seeds: Sequence[Sequence[Scored]]) -> Sequence[Scored]:

@@ -9,7 +9,8 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,14 +123,14 @@ def bench(
     index: Index | str | Path | None = None,
     llm: GivenLLM = "embedded",
     llm_options: Mapping[str, Any] | None = None,
-    system: str | System = "n2n",
+    system: str | System | Sequence[str | System] = "n2n",
     settings: Mapping[str, Any] | None = None,
     budget: Mapping[str, Any] | None = None,
     concurrency: int = 256,
     journal: bool = False,
     out: str | Path | None = None,
 ) -> Bench:
-    """Measure latency and throughput of a system under load.
+    """Measure latency and throughput of one or more systems under load.
 
     The load generator and the system share this process and one event loop. In an open loop (`rates`, `trace`),
     questions arrive at times that are fixed in advance, even if the system is slower. The latency of a
@@ -143,8 +144,9 @@ def bench(
         index: An index, or its folder. None: the system needs no index.
         llm: As in `pyfast.answer`.
         llm_options: As in `pyfast.answer`.
-        system: As in `pyfast.answer`.
-        settings: As in `pyfast.answer`.
+        system: As in `pyfast.answer`, or several systems, which get the same loads one after the other. The name
+            of a load then begins with the name of its system.
+        settings: As in `pyfast.answer`, for every system.
         budget: Limits of each question, as in `pyfast.Engine`.
         concurrency: How many questions the engine works on at the same time. All other questions wait in its
             queue.
@@ -157,7 +159,7 @@ def bench(
         The figures of each load.
 
     Raises:
-        InputError: An argument is not valid, or no load is given.
+        InputError: An argument is not valid, no load is given, or several systems are given with `sweep`.
         LLMUnavailableError: The model cannot be reached.
 
     Example:
@@ -173,6 +175,10 @@ def bench(
         raise InputError("no load: give rates, clients, trace or sweep")
     for number in load.clients:
         at_least_one("clients", number)
+    systems = [system] if isinstance(system, str | System) else list(system)
+    names = [one if isinstance(one, str) else one.name for one in systems]
+    if not systems or len(set(names)) < len(names) or (load.sweep and len(names) > 1):
+        raise InputError(f"system: expected one system{'' if load.sweep else ', or several different ones'}")
     asked, given = _questions(questions), opened(llm, llm_options)
 
     def open_load(rate: float, name: str = "") -> _Load:
@@ -193,10 +199,9 @@ def bench(
     async def measured(folder: str | None) -> Bench:
         engine = Engine(index, given.by_role, concurrency=concurrency, budget=budget, journal=folder)
         async with engine:
-            ask = generator.asker(engine, system, settings)
             loads: list[dict[str, Any]] = []
 
-            async def measure(plan: _Load) -> dict[str, Any]:
+            async def measure(ask: generator.Ask, plan: _Load) -> dict[str, Any]:
                 _LOG.info("measuring %s", plan.name)
                 await closed_loop(ask, repeated(asked, load.warm_up, "warm-up"), min(load.warm_up, 16) or 1)
                 samples = [await plan.once(ask, asked, load.count, repeat) for repeat in range(load.repeats)]
@@ -204,11 +209,13 @@ def bench(
                 return loads[-1]
 
             most = None
-            if load.sweep:
-                most = await _saturation(measure)
-                plans.extend(open_load(share * most, f"{share:.0%} of saturation") for share in _SHARES)
-            for plan in plans:
-                await measure(plan)
+            for name, one in zip(names, systems, strict=True):
+                ask = generator.asker(engine, one, settings)
+                if load.sweep:
+                    most = await _saturation(partial(measure, ask))
+                    plans.extend(open_load(share * most, f"{share:.0%} of saturation") for share in _SHARES)
+                for plan in plans:
+                    await measure(ask, replace(plan, name=f"{name}, {plan.name}") if len(names) > 1 else plan)
             return Bench(about, loads, most)
 
     about = {
@@ -216,7 +223,7 @@ def bench(
         "backend": "pyfast",
         "pyfast": __version__,
         "model_id": ", ".join(dict.fromkeys(model.spec for model in given.full().values())),
-        "system": system if isinstance(system, str) else system.name,
+        "system": ", ".join(names),
         "settings": dict(settings or {}),
         "questions": len(asked),
         "num_prompts": load.count,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -142,12 +142,12 @@ def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | No
 
 
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
-    """Make `count` questions from the texts of `questions`. Their ids are `NAME-0`, `NAME-1` and so on.
+    """Make `count` questions from `questions`. Their ids are `NAME-0`, `NAME-1` and so on.
 
     If there are fewer than `count` questions, the texts are repeated.
     """
     for number, question in enumerate(islice(cycle(questions), count)):
-        yield Question(f"{name}-{number}", question.text)
+        yield replace(question, id=f"{name}-{number}")
 
 
 async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> list[Sample]:

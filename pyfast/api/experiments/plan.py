@@ -68,6 +68,8 @@ class Plan(_Strict):
     temperature: float = Field(0.0, ge=0, allow_inf_nan=False)
     limit: int | None = Field(None, ge=1)
     sample: int | None = Field(None, ge=1)
+    latency: int = Field(0, ge=0)
+    """The number of questions that one client asks, one by one, to measure the latency of each cell. 0: none"""
 
     @field_validator("rows")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,10 @@ class Cell:
     """The mean cost of a question, in the run of the first seed"""
     scored: Sequence[Scored]
     """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
+    throughput: float | None = None
+    """Questions a second in the run of the first seed. None: not known"""
+    latency: Mapping[str, float] = field(default_factory=dict)
+    """The latency with one client in seconds, as `p50`, `p95` and `p99`. Empty: not measured"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,9 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
     from tabulate import tabulate
 
     for name, style in (("tables.md", "github"), ("tables.tex", "latex_booktabs")):
+        head, rows = summary_of(plan, cells)
         texts = [f"# {plan.title}\n"] if plan.title and name.endswith("md") else []
+        texts.append(f"{tabulate(rows, head, tablefmt=style, disable_numparse=True)}\n")
         for model in plan.models:
             head, rows = _table(plan, cells, model)
             lines = _differences(plan, cells, model, sets)
@@ -99,6 +105,27 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
         if quality in cell.figures
     ]
     plot_pareto(points, f"{_currency(cells) or 'tokens'} a question", quality, folder / "pareto.png")
+
+
+def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Make a table with the main figures of each cell, as a header and rows."""
+    measured = list(dict.fromkeys(name for cell in cells for name in cell.latency))
+    currency = _currency(cells)
+    head = ["row", "set", "model", *plan.columns, "LLM calls", "tokens", "seconds", "questions/s"]
+    rows = []
+    for cell in cells:
+        cost, figures = cell.cost, [cell.figures.get(name) for name in plan.columns]
+        spent = (cost.llm_calls, cost.prompt_tokens + cost.completion_tokens, cost.seconds, cell.throughput)
+        rows.append(
+            [
+                *(cell.row, cell.set, cell.model),
+                *("" if one is None else f"{one.value:.3f}" for one in figures),
+                *map(_shown, spent),
+                *(_shown(cell.latency.get(name), 3) for name in measured),
+                *([_shown(cost.money, 6)] if currency else []),
+            ]
+        )
+    return [*head, *(f"{name} s, 1 client" for name in measured), *([currency] if currency else [])], rows
 
 
 def _price(cost: Cost) -> float:
@@ -148,15 +175,7 @@ def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], li
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     columns = [(name, column) for name in plan.sets for column in plan.columns]
     heads = [[f"{name} {column}", *["paper"] * ((name, column) in published)] for name, column in columns]
-    currency = _currency(cells)
-    head = [
-        "row",
-        *chain.from_iterable(heads),
-        "LLM calls",
-        "tokens",
-        "seconds",
-        *([currency] if currency else []),
-    ]
+    head = ["row", *chain.from_iterable(heads)]
     by_place = {(cell.set, cell.row): cell for cell in cells if cell.model == model}
     rows = []
     for row in plan.rows:
@@ -169,12 +188,6 @@ def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], li
             if (name, column) in published:
                 paper = row.paper.get(name, {}).get(column)
                 line.append("" if paper is None else f"{paper:.3f}")
-        costs = [by_place[name, row.name].cost for name in plan.sets if (name, row.name) in by_place]
-        line.append(_mean([cost.llm_calls for cost in costs]))
-        line.append(_mean([cost.prompt_tokens + cost.completion_tokens for cost in costs]))
-        line.append(_mean([cost.seconds for cost in costs]))
-        if currency:
-            line.append(_mean([cost.money for cost in costs], 6))
         rows.append(line)
     return head, rows
 
@@ -183,9 +196,8 @@ def _currency(cells: Sequence[Cell]) -> str | None:
     return next((cell.cost.currency for cell in cells if cell.cost.currency), None)
 
 
-def _mean(values: Sequence[float | None], digits: int = 1) -> str:
-    known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.{digits}f}" if known else ""
+def _shown(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _record(cell: Cell) -> dict[str, Any]:
@@ -198,5 +210,6 @@ def _record(cell: Cell) -> dict[str, Any]:
     cost = {name: value for name, value in asdict(cell.cost).items() if name not in ("run", "per_right")}
     each = {f"{name}_per_right": value for name, value in cell.cost.per_right.items()}
     paper = {f"{name}_paper": value for name, value in cell.paper.items()}
+    speed = {"throughput": cell.throughput, **{f"{name}_seconds": value for name, value in cell.latency.items()}}
     place = {"set": cell.set, "row": cell.row, "model": cell.model, "runs": " ".join(map(str, cell.runs))}
-    return {**place, "questions": len(cell.scored), **figures, **paper, **cost, **each}
+    return {**place, "questions": len(cell.scored), **figures, **paper, **cost, **each, **speed}

@@ -22,19 +22,23 @@ _MOST_NAMED = 5
 _MOST_CUT = 20_000
 
 
-def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read each sheet as a table, with numbers as the sheet shows them. For a formula, its last computed value is
-    read.
-    """
+def read_sheets(path: Path) -> tuple[str, list[tuple[Any, Sheet]]]:
+    """Read the sheets that are not empty, with numbers as the sheet shows them. Returns the title of the file, and
+    (openpyxl's sheet, its rows) of each sheet. For a formula, its last computed value is read."""
     check_archive(path)
     import openpyxl
 
     book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     try:
         title = (book.properties.title or "").strip() or title_of(path)
-        sheets = [(sheet, found) for sheet in book.worksheets if (found := _sheet(book, sheet, path)).rows]
+        return title, [(sheet, found) for sheet in book.worksheets if (found := _sheet(book, sheet, path)).rows]
     finally:
         book.close()
+
+
+def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
+    """Read each sheet as a table (see `read_sheets`)."""
+    title, sheets = read_sheets(path)
     for sheet, found in sheets:
         name = "" if len(sheets) == 1 else sheet.title
         parts = [part for block in _side_by_side(found) for part in _tables(block, path)]
@@ -53,7 +57,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
             yield Unread(path, f"sheet {sheet.title}: this sheet is hidden, and was read", missing=False)
 
 
-class _Sheet(NamedTuple):
+class Sheet(NamedTuple):
     """The rows of a sheet that are not empty."""
 
     rows: Packed[tuple[str, ...]]
@@ -65,7 +69,7 @@ class _Sheet(NamedTuple):
     """The formulas without a value"""
 
 
-def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
+def _sheet(book: Any, sheet: Any, path: Path) -> Sheet:
     # openpyxl's worksheets are either rows without merged cells or all of the sheet in memory, at fifty times its
     # size. Its parser has both.
     from openpyxl.styles.numbers import BUILTIN_FORMATS
@@ -122,10 +126,10 @@ def _sheet(book: Any, sheet: Any, path: Path) -> _Sheet:
                 rows.append(tuple(row))
                 numbers.append(number)
     merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
-    return _Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
+    return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
 
 
-def _side_by_side(sheet: _Sheet) -> list[_Sheet]:
+def _side_by_side(sheet: Sheet) -> list[Sheet]:
     """Cut a sheet into tables that stand side by side, with an empty column between them. Each has a title above
     its first column, a name for each of its columns, and names in its first column: without these, a table with an
     empty column would be cut too."""
@@ -147,11 +151,11 @@ def _side_by_side(sheet: _Sheet) -> list[_Sheet]:
         # With an empty row below it, the title is one for sure.
         numbers = array("q", (sheet.numbers[k] - (k == 0) for k in within))
         merged = [it for it in sheet.merged if first <= it[0] <= last]
-        blocks.append(_Sheet(cut, numbers, merged, []))
+        blocks.append(Sheet(cut, numbers, merged, []))
     return blocks
 
 
-def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
+def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
     """Cut a sheet into its tables. After an empty row, a new table begins if the row there can only be a header:
     it has a name for each column, and there are only numbers below one of them."""
     numbers = sheet.numbers
@@ -159,10 +163,10 @@ def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
     if not starts or len(numbers) > _MOST_CUT:
         return [sheet]
 
-    def part(first: int, end: int) -> _Sheet:
+    def part(first: int, end: int) -> Sheet:
         rows = Packed(sheet.rows[first:end])
         merged = [it for it in sheet.merged if numbers[first] <= it[1] <= numbers[end - 1]]
-        return _Sheet(rows, numbers[first:end], merged, [])
+        return Sheet(rows, numbers[first:end], merged, [])
 
     begun = [0]
     title: int | None = 0  # the first of the rows with a single text, which can be a caption
@@ -175,7 +179,7 @@ def _tables(sheet: _Sheet, path: Path) -> list[_Sheet]:
     return [part(first, end) for first, end in pairwise([*begun, len(numbers)])]
 
 
-def _has_header(sheet: _Sheet, path: Path) -> bool:
+def _has_header(sheet: Sheet, path: Path) -> bool:
     _, header, rows = parts_of_grid(*_grid(sheet, path))
     return (
         len(header) > 1
@@ -185,7 +189,7 @@ def _has_header(sheet: _Sheet, path: Path) -> bool:
     )
 
 
-def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:
+def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:
     """The rows of a sheet with its merged cells filled, an empty row for each gap, and the spans of the first
     rows. Only the columns and rows that have cells of their own are filled.
     """
@@ -207,7 +211,7 @@ def _grid(sheet: _Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, .
     return _filled(sheet, place, path), tuple(spans)
 
 
-def _filled(sheet: _Sheet, place: dict[int, int], path: Path) -> Iterator[list[str]]:
+def _filled(sheet: Sheet, place: dict[int, int], path: Path) -> Iterator[list[str]]:
     used = list(place)
     pending, filled = 0, 0
     active: list[tuple[int, int, int, str]] = []

@@ -1,0 +1,189 @@
+"""The results of runs as a table, with a row for each question: as Arrow, and as files for other programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from pyfast.engine import Record
+from pyfast.errors import InputError
+from pyfast.evaluation.evaluate import AT_ONCE, Scored, names_of
+from pyfast.utils.extras import explained
+from pyfast.utils.files import written_aside
+
+KINDS = (".csv", ".jsonl", ".parquet", ".xlsx")
+_TEXTS = pa.list_(pa.string())
+_FIRST = {**dict.fromkeys(("run", "id", "question", "answer", "state", "reason"), pa.string()), "gold": _TEXTS}
+_COUNTS = ("llm_calls", "prompt_tokens", "completion_tokens")
+_LAST = {"uris": _TEXTS, "snippets": _TEXTS, **dict.fromkeys(_COUNTS, pa.int64()), "seconds": pa.float64()}
+_SHARED = ("id", "question", "gold")  # what is the same in all runs
+# XML has no such characters, so a sheet writes them as _x0007_. A text that looks so itself needs the same.
+_ESCAPED = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_MOST_LETTERS = 16_000  # A cell holds 32,767 units of UTF-16, and a letter is one or two of them.
+_MOST_ROWS = 1_048_575  # below the header
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What is known of the questions of a run."""
+
+    run: str
+    """The name of the run"""
+    records: Iterable[Record]
+    questions: Mapping[str, str]
+    """The texts of the questions, by id"""
+    gold: Mapping[str, Sequence[str]]
+    """The gold answers, by id"""
+    scored: Sequence[Scored]
+    seconds: Mapping[str, float | None]
+
+
+def schema_of(results: Iterable[Results]) -> pa.Schema:
+    """Make the schema of a table of several runs. Each figure is a column. If a figure has the name of another
+    column, the column is called `score.NAME`."""
+    figures = {_column(name): pa.float64() for one in results for name in names_of(one.scored)}
+    return pa.schema(_FIRST | figures | _LAST)
+
+
+def _column(figure: str) -> str:
+    return f"score.{figure}" if figure in (*_FIRST, *_LAST) else figure
+
+
+def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a run, some at a time, so that not all evidence is in memory."""
+    figures = {one.id: one.figures for one in results.scored}
+    records = iter(results.records)
+    while some := list(islice(records, AT_ONCE)):
+        yield pa.RecordBatch.from_pylist([_row(one, results, figures.get(one.id, {})) for one in some], schema)
+
+
+def _row(record: Record, results: Results, figures: Mapping[str, float | None]) -> dict[str, Any]:
+    id, usage = record.id, record.usage
+    texts = {
+        "run": results.run,
+        "id": id,
+        "question": results.questions.get(id),
+        **{name: getattr(record, name) for name in ("answer", "state", "reason")},
+    }
+    return {
+        # A path or a question in memory can have what is not Unicode.
+        **{name: text and text.encode("utf-8", "backslashreplace").decode() for name, text in texts.items()},
+        "gold": results.gold.get(id),
+        **{_column(name): value for name, value in figures.items()},
+        "uris": [one.uri for one in record.evidence],
+        "snippets": [one.snippet for one in record.evidence],
+        **{name: getattr(usage, name) for name in _COUNTS},
+        "seconds": results.seconds.get(id),
+    }
+
+
+def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Join the tables of runs, so that each question has one row. `tables` has them by the names of the runs. The
+    columns of a run are called `RUN: COLUMN`.
+
+    Raises `InputError` if two runs have different questions or different gold answers under one id.
+    """
+    shared: dict[str, dict[str, Any]] = {}
+    for table in tables.values():
+        for row in table.select(_SHARED).to_pylist():
+            known = shared.setdefault(row["id"], row)
+            for name, value in row.items():
+                if known[name] is None:
+                    known[name] = value
+                elif value not in (None, known[name]):
+                    raise InputError(
+                        f"{row['id']!r}: the runs have different values of `{name}` for this question"
+                    )
+    columns = {name: pa.array([row[name] for row in shared.values()], _FIRST[name]) for name in _SHARED}
+    places = {}
+    for run, table in tables.items():
+        found = {id: place for place, id in enumerate(table["id"].to_pylist())}
+        places[run] = pa.array([found.get(id) for id in shared], pa.int64())
+    for name in next(iter(tables.values())).column_names:
+        if name not in ("run", *_SHARED):
+            columns |= {f"{run}: {name}": table[name].take(places[run]) for run, table in tables.items()}
+    return pa.table(columns)
+
+
+def check_kind(path: Path) -> None:
+    """Raise `InputError` if the end of a file's name names no kind of table."""
+    if path.suffix.lower() not in KINDS:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+
+
+def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
+    """Write rows into a file, whose name says its kind. Returns their number. Lists are JSON in CSV and XLSX."""
+    import pyarrow.csv as csv
+    import pyarrow.parquet as parquet
+
+    kind, count = path.suffix.lower(), 0
+    with written_aside(path) as aside, aside.open("wb") as file:
+        if kind == ".xlsx":
+            return _write_sheet(path, file, pa.Table.from_batches(map(_flat, rows), _flat_schema(schema)))
+        if kind == ".jsonl":
+            for batch in rows:
+                count += batch.num_rows
+                file.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in batch.to_pylist())
+            return count
+        is_csv = kind == ".csv"
+        opened = csv.CSVWriter(file, _flat_schema(schema)) if is_csv else parquet.ParquetWriter(file, schema)
+        with opened as writer:
+            for batch in rows:
+                count += batch.num_rows
+                writer.write(_flat(batch) if is_csv else batch)
+    return count
+
+
+def _flat_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([(one.name, pa.string() if one.type == _TEXTS else one.type) for one in schema])
+
+
+def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Write the lists of a batch as JSON."""
+    columns = [
+        pa.array([None if texts is None else orjson.dumps(texts).decode() for texts in column.to_pylist()])
+        if column.type == _TEXTS
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_flat_schema(batch.schema))
+
+
+def _write_sheet(path: Path, file: Any, table: pa.Table) -> int:
+    if table.num_rows > _MOST_ROWS:
+        raise InputError(f"{path}: {table.num_rows:,} rows do not fit into a sheet; write .parquet or .csv")
+    with explained():
+        import openpyxl
+        from openpyxl.cell import WriteOnlyCell
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("results")
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        made = WriteOnlyCell(sheet)
+        # Not by `value`: it makes a formula of `=...` and cuts long texts.
+        made._value, made.data_type = _ESCAPED.sub(lambda found: f"_x{ord(found[0]):04X}_", value), "s"
+        made.quotePrefix = value.startswith(("=", "+", "-", "@"))  # It stays text when someone edits it.
+        return made
+
+    columns: dict[str, list[Any]] = {}
+    for name, values in zip(table.column_names, (column.to_pylist() for column in table.columns), strict=True):
+        longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+        columns[name] = values
+        for part in range(ceil(longest / _MOST_LETTERS)):  # too long for one cell: several columns
+            start = part * _MOST_LETTERS
+            cut = [value and (value[start : start + _MOST_LETTERS] or None) for value in values]
+            columns[f"{name} ({part + 1})" if part else name] = cut
+    for row in chain([list(columns)], zip(*columns.values(), strict=True)):
+        sheet.append([cell(value) for value in row])
+    book.save(file)
+    return int(table.num_rows)

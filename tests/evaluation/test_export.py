@@ -1,0 +1,208 @@
+"""The results of runs as tables: what other libraries read in them is what the runs have, with nothing changed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import orjson
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from openpyxl.utils.escape import unescape
+from runs import records
+from typer.testing import CliRunner
+
+import pyfast
+from pyfast.commands.cli import app
+from pyfast.engine import Answer, Context, Question
+from pyfast.errors import InputError, MissingPackageError
+from pyfast.systems import Settings, System
+
+ANSWERS = [
+    "=1+1",
+    "+49 30",
+    "-5",
+    "@me",
+    "#N/A",
+    "007",
+    "12345678901234567890.10",
+    'two\nlines, "quotes"; a\ttab and \\',
+    "naïve 🪐 土星",
+    " blanks ",
+    "NA",
+    "true",
+    "2025-03-14",
+    "_x0041_ and \x07",
+    "long " * 9_000,
+]
+ASKED = [
+    {"id": f"0{k}", "question": f"Which one, {k}?\nSay it.", "answers": [said]} for k, said in enumerate(ANSWERS)
+]
+
+
+async def _says(question: Question, ctx: Context, settings: Settings) -> Answer:
+    if question.id == "00":
+        raise ValueError("a reason,\nwith lines")
+    cited = [{"uri": f"u{k}.md", "snippet": f'part {k} of "{question.id}",\n'} for k in range(2)]
+    return Answer(ANSWERS[int(question.id)] if question.id != "01" else None, orjson.dumps(cited))
+
+
+SAYS = System("says", _says, Settings, (), needs_index=False)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    (folder / "q.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ASKED))
+    pyfast.answer(folder / "q.jsonl", llm="instant", system=SAYS, run=folder / "run")
+    return folder / "run"
+
+
+def expected(run: Path) -> list[dict[str, Any]]:
+    """The rows, from the files of the run and from `evaluate`."""
+    figures = {one.id: one.figures for one in pyfast.evaluate(run).questions}
+    asked = {one["id"]: one for one in ASKED}
+    rows = []
+    for one in records(run):
+        usage = one["usage"]
+        rows.append(
+            {
+                "run": str(run),
+                "id": one["id"],
+                "question": asked[one["id"]]["question"],
+                "answer": one["answer"],
+                "state": one["state"],
+                "reason": one.get("reason"),
+                "gold": asked[one["id"]]["answers"],
+                **figures[one["id"]],
+                "uris": [it["uri"] for it in one["evidence"]],
+                "snippets": [it["snippet"] for it in one["evidence"]],
+                **{name: usage[name] for name in ("llm_calls", "prompt_tokens", "completion_tokens")},
+            }
+        )
+    assert {row["state"] for row in rows} == {"answered", "abstained", "failed"}
+    return rows
+
+
+def without_seconds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    assert all(0 < float(row.pop("seconds")) < 60 for row in rows)
+    return rows
+
+
+def test_arrow_and_pandas_have_what_the_run_has(run: Path) -> None:
+    table = pyfast.Run(run).to_arrow()
+    assert without_seconds(table.to_pylist()) == expected(run)
+    frame = pyfast.Run(run).to_pandas()
+    assert list(frame.columns) == table.column_names and frame["answer"].tolist()[2:] == ANSWERS[2:]
+    assert frame["em"].tolist() == [0, 0, *[1] * 13] and frame["llm_calls"].sum() == 0
+
+
+def test_parquet_and_json_lines_come_back(run: Path, tmp_path: Path) -> None:
+    assert pyfast.export([run], tmp_path / "r.parquet") == pyfast.export([run], tmp_path / "r.jsonl") == 15
+    assert without_seconds(pq.read_table(tmp_path / "r.parquet").to_pylist()) == expected(run)
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text("utf-8").split("\n")[:-1]]
+    assert without_seconds(lines) == expected(run)
+
+
+LISTS = ("gold", "uris", "snippets")
+
+
+def test_csv_comes_back(run: Path, tmp_path: Path) -> None:
+    """Through pandas and through the standard library."""
+    pyfast.export([run], tmp_path / "r.csv")
+    frame = pd.read_csv(tmp_path / "r.csv", dtype=str, keep_default_na=False)
+    with (tmp_path / "r.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert frame.to_dict("records") == rows
+    for row, right in zip(without_seconds(rows), expected(run), strict=True):
+        for name, value in right.items():
+            parsed = name in LISTS or isinstance(value, float)
+            shown = "" if value is None else str(value)
+            assert (json.loads(row[name]) == value) if parsed else (row[name] == shown), name
+
+
+def sheet(path: Path) -> list[dict[str, Any]]:
+    book = openpyxl.load_workbook(path)
+    head, *rows = book["results"].iter_rows()
+    assert not any(cell.data_type == "f" for row in rows for cell in row)
+    names = [cell.value for cell in head]
+    values = [[unescape(c.value) if isinstance(c.value, str) else c.value for c in row] for row in rows]
+    return [dict(zip(names, row, strict=True)) for row in values]
+
+
+def test_a_sheet_comes_back_and_has_no_formula(run: Path, tmp_path: Path) -> None:
+    pyfast.export([run], tmp_path / "r.xlsx")
+    rows = sheet(tmp_path / "r.xlsx")
+    whole = pd.read_excel(tmp_path / "r.xlsx", dtype=str, keep_default_na=False)["answer"].tolist()
+    assert whole[2:13] == ANSWERS[2:13]
+    for row in rows:
+        for name in [name for name in row if name.endswith((" (2)", " (3)"))]:
+            if (more := row.pop(name)) is not None:
+                row[name.partition(" (")[0]] += more
+    for row, right in zip(without_seconds(rows), expected(run), strict=True):
+        read = {name: json.loads(value) if name in LISTS else value for name, value in row.items()}
+        assert read == right
+
+
+def test_runs_below_each_other_and_side_by_side(run: Path, tmp_path: Path) -> None:
+    other = pyfast.answer(
+        run.with_name("q.jsonl"), llm="instant", system="direct", run=tmp_path / "other", limit=4
+    )
+    assert pyfast.export([run, other], tmp_path / "long.parquet") == 19
+    long = pq.read_table(tmp_path / "long.parquet").to_pylist()
+    assert [row["run"] for row in long] == [str(run)] * 15 + [str(other.path)] * 4
+    assert pyfast.export([other, run], tmp_path / "wide.parquet", wide=True) == 15
+    wide = pq.read_table(tmp_path / "wide.parquet").to_pylist()
+    assert [row["id"] for row in wide] == [one["id"] for one in ASKED]
+    assert [row["gold"] for row in wide] == [one["answers"] for one in ASKED]
+    by_place = {(row["run"], row["id"]): row for row in long}
+    for row in wide:
+        for name, value in row.items():
+            if name not in ("id", "question", "gold"):
+                of, column = name.split(": ")
+                assert value == by_place.get((of, row["id"]), {}).get(column), name
+    (tmp_path / "q.jsonl").write_text('{"id": "00", "question": "Another one?"}\n')
+    pyfast.answer(tmp_path / "q.jsonl", llm="instant", system="direct", run=tmp_path / "third")
+    with pytest.raises(InputError, match="'00': the runs have different values of `question`"):
+        pyfast.export([run, tmp_path / "third"], tmp_path / "wide.csv", wide=True)
+    assert not (tmp_path / "wide.csv").exists()
+
+
+def test_without_gold_there_are_no_figures_and_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    in_memory = pyfast.answer(["Who?", "When? \ud800"], llm="instant", system="direct")
+    rows = in_memory.to_arrow().to_pylist()
+    assert [(row["question"], row["gold"]) for row in rows] == [("Who?", None), ("When? \\ud800", None)]
+    assert "em" not in rows[0] and rows[0]["seconds"] is None and "no scores" in caplog.text
+    rows = in_memory.to_arrow([{"id": "1", "answers": ["x"]}], metrics=["em_f1"]).to_pylist()
+    assert [(row["gold"], row["em"]) for row in rows] == [(["x"], 0), (None, None)]
+    with pytest.raises(InputError, match="none of its ids"):
+        in_memory.to_arrow([{"id": "9", "answers": ["x"]}])
+
+
+def test_what_cannot_be_written_is_refused_before_any_work(run: Path, tmp_path: Path) -> None:
+    for name in ("r.txt", "r"):
+        with pytest.raises(InputError, match=r"ends in .csv, .jsonl, .parquet or .xlsx"):
+            pyfast.export([run], tmp_path / name)
+    with pytest.raises(InputError, match="given twice"):
+        pyfast.export([run, run], tmp_path / "r.csv")
+    with pytest.raises(InputError, match="expected a run"):
+        pyfast.export([], tmp_path / "r.csv")
+
+
+def test_a_missing_package_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "openpyxl"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(MissingPackageError, match=r"pyfast-qa\[formats\]"):
+        pyfast.export([run], tmp_path / "r.xlsx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command(run: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "r.csv"), "--metric", "em_f1"])
+    assert done.exit_code == 0 and done.stdout == f"{tmp_path / 'r.csv'}: 15 rows\n"
