@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyfast.api.answer import answer as answer
     from pyfast.api.engine import Engine as Engine
     from pyfast.api.estimate import estimate as estimate
+    from pyfast.api.evaluation import changed_answers as changed_answers
     from pyfast.api.evaluation import compare as compare
     from pyfast.api.evaluation import convert as convert
     from pyfast.api.evaluation import evaluate as evaluate
@@ -70,7 +71,7 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
             *("add_documents", "build_index", "compact_index", "delete_documents", "describe_index", "open_index"),
             "update_documents",
         ),
-        "pyfast.api.evaluation": ("compare", "convert", "evaluate"),
+        "pyfast.api.evaluation": ("changed_answers", "compare", "convert", "evaluate"),
         "pyfast.api.estimate": ("estimate",),
         "pyfast.api.retrieval_evaluation": ("evaluate_retrieval",),
         "pyfast.api.knowledge": ("build_knowledge",),

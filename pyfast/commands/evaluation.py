@@ -10,11 +10,12 @@ import typer
 
 from pyfast.commands.arguments import IndexFolder, RunFolders
 from pyfast.commands.terminal import console, json_line, plain, table
+from pyfast.errors import InputError
 
 if TYPE_CHECKING:
     from pyfast.api.retrieval_evaluation import RetrievalReport
     from pyfast.evaluation import Report
-    from pyfast.evaluation.compare import Comparison
+    from pyfast.evaluation.compare import AnswerChange, Comparison
 
 Gold = Annotated[
     Path | None,
@@ -118,16 +119,38 @@ def compare(
     gold: Gold = None,
     metric: Metrics = None,
     prices: Prices = None,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Of two runs, show only the answers that differ. This needs no gold.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Compare runs over the same questions: show which differences are significant, and what each run cost."""
     import pyfast.api.evaluation
 
+    if answers:
+        if len(runs) != 2 or gold or metric or prices:
+            raise InputError("--answers: give two runs, and no --gold, --metric or --prices")
+        changes = pyfast.api.evaluation.changed_answers(*runs)
+        if json:
+            print(json_line([change.as_json() for change in changes]))
+        else:
+            _show_changes(changes)
+        return
     comparison = pyfast.api.evaluation.compare(runs, gold, metrics=metric or None, prices=prices)
     if json:
         print(json_line(comparison.as_json()))
     else:
         _show_comparison(comparison)
+
+
+def _show_changes(changes: list[AnswerChange]) -> None:
+    print(f"{len(changes)} answers differ")
+    for change in changes:
+        print(f"\n{plain(change.id)}: {', '.join(change.differs)}")
+        for sign, record, evidence in zip("-+", (change.before, change.after), change.evidence, strict=True):
+            print(f"{sign} {record.state}: {plain(record.answer or record.reason or '')}")
+            for one in evidence:
+                print(f"{sign}   {plain(one.uri)}: {plain(one.line)}")
 
 
 def _show_comparison(comparison: Comparison) -> None:
