@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyfast.api.answer import answer as answer
     from pyfast.api.engine import Engine as Engine
     from pyfast.api.estimate import estimate as estimate
+    from pyfast.api.evaluation import changed_answers as changed_answers
     from pyfast.api.evaluation import compare as compare
     from pyfast.api.evaluation import convert as convert
     from pyfast.api.evaluation import evaluate as evaluate
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyfast.api.index import delete_documents as delete_documents
     from pyfast.api.index import describe_index as describe_index
     from pyfast.api.index import open_index as open_index
+    from pyfast.api.index import sync_documents as sync_documents
     from pyfast.api.index import update_documents as update_documents
     from pyfast.api.knowledge import build_knowledge as build_knowledge
     from pyfast.api.retrieval_evaluation import evaluate_retrieval as evaluate_retrieval
@@ -69,9 +71,9 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
         "pyfast.api.answer": ("answer",),
         "pyfast.api.index": (
             *("add_documents", "build_index", "compact_index", "delete_documents", "describe_index", "open_index"),
-            "update_documents",
+            *("sync_documents", "update_documents"),
         ),
-        "pyfast.api.evaluation": ("compare", "convert", "evaluate", "export"),
+        "pyfast.api.evaluation": ("changed_answers", "compare", "convert", "evaluate", "export"),
         "pyfast.api.estimate": ("estimate",),
         "pyfast.api.retrieval_evaluation": ("evaluate_retrieval",),
         "pyfast.api.knowledge": ("build_knowledge",),

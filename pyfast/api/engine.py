@@ -268,8 +268,8 @@ class Engine:
             run: The folder of the run. If it exists, the run resumes.
             system: As in `answer`.
             settings: As in `answer`.
-            options: As in `pyfast.answer`. `outage`, `keep_prompts` and `retry_failed` have an effect here, and
-                others are refused.
+            options: As in `pyfast.answer`. `outage`, `keep_prompts`, `retry_failed` and `reuse` have an effect
+                here, and others are refused.
             on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
             stop: After you set this event, no new question starts. Questions in progress finish, and you can
                 resume the run.
@@ -284,7 +284,7 @@ class Engine:
         """
         self._entered()
         _refuse_module(system)
-        options.only("answer_run", "outage", "keep_prompts", "retry_failed")
+        options.only("answer_run", "outage", "keep_prompts", "retry_failed", "reuse")
         given = AnswerArguments(
             index=self._index,
             llm=self._llm.by_role,

@@ -12,7 +12,7 @@ from pyfast.api.run import GoldLike, Run, answers_of, folder_of, gold_of, report
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report
-from pyfast.evaluation.compare import Comparison, least_to_differ
+from pyfast.evaluation.compare import AnswerChange, Comparison, change_of, least_to_differ
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
@@ -175,6 +175,34 @@ def compare(
     least = least_to_differ(len(differences))
     without = tuple(dict.fromkeys(id for report in reports for id in report.without_gold))
     return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without)
+
+
+def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:
+    """Find the questions whose state, answer or evidence differs between two runs, for example before and after a
+    change of the documents. No gold is needed.
+
+    Args:
+        before: A run, or its folder.
+        after: A run, or its folder. Questions that only one of the runs has finished are left out.
+
+    Returns:
+        The changes, in the order of the questions in `after`.
+
+    Raises:
+        InputError: A folder has no run, its files cannot be read, or the runs have no question in common.
+
+    Example:
+        >>> import pyfast
+        >>> for change in pyfast.changed_answers("RUN_A", "RUN_B"):
+        ...     print(change.id, change.differs, change.before.answer, change.after.answer)
+    """
+    first, second = ((run if isinstance(run, Run) else Run(run)).records for run in (before, after))
+    places = {record.id: place for place, record in enumerate(first)}
+    shared = [(places[record.id], record) for record in second if record.id in places]
+    if not shared:
+        raise InputError(f"{', '.join(_names([before, after]))}: they have no question in common")
+    changes = (change_of(first[place], record) for place, record in shared)
+    return [change for change in changes if change.differs]
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from pyfast.corpus import Document, Reader, Unread
 from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.jsonl_documents import document_of
-from pyfast.corpus.readers import DocumentSource, Roots
+from pyfast.corpus.readers import DocumentSource, Roots, beginnings_of
 from pyfast.corpus.readers import sources_of as files_of
 from pyfast.engine import recorded_value
 from pyfast.engine.distributed import connected, spread
@@ -348,6 +348,69 @@ def update_documents(
     files: set[str] = set()
     with documents_of(documents, readers, columns, strict, on_unread, roots, files) as read:
         return changes.add_documents(Path(index), read, replace=True, roots=roots, files=files)
+
+
+def sync_documents(
+    index: str | Path,
+    sources: str | Path | Iterable[str | Path],
+    *,
+    dry_run: bool = False,
+    readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
+) -> Change:
+    """Add, replace and delete documents of an index, so that it has what folders and files have. All changes make
+    one commit.
+
+    Documents are added and replaced as in `update_documents`. All other documents whose uris begin as those of the
+    given folders are deleted, also those that were not read from a file. For a folder inside a folder that
+    was given before, these are only the documents with uris such as `finance/...`. A folder that no longer exists
+    has no documents. If a file cannot be read, no document is deleted, because it is not known which documents the
+    file has.
+
+    Args:
+        index: The folder of the index.
+        sources: Folders and files.
+        dry_run: Only find out what would change. The index stays as it is.
+        readers: As in `build_index`.
+        columns: As in `build_index`.
+        strict: As in `build_index`.
+        on_unread: As in `build_index`.
+
+    Returns:
+        The number of the commit, and how many documents were added, replaced, deleted, and left unchanged.
+        `uris` has their uris, and `renamed` has the files with equal content and another name.
+
+    Raises:
+        InputError: A source does not exist or has no files, with `strict` a file cannot be read, or the index also
+            has documents of another folder, whose uris cannot be told from those of the given folders.
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> index = pyfast.build_index("corpus", "IDX")
+        >>> pyfast.sync_documents("IDX", "corpus", dry_run=True).deleted
+        0
+    """
+    given = [Path(one) for one in ([sources] if isinstance(sources, str | Path) else sources)]
+    roots, files = changes.roots_of(Path(index)), set[str]()
+    with sources_of(given, readers, columns, strict, on_unread, roots) as (found, unread):
+        listed = list(found)
+        for one in given:
+            if not any(it.path is not None and it.path.is_relative_to(one) for it in listed):
+                raise InputError(f"{one}: has no files; to delete all its documents, use delete")
+        beginnings = beginnings_of(given, roots)
+
+        def within() -> list[str]:
+            if not any(it.missing for it in unread or ()):
+                return beginnings
+            _LOG.warning("%s: no document is deleted, because a file cannot be read", index)
+            return []
+
+        read = _documents(listed, [] if unread is None else unread, files)
+        return changes.add_documents(Path(index), read, True, roots, files, within, dry_run)
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:

@@ -93,11 +93,11 @@ def job_of(
     asked = unrestricted(asked) if options.documents == "all" else asked
     asked, gold = (asked, "") if options.sample is None else (sampled(asked, options.sample), asked.place)
     failures = allowed_failures(options.max_failures, asked.count)
-    if folder is None and (options.restart or options.retry_failed):
-        raise InputError("restart and retry_failed need the folder of a run")
+    if folder is None and (options.restart or options.retry_failed or options.reuse):
+        raise InputError("restart, retry_failed and reuse need the folder of a run")
     used = opened(given.llm, given.llm_options)
     check_roles(configured.system.name, configured.roles, used.by_role)
-    models = used.full(None if options.response_cache is None else Path(options.response_cache))
+    models = used.full()
     if folder is not None:
         # A model without a fingerprint is refused here, before an old run gets another name.
         _ = [model.fingerprint for model in models.values()]

@@ -11,11 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from pyfast.errors import InputError
-from pyfast.llm import DEFAULT_ROLE, LLM, CachedLLM, FullLLM, Role, open_llm, with_defaults
+from pyfast.llm import DEFAULT_ROLE, LLM, FullLLM, Role, open_llm, with_defaults
 from pyfast.llm.roles import read_role
 
 _CLOSING_S = 5.0  # seconds; a model that takes longer ends with the process
@@ -33,19 +32,11 @@ class OpenedModels:
     kept: frozenset[Role]
     """The roles whose model the caller gave as an object. These models stay loaded"""
 
-    def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
+    def full(self) -> dict[Role, FullLLM]:
         """Return the model of each role, with all methods and attributes that the engine needs. If a model has
         only some of these members, a wrapper adds the others. Roles that share a model also share its wrapper.
-
-        Args:
-            response_cache: A folder that stores replies, so that later runs can use them. None: no reply is
-                stored.
         """
-        made: dict[int, FullLLM] = {}
-        for llm in self.by_role.values():
-            if id(llm) not in made:
-                full = with_defaults(llm)
-                made[id(llm)] = full if response_cache is None else CachedLLM(full, response_cache)
+        made = {id(llm): with_defaults(llm) for llm in self.by_role.values()}
         return {role: made[id(llm)] for role, llm in self.by_role.items()}
 
     @contextlib.asynccontextmanager

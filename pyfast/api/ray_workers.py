@@ -105,11 +105,11 @@ def _handed(given: AnswerArguments) -> AnswerArguments:
     if not isinstance(given.system, str):
         raise InputError("system: with ray, give its name or MODULE:NAME: each worker loads its own")
     assert given.run is not None
-    prompts, cache = given.options.prompts, given.options.response_cache
+    prompts = given.options.prompts
     of_workers = replace(
         given.options,
         prompts=None,
-        response_cache=None if cache is None else str(Path(cache).resolve()),
+        reuse=[str(run.resolve()) for run in given.options.reused],
         sample=None,
         documents="own",
         max_failures=None,

@@ -97,6 +97,8 @@ def answer(
         ),
     )
     tell(done)
+    for earlier in options.reused:
+        print(plain(f"the answers that changed: pyfast compare {earlier} {run} --answers"))
 
 
 def _options_of_batches(llms: Mapping[str, str], name: str) -> list[str]:

@@ -11,11 +11,12 @@ import typer
 
 from pyfast.commands.arguments import IndexFolder, RunFolders
 from pyfast.commands.terminal import json_line, plain, say, show_table
+from pyfast.errors import InputError
 
 if TYPE_CHECKING:
     from pyfast.api.retrieval_evaluation import RetrievalReport
     from pyfast.evaluation import Figure, Report
-    from pyfast.evaluation.compare import Comparison
+    from pyfast.evaluation.compare import AnswerChange, Comparison
 
 Gold = Annotated[
     Path | None,
@@ -162,17 +163,39 @@ def compare(
     metric: Metrics = None,
     figure: Figures = None,
     prices: Prices = None,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Of two runs, show only the answers that differ. This needs no gold.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Compare runs over the same questions: show which differences are significant, and what each run cost."""
     import pyfast.api.evaluation
 
+    if answers:
+        if len(runs) != 2 or gold or metric or figure or prices:
+            raise InputError("--answers: give two runs, and no --gold, --metric, --figure or --prices")
+        changes = pyfast.api.evaluation.changed_answers(*runs)
+        if json:
+            print(json_line([change.as_json() for change in changes]))
+        else:
+            _show_changes(changes)
+        return
     given: Any = {"metrics": metric or None, "figures": figure or (), "prices": prices}
     comparison = pyfast.api.evaluation.compare(runs, gold, **given)
     if json:
         print(json_line(comparison.as_json()))
     else:
         _show_comparison(comparison)
+
+
+def _show_changes(changes: list[AnswerChange]) -> None:
+    say(f"{len(changes)} answers differ")
+    for change in changes:
+        say(f"\n{plain(change.id)}: {', '.join(change.differs)}")
+        for sign, record, evidence in zip("-+", (change.before, change.after), change.evidence, strict=True):
+            say(f"{sign} {record.state}: {plain(record.answer or record.reason or '')}")
+            for one in evidence:
+                say(f"{sign}   {plain(one.uri)}: {plain(one.line)}")
 
 
 def _show_comparison(comparison: Comparison) -> None:

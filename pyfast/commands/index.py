@@ -171,6 +171,37 @@ def update(
 
 
 @app.command()
+def sync(
+    index: IndexFolder,
+    sources: _Sources,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what would change.")] = False,
+    reader: Readers = None,
+    columns: Columns = 64,
+    strict: Strict = False,
+) -> None:
+    """Add, replace and delete documents, so that the index has what the folders have."""
+    import pyfast.api.index
+
+    with unread_listed() as unread, console().status("reading and indexing"):
+        change = pyfast.api.index.sync_documents(
+            index,
+            sources,
+            dry_run=dry_run,
+            readers=reader or (),
+            columns=columns,
+            strict=strict,
+            on_unread=unread.append,
+        )
+    for name, uris in change.uris.items() if dry_run else ():
+        for uri in uris:
+            print(plain(f"{name}: {uri}"))
+    for old, new in change.renamed:
+        print(plain(f"renamed: {old} -> {new}"))
+    _tell_change(index, change)
+    exit_if_incomplete(unread)
+
+
+@app.command()
 def delete(
     index: IndexFolder,
     uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence names them.")],
@@ -217,4 +248,5 @@ def info(index: IndexFolder) -> None:
 def _tell_change(index: Path, change: Change) -> None:
     names = ("added", "replaced", "deleted", "unchanged")
     counts = [f"{number} {name}" for name in names if (number := getattr(change, name))]
+    counts += [f"{len(change.renamed)} renamed"] if change.renamed else []
     print(plain(f"{index}: {', '.join(counts) or 'no document changed'}; commit {change.commit}"))

@@ -60,7 +60,9 @@ def tell(run: Run) -> None:
         say(f"nothing was left to do; {answers}")
         return
     states = ", ".join(f"{count} {state}" for state, count in sorted(session.states.items()))
-    replayed = f" ({session.replayed} from the journal)" if session.replayed else ""
+    origins = {"from the journal": session.replayed, "reused": session.reused}
+    shown = ", ".join(f"{calls} {origin}" for origin, calls in origins.items() if calls)
+    replayed = f" ({shown})" if shown else ""
     say(
         f"{ended} questions: {states}; {session.llm_calls} LLM calls{replayed};"
         f" {tokens(session)};"

@@ -26,7 +26,8 @@ def status(run: RunFolder) -> None:
     if status.altered:
         lines = "1 line" if status.altered == 1 else f"{status.altered} lines"
         say(f"{lines} of {run / 'answers.jsonl'}: not as pyfast wrote it; resume the run to mend it")
-    say(f"{status.llm_calls} LLM calls; {tokens(status)}")
+    reused = f", {status.reused} of them reused" if status.reused else ""
+    say(f"{status.llm_calls} LLM calls{reused}; {tokens(status)}")
     if len(by_role := status.tokens_by_role) > 1:
         each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))
         say(f"tokens by role: {'; '.join(each)}")

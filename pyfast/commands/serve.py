@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,8 +57,8 @@ def serve(
     settings = _by_system(pairs("--set", setting))
     if settings.keys() - set(system or ()):
         raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
-    paths = _indexes(index)
-    indexes = {name: searched.open(path) for name, path in paths.items()}
+    # The server opens the indexes itself, after `dedicate_process`. Only so it can close them after a new commit.
+    indexes = {name: partial(searched.open, path) for name, path in _indexes(index).items()}
     dedicate_process()
     export_spans()
     pyfast.server.http_server.serve(

@@ -410,6 +410,30 @@ def add_root(roots: Roots, source: Path, prefix: str) -> None:
         roots[os.path.dirname(place), "files"] = ""
 
 
+def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
+    """Return how the uris of all documents that were read from these sources begin. `roots` has the roots of the
+    sources and of the other documents of an index.
+
+    Raises `InputError` if documents of another root can have such uris.
+    """
+    given = [Path(os.path.realpath(source)) for source in sources]
+    folders = [source for source in given if source.is_dir()]
+    found = {uri[:-1] for folder in folders if (uri := uri_within(roots, folder / "-"))}
+    others = {}
+    for (place, kind), uri in roots.items():
+        root = Path(os.path.realpath(place))
+        if any(root.is_relative_to(source) for source in given):
+            found.add(uri)
+        elif root.exists() and not any(source.is_relative_to(root) for source in given):
+            others[f"{place}/*" if kind == "files" else place] = uri
+    for place, uri in others.items():
+        if any(uri.startswith(one) or one.startswith(uri) for one in found):
+            raise InputError(
+                f"{place}: the index also has documents of it, with uris like those given; give it too"
+            )
+    return sorted(found)
+
+
 def stored_roots(roots: Mapping[Root, str], index: Path, before: Sequence[Sequence[str]] = ()) -> list[list[str]]:
     """Return the roots for the manifest of an index: path, path relative to the index, kind, beginning of the
     uris. `before` has the roots that the manifest already has."""

@@ -18,7 +18,7 @@ import tomli_w
 
 from pyfast.engine.prompt import Prompt
 from pyfast.errors import InputError, of_another_build
-from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
+from pyfast.llm import DEFAULT_ROLE, ROLES, FullLLM, Role, by_role
 from pyfast.retrieval import Index
 from pyfast.utils.files import write_atomically
 from pyfast.utils.version import __version__
@@ -106,6 +106,17 @@ def _of_llms(llms: Mapping[Role, FullLLM]) -> dict[str, Any]:
         described[f"{of_role}fingerprint"] = llm.fingerprint
         described[f"{of_role}context_window"] = llm.context_window
     return described
+
+
+def roles_in_common(one: Mapping[str, Any], other: Mapping[str, Any], known: bool = True) -> list[Role]:
+    """Return the roles for which two tables `llm` of run.toml name the same LLM. `known`: whether the context
+    windows are known, so that they can be compared too."""
+    names = ("fingerprint", "context_window") if known else ("fingerprint",)
+
+    def of(table: Mapping[str, Any], role: Role) -> list[Any]:
+        return [table.get(f"{role}_{name}", table.get(name)) for name in names]
+
+    return [role for role in ROLES if of(one, role) == of(other, role) != [None] * len(names)]
 
 
 def recorded_value(run: Path, table: str, name: str) -> Any:

@@ -416,10 +416,16 @@ class Context:
             key = (digest, self._asked[digest])
             self._asked[digest] += 1
             kept = self._past.get(key)
-            if kept is not None:
-                ledger.replayed += 1
+            reused = folder.journal.reusable(key, self.question.id, request.temperature > 0)
+            found = reused if kept is None else kept
+            if found is not None:
+                if kept is None:
+                    storing = folder.store_completion(self._number, key, found, name, request.messages)
+                    await self._runtime.kept(storing)
+                outcome = found
+                ledger.reused += outcome == reused
+                ledger.replayed += outcome != reused
                 stage.add_call(0.0, 0.0, 0)
-                outcome = kept
                 # Calls that were made at the same time run at the same time again, so budgets end at the same
                 # calls.
                 await asyncio.sleep(0)

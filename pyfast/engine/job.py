@@ -14,13 +14,14 @@ from typing import Any
 from pyfast.engine.budget import Budget, Profile, profile_of
 from pyfast.engine.configuration import Configuration, configuration, recorded_value, with_accepted_code
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
+from pyfast.engine.journal.journal import reused_runs
 from pyfast.engine.outages import Waiting
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
 from pyfast.engine.record import Record
 from pyfast.engine.run import Ask, Summary, answer_all
-from pyfast.engine.run_folder import ANSWERS, GROWN, RunFolder, check_run
+from pyfast.engine.run_folder import ANSWERS, GROWN, JOURNAL, RunFolder, check_reused, check_run
 from pyfast.errors import RunError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
@@ -136,6 +137,9 @@ class Job:
             described = self.describe()
             windows = [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
             check_run(self.folder, described, unknown=[*windows, *(GROWN if self.extends() else ())])
+            copied = reused_runs(self.folder / JOURNAL, self.options.reused)
+            for run in (run for run in self.options.reused if run not in copied):
+                check_reused(self.folder, described, run)
 
     def _specs(self) -> dict[str, str]:
         llms = by_role(self.llm).items()
@@ -180,8 +184,10 @@ async def work_on(
             error.records = tuple(records)
             raise
     options = job.options
-    folder = RunFolder(job.folder, job.describe(), options.sync, options.keep_prompts, extends=job.extends())
+    described = job.describe()
+    folder = RunFolder(job.folder, described, options.sync, options.keep_prompts, extends=job.extends())
     try:
+        await asyncio.to_thread(folder.reuse, options.reused, described)
         lost = folder.forget_failures(only_of_transport=not options.retry_failed)
         done = folder.answered(job.questions.read())
         if job.resumed is not None and done:

@@ -91,8 +91,6 @@ class Prompt(Generic[M]):
     cut_is_final: bool = False
     """Whether an answer that was cut off is final. True: pyfast does not ask again, because a second answer
     would be cut off too"""
-    reusable: bool = False
-    """Whether later runs may use the answer again, if the user has a response cache"""
     role: Role = DEFAULT_ROLE
     """The purpose of the prompt. If you give a model for this role, that model answers the prompt"""
     schema: dict[str, Any] = field(init=False)
@@ -137,11 +135,7 @@ class Prompt(Generic[M]):
         become plain text.
         """
         user = join_plain([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
-        messages = dialogue(user, self.system)
-        check = self.parse if self.reusable else None
-        return Request(
-            messages, self.max_tokens, self.schema, temperature, seed, reusable=self.reusable, check=check
-        )
+        return Request(dialogue(user, self.system), self.max_tokens, self.schema, temperature, seed)
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
         """Make the request for another attempt. It has the conversation so far, and the error in the answer.

@@ -28,6 +28,7 @@ from pyfast.engine.configuration import (
     configuration_digest,
     differences,
     read_configuration,
+    roles_in_common,
     write_configuration,
 )
 from pyfast.engine.journal.journal import (
@@ -39,6 +40,7 @@ from pyfast.engine.journal.journal import (
     completion_row,
     digests,
     open_to_read,
+    reused_runs,
     row_of_question,
     runs_of,
 )
@@ -108,6 +110,35 @@ def check_journal(path: Path) -> None:
             f"{path}: {JOURNAL} does not belong to {CONFIGURATION}: one of them is another run's, or was changed."
             " Put back what was there, or --restart"
         )
+
+
+def check_reused(path: Path, described: Configuration, run: Path, known: bool = False) -> Configuration:
+    """Check that the run in the folder `path` can use the replies of another run.
+
+    Args:
+        path: The folder of the new run.
+        described: The configuration of the new run.
+        run: The folder of the other run.
+        known: Whether the context windows in `described` are known.
+
+    Returns:
+        The configuration of the other run.
+
+    Raises:
+        InputError: There is no other run, its files do not belong together, or it has another LLM.
+        OtherBuildError: The other run has another format.
+    """
+    if not (run / JOURNAL).is_file() or path.resolve() == run.resolve():
+        raise InputError(f"{run}: --reuse needs the folder of another run")
+    check_journal(run)
+    before = read_configuration(run / CONFIGURATION)
+    llms = {"llm": before.get("llm", {})}, {"llm": described["llm"]}
+    if not roles_in_common(llms[0]["llm"], llms[1]["llm"], known):
+        changed = differences(*llms)
+        raise InputError(
+            f"{run}: its replies cannot be reused, because its LLM is another one: {'; '.join(changed)}"
+        )
+    return before
 
 
 def set_aside(path: Path) -> Path | None:
@@ -246,6 +277,23 @@ class RunFolder:
             self._answers.truncate(end)  # The journal gives the later answers again.
         self.journal.forget(failed, only_of_transport)
         return len(failed)
+
+    def reuse(self, runs: Sequence[Path], described: Configuration) -> None:
+        """Copy the replies of other runs into the journal, except those that it already has. Raises the errors of
+        `check_reused`, and `InputError` if a journal cannot be read."""
+        copied = reused_runs(self._path / JOURNAL, runs)
+        for run in (run for run in runs if run not in copied):
+            before = check_reused(self._path, described, run, known=True)
+            replies, damaged = self.journal.copy_replies(run, roles_in_common(before["llm"], described["llm"]))
+            _LOG.info("%s: its %d replies serve equal requests", run, replies)
+            if damaged:
+                _LOG.warning("%s: damaged: %d of its replies cannot be reused", run, damaged)
+            one, other = before.get("index", {}), described.get("index", {})
+            if one.get("corpus") != other.get("corpus"):
+                commits = one.get("commit", "none"), other.get("commit", "none")
+                _LOG.warning(
+                    "%s: its index was at commit %s, the index of this run is at commit %s", run, *commits
+                )
 
     def answered(self, questions: Iterable[Question]) -> int:
         """Count the questions that have an answer in answers.jsonl, from the first question up to the first

@@ -72,6 +72,8 @@ class Status:
     """How many seconds the remaining questions will take at the speed of this session. None: no process works
     on the run, or no question has ended in this session"""
     stages: list[StageStatus]
+    reused: int = 0
+    """How many of the LLM calls got the reply of an earlier run (`RunOptions.reuse`)"""
     reasoning_tokens: int = 0
     """How many completion tokens are reasoning"""
     fall_backs: Mapping[str, int] = field(default_factory=dict)

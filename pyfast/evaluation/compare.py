@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import binomtest
 
+from pyfast.engine import Evidence, Record
 from pyfast.evaluation.bootstrap import DRAWS, Float64, ratio_draws
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Scored, groups_of, names_of, table_of
@@ -83,6 +84,45 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """Return the comparison in JSON types."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChange:
+    """A question whose records in two runs differ."""
+
+    id: str
+    differs: tuple[str, ...]
+    """What differs: `state`, `answer`, `evidence`. Evidence is compared by its uris and snippets, not by its order
+    and scores"""
+    before: Record
+    after: Record
+
+    @property
+    def evidence(self) -> tuple[tuple[Evidence, ...], tuple[Evidence, ...]]:
+        """The evidence that only the record `before` has, and the evidence that only the record `after` has."""
+        sides = self.before.evidence, self.after.evidence
+        known = [{(one.uri, one.snippet) for one in side} for side in reversed(sides)]
+        first, second = (
+            tuple(one for one in side if (one.uri, one.snippet) not in there)
+            for side, there in zip(sides, known, strict=True)
+        )
+        return first, second
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the change in JSON types."""
+        sides = zip(("before", "after"), (self.before, self.after), self.evidence, strict=True)
+        shown = {
+            name: {"state": record.state, "answer": record.answer, "evidence": list(map(asdict, only))}
+            for name, record, only in sides
+        }
+        return {"id": self.id, "differs": self.differs, **shown}
+
+
+def change_of(before: Record, after: Record) -> AnswerChange:
+    """Compare two records of a question."""
+    change = AnswerChange(before.id, (), before, after)
+    differs = [name for name in ("state", "answer") if getattr(before, name) != getattr(after, name)]
+    return replace(change, differs=(*differs, *(["evidence"] if any(change.evidence) else [])))
 
 
 def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:

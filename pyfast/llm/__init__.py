@@ -8,14 +8,12 @@ import pyfast.llm.protocol as protocol
 import pyfast.utils.plugins as plugins
 from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, dialogue, with_defaults
-from pyfast.llm.response_cache import CachedLLM
 from pyfast.llm.roles import DEFAULT_ROLE, ROLES, Role, by_role
 
 __all__ = [
     "DEFAULT_ROLE",
     "LLM",
     "ROLES",
-    "CachedLLM",
     "Completion",
     "FullLLM",
     "Message",

@@ -75,11 +75,6 @@ class Request:
 
     Only vLLM and transformers accept embeddings
     """
-    reusable: bool = False
-    """Whether `CachedLLM` may keep the answer for later runs"""
-    check: Callable[[Completion], object] | None = None
-    """A function that raises `AnswerError` if the answer has the wrong form. `CachedLLM` does not store such
-    an answer"""
 
     def digest(self) -> bytes:
         """Return 16 bytes that identify the request. Equal requests have equal digests, in any process.

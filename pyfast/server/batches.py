@@ -31,7 +31,7 @@ from pyfast.api.run import Run
 from pyfast.engine import Event, Record
 from pyfast.errors import InputError, PyfastError
 from pyfast.server.errors import ApiError
-from pyfast.server.openai_objects import completion, failure
+from pyfast.server.openai_objects import Titles, completion, failure
 from pyfast.server.service import Service
 from pyfast.utils.files import write_atomically, written_aside
 from pyfast.utils.options import RunOptions
@@ -219,23 +219,24 @@ class Batches:
         system, index = service.resolve(_model(self._known[id]))
         if self._known[id].status == "validating":
             self._move(id, "in_progress")
-        if self._known[id].status != "finalizing":
-            run = await service.engine(index)[1].answer_run(
-                questions,
-                folder / "run",
-                system=system,
-                settings=service.systems[system],
-                options=RunOptions(outage=_PATIENCE_MINUTES),
-                on_event=lambda event: self._heard(id, event),
-                stop=stop,
-            )
-            done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
-            is_cancelled = self._known[id].status == "cancelling"
-            if done < run.status.questions and not is_cancelled:
-                return  # the server ends: it goes on when that starts again
-            counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
-            self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
-        outputs = await asyncio.to_thread(self._write_out, self._known[id], folder)
+        async with service.using(index) as served:
+            if self._known[id].status != "finalizing":
+                run = await served.engine.answer_run(
+                    questions,
+                    folder / "run",
+                    system=system,
+                    settings=service.systems[system],
+                    options=RunOptions(outage=_PATIENCE_MINUTES),
+                    on_event=lambda event: self._heard(id, event),
+                    stop=stop,
+                )
+                done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
+                is_cancelled = self._known[id].status == "cancelling"
+                if done < run.status.questions and not is_cancelled:
+                    return  # the server ends: it goes on when that starts again
+                counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
+                self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
+            outputs = await asyncio.to_thread(self._write_out, self._known[id], folder, served.title)
         self._move(id, "cancelled" if self._known[id].status == "cancelling" else "completed", **outputs)
 
     def _heard(self, id: str, event: Event) -> None:
@@ -325,8 +326,8 @@ class Batches:
             raise ApiError(400, "a batch has no conversations: give one question", "has_history", param="messages")
         return custom_id, asked.model, read.question
 
-    def _write_out(self, batch: schemas.BatchObject, folder: Path) -> dict[str, str | None]:
-        """Write the two result files of a batch.
+    def _write_out(self, batch: schemas.BatchObject, folder: Path, title: Titles) -> dict[str, str | None]:
+        """Write the two result files of a batch. `title` returns the titles of documents.
 
         One result file has the answers, and the other has the failed questions. Returns the ids of the two
         files, as the batch's fields `output_file_id` and `error_file_id`. If a file would be empty, there is
@@ -338,7 +339,7 @@ class Batches:
             records = (one for one in run.records if (one.state == "failed") == (name == "error_file_id"))
             path = self.files.path(f"file-{_digest(f'{batch.id} {name}')}")
             with written_aside(path, durable=True) as aside, aside.open("wb") as out:
-                out.writelines(orjson.dumps(self._result(batch, record)) + b"\n" for record in records)
+                out.writelines(orjson.dumps(self._result(batch, record, title)) + b"\n" for record in records)
             if path.stat().st_size:
                 ids[name] = self.files.note(path, batch.created_at, f"{batch.id}_{name}.jsonl", "batch_output").id
             else:
@@ -346,12 +347,11 @@ class Batches:
                 path.unlink()
         return ids
 
-    def _result(self, batch: schemas.BatchObject, record: Record) -> dict[str, Any]:
+    def _result(self, batch: schemas.BatchObject, record: Record, title: Titles) -> dict[str, Any]:
         id, model = _digest(f"{batch.id} {record.id}"), _model(batch)
         if record.state == "failed":
             status, body = 422, failure(record).body()
         else:
-            title = self.service.titles(self.service.resolve(model)[1])
             status, body = 200, completion(f"chatcmpl-{id}", batch.created_at, model, record, title)
         response = {"status_code": status, "request_id": f"req_{id}", "body": body}
         return {"id": f"batch_req_{id}", "custom_id": record.id, "response": response, "error": None}

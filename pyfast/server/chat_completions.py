@@ -43,8 +43,7 @@ async def chat(asked: ChatRequest, request: Request) -> Response:
         with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         return _Stream(service, read, id, asked.model, asked.trace, with_usage)
     answered = await unless_gone(service.answer(read, id), request.receive)
-    title = service.titles(read.index)
-    body = completion(id, int(time.time()), asked.model, answered.record, title, answered.cached_tokens)
+    body = completion(id, int(time.time()), asked.model, answered.record, answered.title, answered.cached_tokens)
     return Response(dumps(body), media_type="application/json")
 
 
@@ -116,7 +115,7 @@ class _Stream(Response):
         else:
             record = answered.record
             put(self._event({"content": text(record)}))
-            put(self._event({"annotations": citations(record, self._service.titles(self._asked.index))}))
+            put(self._event({"annotations": citations(record, answered.title)}))
             put(self._event({}, "stop", state=record.state))
             if self._with_usage:
                 put(_line({**self._head, "choices": [], "usage": usage(record, answered.cached_tokens)}))

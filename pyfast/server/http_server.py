@@ -47,8 +47,9 @@ def serve(
     Without keys, only programs on this machine can reach the server.
 
     Args:
-        index: An index, or its folder, or a mapping from names to indexes. A request that names no index uses
-            the first index. None: only systems that need no index can be served.
+        index: An index, its folder, a function that opens it, or a mapping from names to these. A request that
+            names no index uses the first index. None: only systems that need no index can be served. After a
+            change of an index, new requests use its new commit, and requests in progress finish with the old one.
         llm: As in `pyfast.Engine`.
         llm_options: Options of models that you give as a text, as in `pyfast.answer`.
         systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems

@@ -25,12 +25,11 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
     """Return the best passages for a query."""
     service: Service = request.app.state.service
     _check(asked.query, asked.k, service, "k")
-    name, engine = service.engine(asked.index)
-    async with asyncio.timeout(service.limits.seconds):
-        passages = await unless_gone(engine.retrieve(asked.query, asked.k), request.receive)
-    title = service.titles(name)
-    results = [{"uri": one.uri, "title": title(one.uri), **quoted(one)} for one in passages]
-    return Response(dumps({"object": "list", "index": name, "results": results}), media_type="application/json")
+    async with asyncio.timeout(service.limits.seconds), service.using(asked.index) as served:
+        passages = await unless_gone(served.engine.retrieve(asked.query, asked.k), request.receive)
+    results = [{"uri": one.uri, "title": served.title(one.uri), **quoted(one)} for one in passages]
+    body = {"object": "list", "index": served.name, "results": results}
+    return Response(dumps(body), media_type="application/json")
 
 
 @router.post("/v1/rerank", response_model=RerankResponse)

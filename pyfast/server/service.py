@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from pyfast.api.engine import Engine
 from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep, Record
-from pyfast.errors import InputError
+from pyfast.errors import InputError, PyfastError
 from pyfast.retrieval import Index
+from pyfast.retrieval.index.manifest import state_of
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import Limits, Queue
 from pyfast.server.openai_objects import Titles, failure
@@ -27,8 +30,10 @@ from pyfast.server.schemas import ChatMessage, ChatRequest
 from pyfast.systems.registry import load_system, names
 from pyfast.utils.options import ServerOptions
 
-GivenIndex = Index | str | Path
+GivenIndex = Index | str | Path | Callable[[], Index]
+_LOG = logging.getLogger("pyfast")
 Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
+_FORGOTTEN_S = 1.0
 _TITLES = 1 << 14  # the number of titles of an index that stay in memory, because finding a title takes long
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -53,6 +58,23 @@ class Answered:
 
     record: Record
     cached_tokens: int
+    title: Titles
+    """Returns the titles of documents of the index that was searched"""
+
+
+@dataclass(slots=True, eq=False)
+class Served:
+    """An index at one commit, and its engine."""
+
+    name: str
+    index: Index | None
+    engine: Engine
+    title: Titles
+    """Returns the title of a document of the index, by its uri. Without an index, all titles are empty"""
+    users: int = 0
+    """The number of requests that use it"""
+    state: object = None
+    """The state of the folder (`state_of`) when `index` was last known to be at the current commit"""
 
 
 class Metrics:
@@ -109,31 +131,33 @@ class Service:
         self.metrics = Metrics(self.queue)
         self.started_at = int(time.time())
         self.is_ready = False
-        self.indexes = _opened(index)
-        self._titles = {name: lru_cache(_TITLES)(one.title) for name, one in self.indexes.items()}
-        self.systems = _served(served, bool(self.indexes))
-        models = opened(llm, llm_options).by_role  # opened once: all engines share them
-        by_name: Mapping[str, Index | None] = self.indexes or {"": None}
-        self._engines = {
-            name: Engine(
-                one,
-                models,
-                concurrency=concurrency,
-                budget=budget,
-                outage=options.outage,
-                prompts=options.prompts,
-                follow_ups=options.follow_ups,
-            )
-            for name, one in by_name.items()
-        }
+        indexes: Mapping[str, Index | None] = _opened(index) or {"": None}
+        self.systems = _served(served, any(indexes.values()))
+        self._engine = partial(
+            Engine,
+            llm=opened(llm, llm_options).by_role,  # opened once: all engines share them
+            concurrency=concurrency,
+            budget=budget,
+            outage=options.outage,
+            prompts=options.prompts,
+            follow_ups=options.follow_ups,
+        )
+        self._served = {name: self._serving(name, one) for name, one in indexes.items()}
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def _serving(self, name: str, index: Index | None) -> Served:
+        title: Titles = (lambda uri: "") if index is None else lru_cache(_TITLES)(index.title)
+        return Served(name, index, self._engine(index), title)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the LLMs, and keep them loaded while the `with` block runs. Raises `LLMUnavailableError` if
         an LLM cannot be started."""
         async with contextlib.AsyncExitStack() as stack:
-            for engine in self._engines.values():
-                await stack.enter_async_context(engine)
+            stack.push_async_exit(self._end)
+            for name in self._served:  # A local variable would keep what it names open.
+                await self._served[name].engine.__aenter__()
             self.is_ready = True
             try:
                 yield
@@ -144,17 +168,75 @@ class Service:
     def models(self) -> list[str]:
         """The names that clients can use for `model`: the name of each system (`SYSTEM`), and the names of
         each pair of a system and an index (`SYSTEM@INDEX`)."""
-        return [*self.systems, *(f"{name}@{index}" for index in self.indexes for name in self.systems)]
+        indexes = [name for name, served in self._served.items() if served.index is not None]
+        return [*self.systems, *(f"{name}@{index}" for index in indexes for name in self.systems)]
 
-    def engine(self, index: str | None) -> tuple[str, Engine]:
-        """Return the name and the engine of an index. If `index` is None, the first index is used.
+    @contextlib.asynccontextmanager
+    async def using(self, index: str | None) -> AsyncIterator[Served]:
+        """Yield an index at its current commit, and keep it open while the `with` block runs, even if there are
+        newer commits. If `index` is None, the first index is used.
 
         Raises `ApiError` 404 if there is no such index.
         """
-        name = next(iter(self._engines)) if index is None else index
-        if name not in self._engines:
+        name = next(iter(self._served)) if index is None else index
+        if name not in self._served:
             raise ApiError(404, f"there is no index {name!r}", "index_not_found", param="index")
-        return name, self._engines[name]
+        while self._is_changed(self._served[name]):
+            if name not in self._opening:
+                self._opening[name] = asyncio.ensure_future(self._follow(name))
+            await asyncio.shield(self._opening[name])  # Other requests need it too.
+        served = self._served[name]
+        served.users += 1
+        try:
+            yield served
+        finally:
+            served.users -= 1
+            self._close_unused(served)
+
+    def _is_changed(self, served: Served) -> bool:
+        state = None if served.index is None else state_of(served.index.folder)
+        return state is not None and state != served.state
+
+    async def _follow(self, name: str) -> None:
+        """Open the current commit of an index. If it cannot be opened, the server keeps the commit that it has."""
+        served = self._served[name]
+        assert served.index is not None
+        served.state = state_of(served.index.folder)
+        try:
+            index = await asyncio.to_thread(served.index.newest)
+            if index is not served.index:
+                new = self._serving(name, index)
+                new.state = served.state
+                await new.engine.__aenter__()
+                self._served[name] = new
+                _LOG.info("%s: commit %d", index.folder, index.commit)
+                self._close_unused(served)
+        except PyfastError as error:
+            _LOG.error("the server stays at commit %d: %s", served.index.commit, error)
+        finally:
+            del self._opening[name]
+
+    def _close_unused(self, served: Served) -> None:
+        if served.users or self._served[served.name] is served:
+            return
+
+        async def close() -> None:
+            await served.engine.__aexit__(None)
+
+        closing = asyncio.ensure_future(close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        # Objects of an index refer to each other, so only the collector frees its files. It waits until the last
+        # request and the threads have forgotten the index.
+        loop = asyncio.get_running_loop()
+        closing.add_done_callback(lambda _: loop.call_later(_FORGOTTEN_S, gc.collect))
+
+    async def _end(self, *error: Any) -> None:
+        """Close all engines, as their own `__aexit__` does."""
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for served in self._served.values():
+            await served.engine.__aexit__(*error)
+        await asyncio.gather(*self._closing)
 
     def resolve(self, model: str) -> tuple[str, str]:
         """Return (the name of the system, the name of the index) for a model `SYSTEM` or `SYSTEM@INDEX`.
@@ -165,7 +247,7 @@ class Service:
                 404, f"there is no model {model!r}; /v1/models lists them", "model_not_found", param="model"
             )
         system, at, index = model.partition("@")
-        return system, index if at else next(iter(self._engines))
+        return system, index if at else next(iter(self._served))
 
     def read(self, request: ChatRequest) -> Asked:
         """Parse a request for an answer. Raises `ApiError` if there is no such model, or if the messages
@@ -182,8 +264,8 @@ class Service:
         """
         metrics, ledger = self.metrics, Ledger()
         with self.queue.place(), metrics.seconds(asked.system).time():
-            async with asyncio.timeout(self.limits.seconds):
-                record = await self._engines[asked.index].answer(
+            async with asyncio.timeout(self.limits.seconds), self.using(asked.index) as served:
+                record = await served.engine.answer(
                     {"id": id, "question": asked.question},
                     system=asked.system,
                     settings=self.systems[asked.system],
@@ -200,12 +282,7 @@ class Service:
             metrics.tokens(asked.system, kind).inc(count)
         if record.state == "failed":
             raise failure(record)
-        return Answered(record, cached)
-
-    def titles(self, index: str) -> Titles:
-        """Return a function that returns the title of a document of this index, by its uri. Without an index,
-        all titles are empty."""
-        return self._titles.get(index, lambda uri: "")
+        return Answered(record, cached, served.title)
 
 
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -241,7 +318,7 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
     many = given if isinstance(given, Mapping) else {"": given}
     indexes: dict[str, Index] = {}
     for name, one in many.items():
-        index = one if isinstance(one, Index) else open_index(one)
+        index = one if isinstance(one, Index) else one() if callable(one) else open_index(one)
         called = name or re.sub(r"[^\w.-]+", "-", index.folder.resolve().name)
         if not re.fullmatch(r"[\w.-]+", called):
             raise InputError(f"index {called!r}: its name may have letters, digits, dots, dashes and underscores")

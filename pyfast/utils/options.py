@@ -156,14 +156,16 @@ class RunOptions(Options):
             typed=str | None,
         ),
     ] = None
-    response_cache: Annotated[
-        str | Path | None,
+    reuse: Annotated[
+        str | Path | Sequence[str | Path],
         Option(
-            "A folder that stores replies of the LLM that depend only on the question, such as plans,"
-            " for later runs. Several runs can share it.",
-            typed=Path | None,
+            "The folder of an earlier run, whose LLM replies serve equal requests of this run; repeatable.",
+            typed=list[Path] | None,
+            read="several",
         ),
-    ] = None
+    ] = ()
+    """The LLM must be the same. A reply at a temperature above 0 serves only the question with the same id. The
+    run copies the replies when it starts, so you can then delete the earlier run"""
     sync: Annotated[
         Sync, Option("normal: a power cut can lose the last replies of the LLM. full: a power cut loses no reply.")
     ] = "normal"
@@ -176,6 +178,11 @@ class RunOptions(Options):
     ] = False
     """The other version is of pyfast or of the system's code. The file run.toml then records both versions"""
     retry_failed: Annotated[bool, Option("Try the failed questions or chunks again.")] = False
+
+    @property
+    def reused(self) -> list[Path]:
+        """The folders in `reuse`."""
+        return list(map(Path, [self.reuse] if isinstance(self.reuse, str | Path) else self.reuse))
 
 
 @dataclass(frozen=True, slots=True)

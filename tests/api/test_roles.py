@@ -176,16 +176,16 @@ def test_a_system_that_knows_nothing_of_roles_asks_the_default(small: pyfast.Ind
         pyfast.answer(ASKED[:1], llm={"default": "instant", "answer": "instant"}, system=system)
 
 
-def test_each_model_has_its_own_answers_in_the_response_cache(small: pyfast.Index, tmp_path: Path) -> None:
-    def asked(**llm: Model) -> list[int]:
-        pyfast.answer(
-            ASKED, index=small, llm=llm, system="hseq", options=pyfast.RunOptions(response_cache=tmp_path)
-        )
+def test_only_roles_with_the_same_model_reuse_replies(small: pyfast.Index, tmp_path: Path) -> None:
+    def asked(name: str, plan: str, *reuse: Path) -> list[int]:
+        llm = {"default": Model("head"), "plan": Model(plan), "pick": Model("i")}
+        options = pyfast.RunOptions(reuse=reuse)
+        pyfast.answer(ASKED, index=small, llm=llm, system="hseq", run=tmp_path / name, options=options)
         return [model.given for model in llm.values()]
 
-    assert asked(default=Model("head"), plan=Model("planner"), pick=Model("i"))[1] == len(ASKED)
-    assert asked(default=Model("head"), plan=Model("planner"), pick=Model("i"))[1] == 0
-    assert asked(default=Model("head"), plan=Model("other"), pick=Model("i"))[1] == len(ASKED)
+    assert asked("first", "planner")[1] == len(ASKED)
+    assert asked("second", "planner", tmp_path / "first") == [0, 0, 0]
+    assert asked("third", "other", tmp_path / "first")[1] == len(ASKED)
 
 
 def test_an_engine_has_the_models_of_all_its_systems(small: pyfast.Index) -> None:

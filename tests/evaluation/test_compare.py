@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 import orjson
+import processes
 import pytest
 from scipy.stats import binomtest
 from test_evaluate import lines
 
 import pyfast
+from pyfast.engine import Answer, Context, Question
 from pyfast.errors import InputError
 from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import compare, holm, least_to_differ, mcnemar
+from pyfast.systems import System, load_system
 
 
 def scored(values: list[float], conversations: bool = False) -> list[Scored]:
@@ -139,6 +142,39 @@ def test_holm_counts_only_the_figures_asked_for() -> None:
     assert report.rows[0]["recall"] == pyfast.evaluate(b, gold).rows[0]["recall"]
     with pytest.raises(InputError, match="no figure 'rouge'; there are: em, f1, precision, recall"):
         pyfast.compare([a, b], gold, figures=["em", "rouge"])
+
+
+def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By state, answer, and evidence without its order; against what the records say."""
+
+    def run(name: str, *records: tuple[str, str | None, list[str]]) -> Path:
+        async def answer(question: Question, ctx: Context, settings: Any) -> Answer:
+            text, uris = next((text, uris) for id, text, uris in records if id == question.id)
+            return Answer(text, orjson.dumps([{"uri": uri, "snippet": uri * 2} for uri in uris]))
+
+        asked = [{"id": id, "question": f"{id}?"} for id, _, _ in records]
+        system = System("theirs", answer, load_system("direct").settings, (), needs_index=False)
+        pyfast.answer(asked, llm="instant", system=system, run=tmp_path / name)
+        return tmp_path / name
+
+    both = ["1", "2"]
+    old = run("old", ("a", "x", both), ("b", "x", ["1"]), ("c", "x", []), ("d", "x", both), ("gone", "x", []))
+    new = run("new", ("d", "x", ["2", "\x1b3"]), ("a", "x", ["2", "1"]), ("b", "y", ["1"]), ("c", None, []))
+    changes = pyfast.changed_answers(old, pyfast.Run(new))
+    assert [(one.id, one.differs) for one in changes] == [
+        *[("d", ("evidence",)), ("b", ("answer",)), ("c", ("state", "answer"))]
+    ]
+    assert [[item.uri for item in side] for side in changes[0].evidence] == [["1"], ["\x1b3"]]
+    assert changes[0].as_json()["after"]["evidence"][0]["uri"] == "\x1b3"
+    assert pyfast.changed_answers(old, old) == []
+    shown = processes.pyfast("compare", old, new, "--answers")
+    assert shown.stdout.splitlines()[:5] == ["3 answers differ", "", "d: evidence", "- answered: x", "-   1: 11"]
+    assert "\x1b" not in shown.stdout and shown.stdout.splitlines()[5:7] == ["+ answered: x", "+    3: 3 3"]
+    told = processes.pyfast("compare", old, new, "--answers", "--json").stdout
+    assert [one["id"] for one in orjson.loads(told)] == ["d", "b", "c"]
+    assert "give two runs" in processes.pyfast("compare", old, "--answers").stderr
+    with pytest.raises(InputError, match="no question in common"):
+        pyfast.changed_answers(run("other", ("z", "x", [])), new)
 
 
 def test_what_cannot_be_compared() -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
+from pyfast.errors import InputError
 
 
 def write(folder: Path, *names: str, says: str = "The old heron nests here.") -> None:
@@ -153,3 +154,60 @@ def test_the_uri_of_a_file_deletes_its_parts(tmp_path: Path) -> None:
         with pytest.raises(pyfast.errors.InputError, match="has no document"):
             pyfast.delete_documents(index, ["other.md", gone])
     assert len(uris(index)) == 2
+
+
+def test_an_index_gets_what_a_folder_has(corpus: Path) -> None:
+    """Against an index that is built from the folder. A dry run tells the same and changes nothing."""
+    index = corpus.parent / "IDX"
+    write(corpus, "table.csv", "finance/w.csv", says="The new egret.")
+    shutil.move(corpus / "readme.txt", corpus / "finance" / "moved.txt")
+    write(corpus, "gone.txt", says="An owl.")
+    pyfast.update_documents(index, [corpus / "gone.txt"])
+    (corpus / "gone.txt").unlink()
+    info = pyfast.describe_index(index)
+    shown = CliRunner().invoke(app, ["corpus", "sync", str(index), str(corpus), "--dry-run"]).output
+    lines = ["added: table.csv", "replaced: finance/w.csv", "deleted: gone.txt"]
+    lines += ["renamed: readme.txt -> finance/moved.txt"]
+    assert shown.splitlines()[:4] == lines and "1 added, 1 replaced, 1 deleted, 1 unchanged, 1 renamed" in shown
+    assert pyfast.describe_index(index) == info
+    change = pyfast.sync_documents(index, corpus)
+    assert (change.added, change.replaced, change.deleted, change.unchanged) == (1, 1, 1, 1)
+    assert change.renamed == (("readme.txt", "finance/moved.txt"),)
+    pyfast.build_index(corpus, corpus.parent / "fresh")
+    assert uris(index) == uris(corpus.parent / "fresh") and pyfast.verify(index).passed
+    again = pyfast.sync_documents(index, corpus)
+    assert again == pyfast.api.index.Change(change.commit, unchanged=4)
+
+
+def test_a_folder_in_a_folder_deletes_only_its_own(corpus: Path) -> None:
+    index = corpus.parent / "IDX"
+    for name in ("finance/deep/v.txt", "readme.txt"):
+        (corpus / name).unlink()
+    assert pyfast.sync_documents(index, corpus / "finance").uris["deleted"] == ["finance/deep/v.txt"]
+    assert uris(index) == ["finance/w.csv", "readme.txt"]
+
+
+def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that cannot be read may have the documents; so may another folder, or one that is not mounted."""
+    index = corpus.parent / "IDX"
+    (corpus / "readme.txt").unlink()
+    (corpus / "broken.xlsx").write_bytes(b"PK")
+    assert pyfast.sync_documents(index, corpus).deleted == 0
+    assert "no document is deleted, because a file cannot be read" in caplog.text
+    (corpus / "broken.xlsx").unlink()
+    write(corpus.parent / "e", "other.txt")
+    pyfast.update_documents(index, corpus.parent / "e")
+    with pytest.raises(InputError, match="e: the index also has documents of it"):
+        pyfast.sync_documents(index, corpus)
+    assert pyfast.sync_documents(index, [corpus, corpus.parent / "e"]).uris["deleted"] == ["readme.txt"]
+    for path in (corpus.parent / "e").iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match="e: has no files"):
+        pyfast.sync_documents(index, [corpus, corpus.parent / "e"])
+
+
+def test_a_moved_folder_is_synced(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "moved").mkdir()
+    for name in ("d", "IDX"):
+        shutil.move(tmp_path / name, tmp_path / "moved" / name)
+    assert pyfast.sync_documents(tmp_path / "moved/IDX", tmp_path / "moved/d").unchanged == 3

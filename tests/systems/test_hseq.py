@@ -1,6 +1,5 @@
 """HSEQ with a model that says what a test wants: windows and picks, guidance, halting, the verifier, ablations."""
 
-import asyncio
 import json
 import re
 from itertools import pairwise
@@ -15,7 +14,7 @@ from scripted import Reply, Scripted, run
 
 from pyfast.corpus import KnowledgeGraph, Level, TextDocument, Triple
 from pyfast.engine import Budget, Question, Record
-from pyfast.llm import CachedLLM, Completion, Request
+from pyfast.llm import Completion, Request
 from pyfast.retrieval import Candidate, Index, build_index
 from pyfast.systems.hseq.actions import action_text, select_prompt
 from pyfast.systems.hseq.guidance import pattern, template
@@ -233,17 +232,6 @@ def test_guidance_is_a_switch(small: Index) -> None:
     llm = hseq()
     assert one(small, llm, guidance="off").trace["guidance"] == {"source": "off", "text": ""}
     assert "Guidance" not in llm.users("select")[0]
-
-
-async def test_plans_are_kept_for_later_runs(small: Index, tmp_path: Path) -> None:
-    """Another run, with other settings, has its plan from the folder: the same record, the same tokens."""
-    first, second = hseq(guide=Completion(json.dumps(PLAN), "stop", 70, 0, 30)), hseq()
-    records = [
-        await asyncio.to_thread(one, small, CachedLLM(llm, tmp_path), window=window)  # type: ignore[arg-type]
-        for llm, window in ((first, "16"), (second, "8"), (second, "16"))
-    ]
-    assert first.kinds == ["guide", "select", "head"] and second.kinds == ["select", "head"] * 2
-    assert records[0] == records[2] and records[1].trace["guidance"] == records[0].trace["guidance"]
 
 
 PATTERNS = [

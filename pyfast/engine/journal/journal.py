@@ -12,7 +12,7 @@ import contextlib
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +38,8 @@ the question has made the same request before"""
 # `entry` and `ledger` are JSON, so that one statement inserts a whole group. With a statement for each row, SQLite
 # would release and take the interpreter's lock for each row, and wait each time. `line` and `trace` are the
 # digests of the question's lines in answers.jsonl and traces.jsonl.zst, or NULL if they are not known.
+# `reused` has the replies of earlier runs, each with its key and the id of its question ("": not known). A row
+# without a request names the folder of such a run in place of a question.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS completions (question INTEGER NOT NULL, entry TEXT NOT NULL);
@@ -46,6 +48,9 @@ CREATE TABLE IF NOT EXISTS questions (
     line TEXT, trace TEXT);
 CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS halts (questions TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS reused (
+    request TEXT NOT NULL, nth INTEGER NOT NULL, question TEXT NOT NULL, entry TEXT NOT NULL,
+    PRIMARY KEY (request, nth, question)) WITHOUT ROWID;
 """ + PROMPTS_SCHEMA + """
 CREATE TABLE IF NOT EXISTS batches (key TEXT PRIMARY KEY, llm TEXT NOT NULL, id TEXT, made REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS batch_calls (batch TEXT NOT NULL, place INTEGER NOT NULL, request TEXT NOT NULL);
@@ -56,6 +61,7 @@ _COLUMNS = {
     "completions": 2,
     "questions": 7,
     "sessions": 2,
+    "reused": 4,
     "prompts": 2,
     "messages": 3,
     "frames": 2,
@@ -84,6 +90,11 @@ _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerEr
 _AMONG = "question IN (SELECT value FROM json_each(?))"
 # The digest of a completion's request; its key in the journal begins with the role.
 _REQUEST = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
+_IN_REUSED = "EXISTS (SELECT 1 FROM reused WHERE request = entry ->> 1 AND nth = entry ->> 2)"
+_REUSABLE = """
+SELECT entry FROM reused WHERE request = ?1 AND nth = ?2 AND (question = ?3 OR NOT ?4)
+ORDER BY question != ?3, question LIMIT 1
+"""
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
 # A question can end twice: before a kill, and when it is replayed. The first ending has the cost. The second has
 # what stands in the answers.
@@ -94,6 +105,9 @@ WHERE true ON CONFLICT (number) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, line = excluded.line, trace = excluded.trace
 """
 
+_REPLIES = """
+SELECT question, coalesce(id, ''), entry FROM completions LEFT JOIN questions ON number = question
+"""
 _TAKE_COMPLETIONS = """
 INSERT INTO main.completions
 SELECT number, entry FROM (
@@ -190,6 +204,7 @@ class Journal:
                     self._rescue(self.salvaged, run)
             if run:
                 self._database.execute("INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)", (run,))
+            self._reuses = bool(self._database.execute("SELECT 1 FROM reused LIMIT 1").fetchall())
         self.file = path.stat() if path.exists() else None
         """The status (`os.stat_result`) of the opened file. With it, the run can notice that another file is at
         this path later"""
@@ -229,6 +244,49 @@ class Journal:
         outcomes = (read_outcome(entry, number) for (entry,) in rows)
         return dict(outcome for outcome in outcomes if outcome is not None)
 
+    def copy_replies(self, run: Path, roles: Collection[str]) -> tuple[int, int]:
+        """Copy the replies of another run, so that `reusable` finds them. Failed calls are left out.
+
+        Args:
+            run: The folder of the other run, which stays unchanged.
+            roles: Copy only the replies to prompts with these roles.
+
+        Returns:
+            The number of replies that were copied, and the number of damaged rows that were left out.
+
+        Raises:
+            InputError: The other journal cannot be read.
+        """
+        damaged = 0
+
+        def replies() -> Iterator[tuple[str, int, str, str]]:
+            nonlocal damaged
+            with reading(run / self._path.name) as database:
+                for number, id, entry in database.execute(_REPLIES):
+                    read = read_outcome(entry, number)
+                    damaged += read is None
+                    if read is not None and isinstance(read[1], Completion):
+                        (request, nth), _ = read
+                        if request.partition(":")[0] in roles and (moved := _moved(entry, number, -number)):
+                            yield request, nth, id, moved
+
+        def copy(database: sqlite3.Connection) -> int:
+            database.execute("INSERT INTO reused VALUES ('', 0, ?, '')", (_name(run),))
+            return database.executemany("INSERT OR IGNORE INTO reused VALUES (?, ?, ?, ?)", replies()).rowcount
+
+        self._reuses = True
+        return max(self.change(copy), 0), damaged
+
+    def reusable(self, key: Key, id: str, sampled: bool) -> Completion | None:
+        """Return the reply that an earlier run got to a request, or None. `key` is the request's key, and `id` the
+        id of the question. A reply to a request that is `sampled` (at a temperature above 0) serves only the
+        question with the same id, because two questions need two samples."""
+        if not self._reuses:
+            return None
+        rows = self._rows(_REUSABLE, (*key, id, sampled))
+        read = read_outcome(rows[0][0], 0) if rows else None
+        return read[1] if read is not None and isinstance(read[1], Completion) else None
+
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """Return the numbers of the questions that failed.
 
@@ -262,6 +320,9 @@ class Journal:
             if not only_of_transport:  # A Batch API's result for these calls must not be used again.
                 asked = f"SELECT {_REQUEST} FROM completions WHERE {gone}"
                 execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)
+                # The reply of an earlier run may be the reason of the failure.
+                keys = f"SELECT entry ->> 1 FROM completions WHERE {gone}"
+                execute(f"DELETE FROM reused WHERE request IN ({keys})", numbers)
             execute(f"DELETE FROM completions WHERE {gone}", numbers)
             execute("DELETE FROM questions WHERE number IN (SELECT value FROM json_each(?))", numbers)
 
@@ -277,9 +338,11 @@ class Journal:
             return digests(self._database)
 
     def tokens(self) -> int:
-        """Count the tokens of all prompts and completions."""
+        """Count the tokens of all prompts and completions, without the replies of earlier runs."""
         total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
-        return int(self._rows(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")[0][0])
+        return int(
+            self._rows(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL AND NOT {_IN_REUSED}")[0][0]
+        )
 
     def last_question(self) -> int:
         """Find the highest question number among all recorded LLM calls. Returns -1 if no call is recorded."""
@@ -476,6 +539,18 @@ def runs_of(path: Path) -> set[str] | None:
             return {str(digest) for (digest,) in database.execute("SELECT digest FROM run")}
     except (sqlite3.Error, InputError):
         return None
+
+
+def reused_runs(path: Path, runs: Iterable[Path]) -> list[Path]:
+    """Of these runs, return those whose replies a journal already has (see `Journal.copy_replies`)."""
+    with contextlib.suppress(InputError), reading(path) as database:
+        copied = {name for (name,) in database.execute("SELECT question FROM reused WHERE request = ''")}
+        return [run for run in runs if _name(run) in copied]
+    return []
+
+
+def _name(run: Path) -> str:
+    return str(run.resolve()).encode(errors="backslashreplace").decode()
 
 
 def admit_run(path: Path, run: str) -> None:

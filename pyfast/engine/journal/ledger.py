@@ -17,12 +17,13 @@ JOURNALLING = "journal"
 """The name of the stage in which a question waits until the run's journal has stored its completion"""
 MOMENTS = 64
 """The maximum number of calls of a stage for which the times are stored"""
-COUNTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "nothing_found")
+_TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+COUNTS = ("llm_calls", "reused", *_TOKENS, "nothing_found")
 BY_PROMPT = ("fall_backs", "left_out", "repaired")
 """The counts of a question, and the counts by the name of a prompt"""
 _ALWAYS = frozenset({"llm_calls", "prompt_tokens", "completion_tokens"})  # Each whole row has these counts.
 _OFTEN = ("llm_calls", "replayed", "prompt_tokens", "cached_tokens", "completion_tokens", "steps", "started")
-_SELDOM = ("reasoning_tokens", *BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
+_SELDOM = ("reused", "reasoning_tokens", *BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
 
 
 @dataclass(slots=True)
@@ -91,11 +92,13 @@ def add_stages(totals: dict[str, StageTotals], stages: Mapping[str, StageTotals]
 
 @dataclass(slots=True)
 class UsageTotals:
-    """LLM calls and their tokens. In a resumed run, calls whose replies come from the journal count too."""
+    """LLM calls and their tokens. Calls whose replies come from the journal or from an earlier run count too."""
 
     llm_calls: int = 0
     replayed: int = 0
     """How many replies came from the journal"""
+    reused: int = 0
+    """How many replies came from an earlier run (`RunOptions.reuse`)"""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     """How many prompt tokens the LLM took from its prefix cache"""

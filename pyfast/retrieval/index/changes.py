@@ -13,14 +13,16 @@ import logging
 import math
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import pyfast.retrieval.index.manifest as manifests
 from pyfast.corpus import Corpus, Document
+from pyfast.corpus.encode import digest_of
 from pyfast.corpus.readers import Root, Roots, known_roots, stored_roots
 from pyfast.corpus.storage import add_sums
 from pyfast.errors import InputError
@@ -58,6 +60,11 @@ class Change:
     """The number of deleted documents"""
     unchanged: int = 0
     """The number of given documents that are equal to a document of the index. They change nothing"""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """The old and the new uri of each renamed file, if `sync_documents` made the change. The other numbers do not
+    count their documents"""
+    uris: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
+    """The uris of the documents that were `added`, `replaced` and `deleted`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,8 @@ def add_documents(
     replace: bool = False,
     roots: Mapping[Root, str] | None = None,
     files: Set[str] = frozenset(),
+    within: Callable[[], Sequence[str]] = tuple,
+    dry_run: bool = False,
 ) -> Change:
     """Add documents at the end of an index, in one commit.
 
@@ -128,6 +137,9 @@ def add_documents(
         roots: What the documents were read from. After all documents are read, it must be complete.
         files: The uris of the files that the documents are all of. What the index has of an earlier version of
             such a file, and the file no longer has, is deleted. After all documents are read, it must be complete.
+        within: A function that is called after all documents are read. All other documents whose uris begin with
+            one of the texts that it returns are deleted.
+        dry_run: Only find out what would change.
 
     Raises:
         InputError: The index has a document with the same uri, and `replace` is False; or the documents cannot be
@@ -148,19 +160,50 @@ def add_documents(
         if same:
             changed = [k for k, uri in enumerate(uris) if uri not in same]
             part = make_part(map(part.corpus.document, changed), parameters)
+        lost = {uri: place for uri, place in writer.below(tuple(within())).items() if uri not in digests}
         gone = {uri: place for uri, place in writer.of_files(files).items() if uri not in digests} if files else {}
-        writer.delete([place for uri, place in existing.items() if uri not in same] + [*gone.values()])
+        new = [k for k in range(part.corpus.documents) if part.corpus.uri(k) not in existing]
+        moved = _moved(map(writer.document, lost.values()), map(part.corpus.document, new if lost else ()))
+        named = {
+            "added": [uri for uri in digests if uri not in existing.keys() | set(moved.values())],
+            "replaced": [uri for uri in existing if uri not in same],
+            "deleted": [uri for uri in gone | lost if uri not in moved],
+        }
+        counts: dict[str, Any] = {name: len(found) for name, found in named.items()}
+        pairs = (tuple(map(_file_of, pair)) for pair in moved.items())
+        counts |= {"unchanged": len(same), "renamed": tuple(dict.fromkeys(pairs)), "uris": named}
+        if dry_run:
+            return Change(writer.number, **counts)
+        writer.delete([place for uri, place in existing.items() if uri not in same] + [*(gone | lost).values()])
         if part.corpus.documents:
             vectors = vectors_of(part.rendered, parameters, unfinished(folder.resolve()))
             writer.add(dataclasses.replace(part, vectors=vectors))
             writer.merge_full_tiers()
-        replaced = len(existing) - len(same)
         writer.add_roots(roots or {})
-        change = writer.commit(
-            added=len(digests) - len(existing), replaced=replaced, deleted=len(gone), unchanged=len(same)
-        )
+        change = writer.commit(**counts)
         shutil.rmtree(unfinished(folder.resolve()), ignore_errors=True)
         return change
+
+
+def _moved(gone: Iterable[Document], new: Iterable[Document]) -> dict[str, str]:
+    """Return the old and the new uri of each document that only has another uri (and title) now."""
+    places: dict[bytes, list[str]] = {}
+    for document in gone:
+        places.setdefault(_content(document), []).append(document.uri)
+    moved = {}
+    for document in new:
+        olds = places.get(_content(document), [])
+        if olds and _file_of(olds[0]) != _file_of(document.uri):  # else a part of a file that stays
+            moved[olds.pop(0)] = document.uri
+    return moved
+
+
+def _content(document: Document) -> bytes:
+    return digest_of(dataclasses.replace(document, uri="", title=""))
+
+
+def _file_of(uri: str) -> str:
+    return uri.partition("#")[0]
 
 
 def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
@@ -261,6 +304,11 @@ class _Writer:
                 shutil.rmtree(path)
 
     @property
+    def number(self) -> int:
+        """The number of the current commit."""
+        return int(self._before["commit"])
+
+    @property
     def is_compact(self) -> bool:
         """Whether the index is one part without deleted documents."""
         return len(self._parts) == 1 and bool(self._parts[0].live.all())
@@ -282,6 +330,19 @@ class _Writer:
             parts = [document for document in entry.corpus.parts_of(files) if entry.live[document]]
             places |= {entry.corpus.uri(document): (number, document) for document in parts}
         return places
+
+    def below(self, beginnings: tuple[str, ...]) -> dict[str, _Place]:
+        """Return a dict from each uri with one of these beginnings to the `_Place` of its document."""
+        return {
+            uri: (number, document)
+            for number, entry in enumerate(self._parts if beginnings else ())
+            for document in np.flatnonzero(entry.live).tolist()
+            if (uri := entry.corpus.uri(document)).startswith(beginnings)
+        }
+
+    def document(self, place: _Place) -> Document:
+        """Return the document at this place."""
+        return self._parts[place[0]].corpus.document(place[1])
 
     def digest(self, place: _Place) -> bytes:
         """Return the digest of the document at this place."""
@@ -346,7 +407,7 @@ class _Writer:
                 self.merge(len(self._parts) - run)
             tier += 1
 
-    def commit(self, **counts: int) -> Change:
+    def commit(self, **counts: Any) -> Change:
         """Write the changes as a new commit, and make it the current one. If nothing has changed, do nothing."""
         before, number = self._before, self._before["commit"] + 1
         added: list[Path] = []

@@ -24,6 +24,7 @@ from pyfast.errors import ArrayError, InputError
 from pyfast.ops.arrays import Int32, Int64, ends
 from pyfast.retrieval.forward_index import ForwardIndex
 from pyfast.retrieval.index.commit import Commit, open_commit, parse_filter
+from pyfast.retrieval.index.manifest import read_manifest
 from pyfast.retrieval.index.parts import Part
 from pyfast.retrieval.part_files import Mask, RenderedPassages, lines_of
 from pyfast.retrieval.pools import OFF, Pool, Reranker, Retriever, ScoreCache, open_rerankers, open_retriever
@@ -81,6 +82,7 @@ class Index:
         document meets the conditions.
         """
         self.folder = folder
+        self._is_fixed = commit is not None
         self._retriever, self._rerank = retriever, rerank
         self.filter = parse_filter(filter)
         """The conditions that all documents of the index meet"""
@@ -148,6 +150,14 @@ class Index:
         if commit == self.commit:
             return self
         return Index(self.folder, self._retriever, commit, self._rerank, [str(one) for one in self.filter])
+
+    def newest(self) -> Index:
+        """Open the same index at the current commit of its folder. Returns this object if it shows this commit
+        already, or if it was opened at a commit that was given. Raises `IndexFormatError` and `InputError` as
+        opening does."""
+        if self._is_fixed or read_manifest(self.folder, check=False) == self.manifest:
+            return self
+        return Index(self.folder, self._retriever, None, self._rerank, [str(one) for one in self.filter])
 
     def within(self, uris: Sequence[str]) -> Index:
         """Return an index that has only the documents with these uris. It gives the same results as an index

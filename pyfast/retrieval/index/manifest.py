@@ -100,6 +100,16 @@ def _sealed(manifest: dict[str, Any]) -> str:
     return json.dumps({**manifest, "blake2b": digest}, indent=1) + "\n"
 
 
+def state_of(folder: Path) -> tuple[int, int] | None:
+    """Return a value that changes with each commit of an index. It takes microseconds. None: there is no manifest,
+    for example because the index is being replaced."""
+    try:
+        found = (folder / _NAME).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def is_index(folder: Path) -> bool:
     """Whether the folder has a manifest. The index can still be damaged."""
     return (folder / _NAME).is_file()

@@ -73,7 +73,6 @@ GUIDE = Prompt(
     answer=GuidanceFields,
     max_tokens=200,
     role="plan",
-    reusable=True,  # It depends on the question only (A.3.3).
 )
 
 
