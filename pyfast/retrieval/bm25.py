@@ -11,7 +11,7 @@ import numpy as np
 
 import pyfast.ops as ops
 from pyfast.errors import InputError
-from pyfast.ops.arrays import stack
+from pyfast.ops.arrays import Int64, stack
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.pools import Pool, split
 
@@ -43,6 +43,14 @@ class BM25Retriever:
         terms = stack([[number[word] for word in of_query if word in number] for of_query in asked], np.int32)
         offsets, documents, scores = ops.bm25(parts, *terms, k, k1=self._k1, b=self._b)
         return split(offsets, documents if self._place is None else self._place[documents], scores)
+
+    def search_each(
+        self, counts: ops.TermCounts, terms: Sequence[Sequence[int]], sizes: tuple[Int64, Int64], k: int
+    ) -> list[Pool]:
+        """Find at most the `k` best passages for each query, as `search`. But `counts` has many small corpora, and
+        each query has the terms of one of them. `sizes` is that of `ops.bm25`.
+        """
+        return split(*ops.bm25([counts], *stack(terms, np.int32), k, k1=self._k1, b=self._b, sizes=sizes))
 
 
 def open_bm25(index: Index, parameters: str = "") -> BM25Retriever:
