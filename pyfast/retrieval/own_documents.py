@@ -149,8 +149,8 @@ def own_documents(index: Index, items: Sequence[Sequence[str]]) -> list[OwnDocum
         first, last = np.searchsorted(passages, begins), np.searchsorted(passages, ends)
         rows = np.concatenate([np.arange(*pair) for pair in zip(first, last, strict=True)])
         owns.append(OwnDocuments(index, uris, begins, np.append(0, np.cumsum(ends - begins)), rows))
-    if isinstance(index.retriever, BM25Retriever) and not index.rerankers:
-        small = [own for own in owns if len(own.base_rows) <= _MOST]
+    is_bm25 = isinstance(index.retriever, BM25Retriever) and not index.rerankers
+    if small := [own for own in owns if is_bm25 and len(own.base_rows) <= _MOST]:
         for own, block in zip(small, _blocks(index, [own.base_rows for own in small]), strict=True):
             own.block = block
     for own in owns:
@@ -164,7 +164,7 @@ def own_documents(index: Index, items: Sequence[Sequence[str]]) -> list[OwnDocum
 def _blocks(index: Index, rows: Sequence[Int64]) -> list[_Block]:
     """Count and weigh the terms of some passages of the index, separately for each question."""
     size, analysis = PassageSize.of(index.manifest["parameters"]), index.analysis
-    each, places = np.unique(np.concatenate([np.empty(0, np.int64), *rows]), return_inverse=True)
+    each, places = np.unique(np.concatenate(rows), return_inverse=True)
     all_counts, terms, all_cells = counted_terms(index.corpus, index.passages[each], size, analysis)
     lengths = np.array([len(some) for some in rows])
     owner = np.repeat(np.arange(len(rows)), lengths)
