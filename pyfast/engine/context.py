@@ -48,7 +48,7 @@ from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.own_documents import TOGETHER, OwnDocuments, own_documents, together
 from pyfast.retrieval.pools import Pool
-from pyfast.retrieval.rerank import PassageList, RerankConfig, search, search_and_fuse
+from pyfast.retrieval.rerank import PassageList, search, search_and_fuse
 from pyfast.utils.options import GREEDY, Sampling
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
@@ -146,7 +146,14 @@ class Runtime:
         before: tuple[Any, ...] = ()
         if own is None or not _takes_index(work):
             before = (self.required_index(),) if _takes_index(work) else ()
-        elif own.block is None or work not in _TOGETHER or any(_names_retriever(one) for one in parameters):
+        elif (
+            own.made is None
+            or work not in _TOGETHER
+            or any(
+                isinstance(getattr(one, "expand", None), str)
+                for one in parameters  # It names another retriever.
+            )
+        ):
             return BatchPoint(lambda items: work(own, items, *parameters), self._executor)(item, stage)
         else:
             first, before, item = together, (work, self.required_index()), (own, item)
@@ -206,10 +213,6 @@ class Runtime:
         finally:
             stage.add_call(started - asked, perf_counter() - started, model.admission.running)
             model.admission.leave()
-
-
-def _names_retriever(parameter: Hashable) -> bool:
-    return isinstance(parameter, RerankConfig) and isinstance(parameter.expand, str)
 
 
 @cache

@@ -11,7 +11,7 @@ import numpy as np
 
 import pyfast.ops as ops
 from pyfast.errors import InputError
-from pyfast.ops.arrays import Int64, stack
+from pyfast.ops.arrays import stack
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.pools import Pool, split
 
@@ -23,7 +23,7 @@ class BM25Retriever:
     """The retriever `bm25`: it ranks the passages of an index by their BM25 scores."""
 
     def __init__(self, index: Index, k1: float = BM25_PARAMETERS["k1"], b: float = BM25_PARAMETERS["b"]) -> None:
-        self._k1, self._b = k1, b
+        self.k1, self.b = k1, b
         self.fingerprint = f"bm25:method={BM25_PARAMETERS['method']},k1={k1},b={b}"
         self._analysis, self._searched, self._place = index.analysis, index.searched, index.place
 
@@ -41,16 +41,8 @@ class BM25Retriever:
             part.check_columns(column[column >= 0])
             parts.append(counts.at(column))
         terms = stack([[number[word] for word in of_query if word in number] for of_query in asked], np.int32)
-        offsets, documents, scores = ops.bm25(parts, *terms, k, k1=self._k1, b=self._b)
+        offsets, documents, scores = ops.bm25(parts, *terms, k, k1=self.k1, b=self.b)
         return split(offsets, documents if self._place is None else self._place[documents], scores)
-
-    def search_each(
-        self, counts: ops.TermCounts, terms: Sequence[Sequence[int]], sizes: tuple[Int64, Int64], k: int
-    ) -> list[Pool]:
-        """Find at most the `k` best passages for each query, as `search`. But `counts` has many small corpora, and
-        each query has the terms of one of them. `sizes` is that of `ops.bm25`.
-        """
-        return split(*ops.bm25([counts], *stack(terms, np.int32), k, k1=self._k1, b=self._b, sizes=sizes))
 
 
 def open_bm25(index: Index, parameters: str = "") -> BM25Retriever:

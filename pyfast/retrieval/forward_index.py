@@ -17,7 +17,7 @@ from scipy.sparse import csc_array, csr_array
 import pyfast.utils.stop_words as stop_words
 from pyfast.ops import TermCounts
 from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
-from pyfast.retrieval.part_files import TERM_COUNTS, WEIGHTS, Mask, below, fit_together, new_array, pieces, to_csr
+from pyfast.retrieval.part_files import TERM_COUNTS, WEIGHTS, below, fit_together, new_array, pieces, to_csr
 from pyfast.retrieval.terms import WORDS, Analysis, check_columns, stop_columns, without_columns
 from pyfast.utils.blocks import MappedFolder, check_lists, map_folder, write_checksums
 
@@ -48,7 +48,7 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
     """
     content = without_columns(counts, stop_columns(terms, analysis.stop(stop_words.ENGLISH)))
     passages = np.bincount(content.indices, minlength=len(terms))
-    weights = _tfidf(content.data, content.indices, content.indptr, smooth_idf(passages, content.shape[0]))
+    weights = tfidf(content.data, content.indices, content.indptr, smooth_idf(passages, content.shape[0]))
     return csr_array((weights, content.indices, content.indptr), shape=content.shape)
 
 
@@ -59,7 +59,7 @@ def smooth_idf(passages: npt.NDArray[np.integer[Any]], total: int | Int64) -> Fl
     return idf
 
 
-def _tfidf(times: Float32, terms: Int32, rows: npt.NDArray[np.integer[Any]], idf: Float32) -> Float32:
+def tfidf(times: Float32, terms: Int32, rows: npt.NDArray[np.integer[Any]], idf: Float32) -> Float32:
     """Weigh the counts (`times`) of the terms of some passages. `rows` is where each passage begins and ends."""
     weights: Float32 = (np.log(times.astype(np.float32)) + np.float32(1)) * idf[terms]
     if not len(weights):
@@ -78,25 +78,28 @@ each entry
 """
 
 
-def weighted(counts: TermCounts, stop: Mask, idf: Float32) -> Iterator[Rows]:
+def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> Iterator[Rows]:
     """Compute the forward index X and its transpose, with the weights of `weigh`. Yields the weights of some
-    passages at a time. `stop` marks the terms that are stop words, and `idf` is what `smooth_idf` returned.
+    passages at a time.
 
     X has no entries of stop words. The transpose has these entries, with the weight 0. So the entries of the
     transpose have the same positions as the term counts.
     """
+    stop = stop_columns(terms, analysis.stop(stop_words.ENGLISH))
+    passages = len(counts.lengths)
+    idf = smooth_idf(np.diff(counts.indptr), passages)
     some = min(max(counts.total_length // _SHARES, _LEAST), _AT_ONCE)
     ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64)), some))
 
     def of_range(first: int, last: int, entries: Int64) -> Rows:
         at = np.searchsorted(entries, counts.indptr)
         numbers, rows_of = np.arange(len(entries), dtype=np.int32), counts.documents[entries] - first
-        place = csc_array((numbers, rows_of, at), shape=(last - first, len(stop))).tocsr()
+        place = csc_array((numbers, rows_of, at), shape=(last - first, len(terms))).tocsr()
         content = ~stop[place.indices]
         rows = np.append(0, np.cumsum(content))[place.indptr]
         chosen, columns = place.data[content], place.indices[content].astype(np.int32)
         times = counts.counts[entries[chosen]].astype(np.float32)
-        weights = _tfidf(times, columns, rows, idf)
+        weights = tfidf(times, columns, rows, idf)
         of_entries = np.zeros(len(entries), np.float32)
         of_entries[chosen] = weights
         return np.diff(rows), columns, weights, entries, of_entries
@@ -206,16 +209,13 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
     positions of the transpose's weights are not written: they are the same as in the stored term counts.
     """
     (folder / WEIGHTS).mkdir()
-    stop = stop_columns(terms, analysis.stop(stop_words.ENGLISH))
-    frequencies = np.diff(counts.indptr)
-    size = int(frequencies[~stop].sum())
+    content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))
+    size = int(np.diff(counts.indptr)[content].sum())
     lengths = [np.zeros(1, np.int64)]
     transposed = np.lib.format.open_memmap(folder / _TRANSPOSED, "w+", np.float32, (len(counts.documents),))
     path_of_rows, path_of_ids, path_of_weights = (folder / name for name in _X)
     with new_array(path_of_ids, np.int32, size) as ids, new_array(path_of_weights, np.float32, size) as weights:
-        for of_rows, columns, values, entries, of_entries in weighted(
-            counts, stop, smooth_idf(frequencies, len(counts.lengths))
-        ):
+        for of_rows, columns, values, entries, of_entries in weighted(counts, terms, analysis):
             lengths.append(of_rows)
             ids(columns)
             weights(values)

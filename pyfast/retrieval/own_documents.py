@@ -16,61 +16,55 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+import pyfast.ops as ops
 import pyfast.utils.stop_words as stop_words
 from pyfast.corpus import Corpus
 from pyfast.errors import InputError
 from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Float32, Int32, Int64, places_of
+from pyfast.ops.arrays import Int32, Int64, places_of, stack
 from pyfast.retrieval.bm25 import BM25Retriever
 from pyfast.retrieval.evidence import ScoredSegments, cite, narrate
-from pyfast.retrieval.forward_index import ForwardIndex, smooth_idf, weighted
+from pyfast.retrieval.forward_index import ForwardIndex, smooth_idf, tfidf
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.index.part_maker import PassageSize, counted_terms
-from pyfast.retrieval.part_files import RenderedPassages, find_documents, take_rows, to_csr
-from pyfast.retrieval.pools import Pool
-from pyfast.retrieval.rerank import (
-    PassageList,
-    bridge_select,
-    rerank_lists,
-    rerank_pools,
-    search,
-    search_and_fuse,
-)
+from pyfast.retrieval.part_files import RenderedPassages, find_documents, narrow, take_rows
+from pyfast.retrieval.pools import Pool, split
+from pyfast.retrieval.rerank import PassageList, bridge_select, rerank_lists, rerank_pools, search, search_and_fuse
 from pyfast.retrieval.terms import stop_columns
 
 TOGETHER: frozenset[Callable[..., Any]] = frozenset(
-    (search, search_and_fuse, rerank_pools, rerank_lists, bridge_select, narrate, cite)
+    {search, search_and_fuse, rerank_pools, rerank_lists, bridge_select, narrate, cite}
 )
 """The functions that `together` can call"""
-_MOST = 256
-"""An index with more passages is used alone: with others, it would make their batches slow"""
+_MOST = 192
+"""An index with more passages is used alone: it would make a batch slow. 128 indexes, as many as a batch can have,
+have fewer than 25,000 passages. So `expand` reads as many entries for a seed as in each index alone
+"""
+_ARRAYS = {
+    "row_sizes": ("passage", ""),
+    "columns": ("entry", "term"),
+    "counts": ("entry", ""),
+    "weights": ("entry", ""),
+    "value_sizes": ("passage", ""),
+    "term_sizes": ("value", ""),
+    "cell_terms": ("cell term", "term"),
+}
+"""The arrays of indexes: what they have one number for, and what these numbers count. `row_sizes`, `columns` and
+`counts` are the term counts, as a sparse array of passages x terms. `weights` has their weights in X, 0 for stop
+words. The others are the cell values
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Block:
-    """The arrays of one question's index. Passages, terms and entries count from 0."""
+class _Made:
+    """The arrays of the indexes of several questions that were made together, index after index."""
 
-    words: list[str]
-    """The terms, sorted"""
-    vocabulary: dict[str, int]
-    lengths: Int32
-    """[passages], as in `TermCounts`"""
-    frequencies: Int64
-    """[terms] the number of passages with the term"""
-    documents: Int32
-    counts: npt.NDArray[Any]
-    transposed: Float32
-    """[entries] the passage and count of each entry, by term, and its weight in the transpose of X"""
-    row_sizes: Int64
-    """[passages] the number of entries of each row of X"""
-    columns: Int32
-    weights: Float32
-    """The entries of X"""
-    value_sizes: Int64
-    """[passages] the number of cell values"""
-    term_sizes: Int64
-    """[cell values] the number of terms"""
-    cell_terms: Int32
+    arrays: dict[str, npt.NDArray[Any]]
+    """The arrays in `_ARRAYS`"""
+    ends: dict[str, list[int]]
+    """Where the passages, terms, entries and so on of each index begin, and the end of the last index"""
+    vocabularies: list[dict[str, int]]
+    """For each index, the number of each term, from 0"""
 
 
 class OwnDocuments(Index):
@@ -86,8 +80,8 @@ class OwnDocuments(Index):
         """[passages] the number of each passage in `base`"""
         place = np.searchsorted(begins, self._segments, side="right") - 1
         self._passages: Int64 = self._segments - begins[place] + starts[place]
-        self.block: _Block | None = None
-        """What `together` needs. None: `together` cannot use this index"""
+        self.made: tuple[_Made, int] | None = None
+        """The arrays that `together` reads, and this index's number in them. None: `together` cannot use it"""
         if not base.rerankers:
             self.rerankers = ()
 
@@ -151,72 +145,59 @@ def own_documents(index: Index, items: Sequence[Sequence[str]]) -> list[OwnDocum
         owns.append(OwnDocuments(index, uris, begins, np.append(0, np.cumsum(ends - begins)), rows))
     is_bm25 = isinstance(index.retriever, BM25Retriever) and not index.rerankers
     if small := [own for own in owns if is_bm25 and len(own.base_rows) <= _MOST]:
-        for own, block in zip(small, _blocks(index, [own.base_rows for own in small]), strict=True):
-            own.block = block
+        made = _make(index, [own.base_rows for own in small])
+        for number, own in enumerate(small):
+            own.made = made, number
+            if made.ends["entry"][number] == made.ends["entry"][number + 1]:
+                raise InputError("documents: they have no passages")
     for own in owns:
-        if own.block is None:
+        if own.made is None:
             own.make()  # here, in the thread of a batch
-        elif not own.block.lengths.any():
-            raise InputError("documents: they have no passages")
     return owns
 
 
-def _blocks(index: Index, rows: Sequence[Int64]) -> list[_Block]:
+def _make(index: Index, rows: Sequence[Int64]) -> _Made:
     """Count and weigh the terms of some passages of the index, separately for each question."""
     size, analysis = PassageSize.of(index.manifest["parameters"]), index.analysis
     each, places = np.unique(np.concatenate(rows), return_inverse=True)
-    all_counts, terms, all_cells = counted_terms(index.corpus, index.passages[each], size, analysis)
-    lengths = np.array([len(some) for some in rows])
-    owner = np.repeat(np.arange(len(rows)), lengths)
-    taken, width = take_rows(all_counts, places.astype(np.int32)), max(len(terms), 1)
-    # The terms of each question, as one number of the question and the term
-    keys, columns = np.unique(np.repeat(owner, np.diff(taken.indptr)) * width + taken.indices, return_inverse=True)
-    counts = TermCounts.of(csr_array((taken.data, columns, taken.indptr), shape=(len(places), len(keys))))
-    frequencies = np.diff(counts.indptr)
-    stop = stop_columns(terms, analysis.stop(stop_words.ENGLISH))[keys % width]
-    found = list(weighted(counts, stop, smooth_idf(frequencies, lengths[keys // width])))
-    row_sizes, x_columns, x_weights = (np.concatenate([one[part] for one in found]) for part in range(3))
-    transposed = np.zeros(len(counts.documents), np.float32)
-    for _, _, _, entries, weights in found:
-        transposed[entries] = weights
-    values, of_values = places_of(cast(Int64, all_cells.value_offsets), places)
-    ends, of_terms = places_of(cast(Int64, all_cells.term_offsets), of_values)
-    value_sizes, term_sizes = np.diff(values), np.diff(ends)
-    owner_of_cells = np.repeat(np.repeat(owner, value_sizes), term_sizes)
-    cell_terms = np.searchsorted(keys, owner_of_cells * width + np.asarray(all_cells.term_ids)[of_terms])
-
-    row = np.append(0, np.cumsum(lengths))
-    column = np.searchsorted(keys, np.arange(len(rows) + 1) * width)
-    x = np.append(0, np.cumsum(row_sizes))
+    all_counts, terms, cells = counted_terms(index.corpus, index.passages[each], size, analysis)
+    lengths, width = np.array(list(map(len, rows))), max(len(terms), 1)
+    first_key = np.repeat(
+        np.arange(len(rows)) * width, lengths
+    )  # The key of a term is its question and its number.
+    taken = take_rows(all_counts, places.astype(np.int32))
+    of_entries = np.repeat(first_key, np.diff(taken.indptr)) + taken.indices
+    keys, columns = np.unique(of_entries, return_inverse=True)
+    number, idf = keys % width, smooth_idf(np.bincount(columns), lengths[keys // width])
+    content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))[taken.indices]
+    ends = np.append(0, np.cumsum(content))[taken.indptr]
+    weights = np.zeros(len(columns), np.float32)
+    weights[content] = tfidf(taken.data[content], columns[content], ends, idf)
+    values, of_values = places_of(cast(Int64, cells.value_offsets), places)
+    value_ends, of_terms = places_of(cast(Int64, cells.term_offsets), of_values)
+    value_sizes, term_sizes = np.diff(values), np.diff(value_ends)
+    of_cells = np.repeat(np.repeat(first_key, value_sizes), term_sizes) + cells.term_ids[of_terms]
+    cell_terms = np.searchsorted(keys, of_cells).astype(np.int32)
+    made = (
+        np.diff(taken.indptr),
+        columns.astype(np.int32),
+        taken.data,
+        weights,
+        value_sizes,
+        term_sizes,
+        cell_terms,
+    )
+    passage = np.append(0, np.cumsum(lengths))
+    value = values[passage]
+    term = np.searchsorted(keys, np.arange(len(rows) + 1) * width)
     cuts = zip(
-        *map(
-            pairwise,
-            (a.tolist() for a in (row, column, counts.indptr[column], x[row], values[row], ends[values[row]])),
-        ),
+        ("passage", "entry", "term", "value", "cell term"),
+        (passage, taken.indptr[passage], term, value, value_ends[value]),
         strict=True,
     )
-    number = (keys % width).tolist()
-    blocks = []
-    for (r, r_end), (c, c_end), (e, e_end), (f, f_end), (v, v_end), (t, t_end) in cuts:
-        words = [terms[i] for i in number[c:c_end]]
-        blocks.append(
-            _Block(
-                words,
-                dict(zip(words, range(len(words)), strict=True)),
-                counts.lengths[r:r_end],
-                frequencies[c:c_end],
-                counts.documents[e:e_end] - r,
-                counts.counts[e:e_end],
-                transposed[e:e_end],
-                row_sizes[r:r_end],
-                x_columns[f:f_end] - c,
-                x_weights[f:f_end],
-                value_sizes[r:r_end],
-                term_sizes[v:v_end],
-                (cell_terms[t:t_end] - c).astype(np.int32),
-            )
-        )
-    return blocks
+    words = [terms[i] for i in number.tolist()]
+    vocabularies = [dict(zip(words[a:b], range(b - a), strict=True)) for a, b in pairwise(term.tolist())]
+    return _Made(dict(zip(_ARRAYS, made, strict=True)), {name: cut.tolist() for name, cut in cuts}, vocabularies)
 
 
 class _Joined(Index):
@@ -225,26 +206,31 @@ class _Joined(Index):
     def __init__(self, base: Index, owns: Sequence[OwnDocuments], asking: Sequence[OwnDocuments]) -> None:
         """`asking` has the index that each query searches."""
         self._base, self.analysis, self.rerankers = base, base.analysis, ()
-        self._owns = list({id(own): own for own in owns}.values())
-        self._blocks = [own.block for own in self._owns if own.block]
-        number = {id(own): i for i, own in enumerate(self._owns)}
+        owns = list({id(own): own for own in owns}.values())
+        self._made = [own.made for own in owns if own.made]
+        self._base_rows = np.concatenate([own.base_rows for own in owns])
+        number = {id(own): i for i, own in enumerate(owns)}
         self._asking = [number[id(own)] for own in asking]
-        self._first_row = np.append(0, np.cumsum([len(own.base_rows) for own in self._owns]))
-        self._first_term = np.append(0, np.cumsum([len(block.words) for block in self._blocks]))
-        self.first = {id(own): row for own, row in zip(self._owns, self._first_row.tolist(), strict=False)}
-        """The number of each index's first passage"""
+        self._vocabularies = [made.vocabularies[i] for made, i in self._made]
+        self._sizes = np.array([len(own.base_rows) for own in owns])
+        rows, terms = (np.append(0, np.cumsum(some)) for some in (self._sizes, list(map(len, self._vocabularies))))
+        self._begins = {"passage": rows, "term": terms}
+        self.first = dict(zip(number, rows.tolist(), strict=False))
+        """The number of each index's first passage, by the `id` of the index"""
 
-    def _array(self, name: str, first: Int64 | None = None) -> npt.NDArray[Any]:
-        """Join an array of all indexes. `first` is added to the numbers of each index."""
-        arrays = [getattr(block, name) for block in self._blocks]
+    def _array(self, name: str) -> npt.NDArray[Any]:
+        """Join an array of all indexes."""
+        at, counted = _ARRAYS[name]
+        arrays = [made.arrays[name][made.ends[at][i] : made.ends[at][i + 1]] for made, i in self._made]
         joined = np.concatenate(arrays)
-        if first is not None:
-            joined += np.repeat(first[:-1].astype(joined.dtype), [len(one) for one in arrays])
+        if counted:
+            before = [made.ends[counted][i] for made, i in self._made]
+            moves = (self._begins[counted][:-1] - before).astype(joined.dtype)
+            joined += np.repeat(moves, list(map(len, arrays)))
         return joined
 
-    @cached_property
-    def _base_rows(self) -> Int64:
-        return np.concatenate([own.base_rows for own in self._owns])
+    def _offsets(self, name: str) -> Int64:
+        return np.append(0, np.cumsum(self._array(name)))
 
     @property
     def corpus(self) -> Corpus:
@@ -257,42 +243,25 @@ class _Joined(Index):
         return self._base.passages[self._base_rows]
 
     @property
-    def searched_passages(self) -> int:
-        """The largest number of passages that a query searches."""
-        return int(np.diff(self._first_row).max())
-
-    @cached_property
-    def is_table(self) -> npt.NDArray[np.uint8]:
-        """For each passage: 1 if it is a table row, otherwise 0."""
-        return self._base.is_table[self._base_rows]
-
-    @property
     def cells(self) -> Cells:
         """The cell values of each table row."""
-        values, terms = (np.append(0, np.cumsum(self._array(name))) for name in ("value_sizes", "term_sizes"))
-        return Cells(values, terms, self._array("cell_terms", self._first_term))
+        return Cells(self._offsets("value_sizes"), self._offsets("term_sizes"), self._array("cell_terms"))
 
-    @cached_property
-    def _counts(self) -> TermCounts:
-        indptr = np.append(0, np.cumsum(self._array("frequencies")))
-        documents = self._array("documents", self._first_row)
-        return TermCounts(indptr, documents, self._array("counts"), self._array("lengths"))
+    def _sparse(self, name: str) -> csr_array:
+        shape = int(self._sizes.sum()), int(self._begins["term"][-1])
+        return csr_array((self._array(name), self._array("columns"), self._offsets("row_sizes")), shape=shape)
 
     @cached_property
     def _weights(self) -> ForwardIndex:
-        indptr = np.append(0, np.cumsum(self._array("row_sizes")))
-        columns, terms = self._array("columns", self._first_term), int(self._first_term[-1])
-        counts = self._counts
-        return ForwardIndex(
-            to_csr(self._array("weights"), columns, indptr, terms),
-            to_csr(self._array("transposed"), counts.documents, counts.indptr, len(counts.lengths)),
-        )
+        x = self._sparse("weights")
+        x.eliminate_zeros()
+        return ForwardIndex(narrow(x), narrow(x.T.tocsr()))
 
     def _terms(self, queries: Sequence[str]) -> list[list[int]]:
-        """The ids of the terms of each query, in order, with repetitions."""
+        """Return the ids of the terms of each query, in order, with repetitions."""
         found = []
         for query, number in zip(queries, self._asking, strict=True):
-            known, first = self._blocks[number].vocabulary, int(self._first_term[number])
+            known, first = self._vocabularies[number], int(self._begins["term"][number])
             found.append([first + known[word] for word in self.analysis.tokens(query) if word in known])
         return found
 
@@ -302,15 +271,16 @@ class _Joined(Index):
 
     def names(self, terms: Int32) -> list[str]:
         """Return the terms with these ids."""
-        words = list(chain.from_iterable(block.words for block in self._blocks))
+        words = list(chain.from_iterable(self._vocabularies))
         return [words[term] for term in terms.tolist()]
 
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
         """Find at most the `k` best passages for each query, in the index that it searches."""
-        lengths = np.array([block.lengths.sum(dtype=np.int64) for block in self._blocks])
-        sizes = np.diff(self._first_row)[self._asking], lengths[self._asking]
-        retriever = cast(BM25Retriever, self._base.retriever)
-        return retriever.search_each(self._counts, self._terms(queries), sizes, k)
+        retriever, counts = cast(BM25Retriever, self._base.retriever), TermCounts.of(self._sparse("counts"))
+        lengths = np.add.reduceat(counts.lengths, self._begins["passage"][:-1], dtype=np.int64)
+        sizes = self._sizes[self._asking], lengths[self._asking]
+        terms = stack(self._terms(queries), np.int32)
+        return split(*ops.bm25([counts], *terms, k, k1=retriever.k1, b=retriever.b, sizes=sizes))
 
     def lines(self, passages: Int32) -> tuple[RenderedPassages, Int32]:
         """Return the texts of passages, as `Index.lines`."""

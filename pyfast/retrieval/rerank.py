@@ -359,7 +359,7 @@ def expand(
             terms,
             NEAREST,
             largest_norm=1.0,
-            max_entries=max_entries(index.searched_passages),
+            max_entries=max_entries(len(index.passages)),
         )
     else:
         found_offsets, nearest, _ = stack_pools(_neighbours(index, by, seeds))

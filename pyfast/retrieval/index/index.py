@@ -280,11 +280,6 @@ class Index:
         return self.terms.names(terms)
 
     @property
-    def searched_passages(self) -> int:
-        """The number of passages that a query searches."""
-        return len(self.passages)
-
-    @property
     def has_graphs(self) -> bool:
         """Whether passages can be from knowledge graphs."""
         return self.corpus.has_graphs
