@@ -147,7 +147,7 @@ class Runtime:
         if own is None or not _takes_index(work):
             before = (self.required_index(),) if _takes_index(work) else ()
         elif (
-            own.made is None
+            not own.arrays
             or work not in _TOGETHER
             or any(
                 isinstance(getattr(one, "expand", None), str)

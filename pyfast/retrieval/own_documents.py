@@ -6,7 +6,7 @@ index, in which no two questions have a passage or a term in common.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, pairwise
 from threading import RLock
@@ -40,31 +40,6 @@ _MOST = 192
 """An index with more passages is used alone: it would make a batch slow. 128 indexes, as many as a batch can have,
 have fewer than 25,000 passages. So `expand` reads as many entries for a seed as in each index alone
 """
-_ARRAYS = {
-    "row_sizes": ("passage", ""),
-    "columns": ("entry", "term"),
-    "counts": ("entry", ""),
-    "weights": ("entry", ""),
-    "value_sizes": ("passage", ""),
-    "term_sizes": ("value", ""),
-    "cell_terms": ("cell term", "term"),
-}
-"""The arrays of indexes: what they have one number for, and what these numbers count. `row_sizes`, `columns` and
-`counts` are the term counts, as a sparse array of passages x terms. `weights` has their weights in X, 0 for stop
-words. The others are the cell values
-"""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Made:
-    """The arrays of the indexes of several questions that were made together, index after index."""
-
-    arrays: dict[str, npt.NDArray[Any]]
-    """The arrays in `_ARRAYS`"""
-    ends: dict[str, list[int]]
-    """Where the passages, terms, entries and so on of each index begin, and the end of the last index"""
-    vocabularies: list[dict[str, int]]
-    """For each index, the number of each term, from 0"""
 
 
 class OwnDocuments(Index):
@@ -80,8 +55,12 @@ class OwnDocuments(Index):
         """[passages] the number of each passage in `base`"""
         place = np.searchsorted(begins, self._segments, side="right") - 1
         self._passages: Int64 = self._segments - begins[place] + starts[place]
-        self.made: tuple[_Made, int] | None = None
-        """The arrays that `together` reads, and this index's number in them. None: `together` cannot use it"""
+        self.arrays: dict[str, npt.NDArray[Any]] = {}
+        """What `together` reads: `row_sizes`, `columns` and `counts` are the term counts, as a sparse array of
+        passages x terms. `weights` has their weights in X, 0 for stop words. `value_sizes`, `term_sizes` and
+        `cell_terms` are the cell values. Empty: `together` cannot use this index"""
+        self.numbers: dict[str, int] = {}
+        """The number of each term, from 0"""
         if not base.rerankers:
             self.rerankers = ()
 
@@ -89,10 +68,7 @@ class OwnDocuments(Index):
         if name.startswith("__"):
             raise AttributeError(name)
         self.make()
-        try:
-            return self.__dict__[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        return object.__getattribute__(self, name)
 
     def make(self) -> None:
         """Make all of the index now."""
@@ -145,30 +121,27 @@ def own_documents(index: Index, items: Sequence[Sequence[str]]) -> list[OwnDocum
         owns.append(OwnDocuments(index, uris, begins, np.append(0, np.cumsum(ends - begins)), rows))
     is_bm25 = isinstance(index.retriever, BM25Retriever) and not index.rerankers
     if small := [own for own in owns if is_bm25 and len(own.base_rows) <= _MOST]:
-        made = _make(index, [own.base_rows for own in small])
-        for number, own in enumerate(small):
-            own.made = made, number
-            if made.ends["entry"][number] == made.ends["entry"][number + 1]:
-                raise InputError("documents: they have no passages")
+        _count(index, small)
     for own in owns:
-        if own.made is None:
+        if not own.arrays:
             own.make()  # here, in the thread of a batch
+        elif not len(own.arrays["counts"]):
+            raise InputError("documents: they have no passages")
     return owns
 
 
-def _make(index: Index, rows: Sequence[Int64]) -> _Made:
-    """Count and weigh the terms of some passages of the index, separately for each question."""
+def _count(index: Index, owns: Sequence[OwnDocuments]) -> None:
+    """Count and weigh the terms of the passages of each index, and set its `arrays` and `numbers`."""
     size, analysis = PassageSize.of(index.manifest["parameters"]), index.analysis
-    each, places = np.unique(np.concatenate(rows), return_inverse=True)
+    lengths = np.array([len(own.base_rows) for own in owns])
+    each, places = np.unique(np.concatenate([own.base_rows for own in owns]), return_inverse=True)
     all_counts, terms, cells = counted_terms(index.corpus, index.passages[each], size, analysis)
-    lengths, width = np.array(list(map(len, rows))), max(len(terms), 1)
-    first_key = np.repeat(
-        np.arange(len(rows)) * width, lengths
-    )  # The key of a term is its question and its number.
-    taken = take_rows(all_counts, places.astype(np.int32))
-    of_entries = np.repeat(first_key, np.diff(taken.indptr)) + taken.indices
-    keys, columns = np.unique(of_entries, return_inverse=True)
-    number, idf = keys % width, smooth_idf(np.bincount(columns), lengths[keys // width])
+    taken, width = take_rows(all_counts, places.astype(np.int32)), max(len(terms), 1)
+    row_sizes, owner = np.diff(taken.indptr), np.repeat(np.arange(len(owns)), lengths)
+    # The key of a term is the number of its index and its own number.
+    of_entries = np.repeat(owner, row_sizes)
+    keys, columns = np.unique(of_entries * width + taken.indices, return_inverse=True)
+    idf = smooth_idf(np.bincount(columns), lengths[keys // width])
     content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))[taken.indices]
     ends = np.append(0, np.cumsum(content))[taken.indptr]
     weights = np.zeros(len(columns), np.float32)
@@ -176,58 +149,45 @@ def _make(index: Index, rows: Sequence[Int64]) -> _Made:
     values, of_values = places_of(cast(Int64, cells.value_offsets), places)
     value_ends, of_terms = places_of(cast(Int64, cells.term_offsets), of_values)
     value_sizes, term_sizes = np.diff(values), np.diff(value_ends)
-    of_cells = np.repeat(np.repeat(first_key, value_sizes), term_sizes) + cells.term_ids[of_terms]
-    cell_terms = np.searchsorted(keys, of_cells).astype(np.int32)
-    made = (
-        np.diff(taken.indptr),
-        columns.astype(np.int32),
-        taken.data,
-        weights,
-        value_sizes,
-        term_sizes,
-        cell_terms,
-    )
-    passage = np.append(0, np.cumsum(lengths))
-    value = values[passage]
-    term = np.searchsorted(keys, np.arange(len(rows) + 1) * width)
-    cuts = zip(
-        ("passage", "entry", "term", "value", "cell term"),
-        (passage, taken.indptr[passage], term, value, value_ends[value]),
-        strict=True,
-    )
-    words = [terms[i] for i in number.tolist()]
-    vocabularies = [dict(zip(words[a:b], range(b - a), strict=True)) for a, b in pairwise(term.tolist())]
-    return _Made(dict(zip(_ARRAYS, made, strict=True)), {name: cut.tolist() for name, cut in cuts}, vocabularies)
+    of_cells = np.repeat(np.repeat(owner, value_sizes), term_sizes)
+    cell_terms = np.searchsorted(keys, of_cells * width + cells.term_ids[of_terms])
+
+    passage, term = np.cumsum(lengths), np.searchsorted(keys, np.arange(len(owns) + 1) * width)
+    entry, value, words = taken.indptr[passage], values[passage], [terms[i] for i in (keys % width).tolist()]
+    made = {
+        "row_sizes": (row_sizes, passage),
+        "columns": (columns - term[of_entries], entry),
+        "counts": (taken.data, entry),
+        "weights": (weights, entry),
+        "value_sizes": (value_sizes, passage),
+        "term_sizes": (term_sizes, value),
+        "cell_terms": (cell_terms - term[of_cells], value_ends[value]),
+    }
+    parts = zip(*(np.split(array, ends[:-1]) for array, ends in made.values()), strict=True)
+    for own, arrays, (begin, end) in zip(owns, parts, pairwise(term.tolist()), strict=True):
+        own.arrays = dict(zip(made, arrays, strict=True))
+        own.numbers = dict(zip(words[begin:end], range(end - begin), strict=True))
 
 
 class _Joined(Index):
-    """The indexes of several questions as one. It has what the functions in `TOGETHER` read."""
+    """Several indexes as one. It has what the functions in `TOGETHER` read."""
 
-    def __init__(self, base: Index, owns: Sequence[OwnDocuments], asking: Sequence[OwnDocuments]) -> None:
-        """`asking` has the index that each query searches."""
+    def __init__(self, base: Index, owns: Sequence[OwnDocuments], asking: Sequence[int]) -> None:
+        """`asking` has the number of the index that each query searches."""
         self._base, self.analysis, self.rerankers = base, base.analysis, ()
-        owns = list({id(own): own for own in owns}.values())
-        self._made = [own.made for own in owns if own.made]
+        self._owns, self._asking = owns, asking
         self._base_rows = np.concatenate([own.base_rows for own in owns])
-        number = {id(own): i for i, own in enumerate(owns)}
-        self._asking = [number[id(own)] for own in asking]
-        self._vocabularies = [made.vocabularies[i] for made, i in self._made]
         self._sizes = np.array([len(own.base_rows) for own in owns])
-        rows, terms = (np.append(0, np.cumsum(some)) for some in (self._sizes, list(map(len, self._vocabularies))))
-        self._begins = {"passage": rows, "term": terms}
-        self.first = dict(zip(number, rows.tolist(), strict=False))
-        """The number of each index's first passage, by the `id` of the index"""
+        self.first = np.append(0, np.cumsum(self._sizes))
+        """The number of each index's first passage"""
+        self._first_term = np.append(0, np.cumsum([len(own.numbers) for own in owns]))
 
     def _array(self, name: str) -> npt.NDArray[Any]:
-        """Join an array of all indexes."""
-        at, counted = _ARRAYS[name]
-        arrays = [made.arrays[name][made.ends[at][i] : made.ends[at][i + 1]] for made, i in self._made]
-        joined = np.concatenate(arrays)
-        if counted:
-            before = [made.ends[counted][i] for made, i in self._made]
-            moves = (self._begins[counted][:-1] - before).astype(joined.dtype)
-            joined += np.repeat(moves, list(map(len, arrays)))
-        return joined
+        return np.concatenate([own.arrays[name] for own in self._owns])
+
+    def _term_ids(self, name: str) -> Int32:
+        sizes = [len(own.arrays[name]) for own in self._owns]
+        return (self._array(name) + np.repeat(self._first_term[:-1], sizes)).astype(np.int32)
 
     def _offsets(self, name: str) -> Int64:
         return np.append(0, np.cumsum(self._array(name)))
@@ -245,11 +205,11 @@ class _Joined(Index):
     @property
     def cells(self) -> Cells:
         """The cell values of each table row."""
-        return Cells(self._offsets("value_sizes"), self._offsets("term_sizes"), self._array("cell_terms"))
+        return Cells(self._offsets("value_sizes"), self._offsets("term_sizes"), self._term_ids("cell_terms"))
 
     def _sparse(self, name: str) -> csr_array:
-        shape = int(self._sizes.sum()), int(self._begins["term"][-1])
-        return csr_array((self._array(name), self._array("columns"), self._offsets("row_sizes")), shape=shape)
+        shape = int(self.first[-1]), int(self._first_term[-1])
+        return csr_array((self._array(name), self._term_ids("columns"), self._offsets("row_sizes")), shape=shape)
 
     @cached_property
     def _weights(self) -> ForwardIndex:
@@ -260,9 +220,9 @@ class _Joined(Index):
     def _terms(self, queries: Sequence[str]) -> list[list[int]]:
         """Return the ids of the terms of each query, in order, with repetitions."""
         found = []
-        for query, number in zip(queries, self._asking, strict=True):
-            known, first = self._vocabularies[number], int(self._begins["term"][number])
-            found.append([first + known[word] for word in self.analysis.tokens(query) if word in known])
+        for query, at in zip(queries, self._asking, strict=True):
+            numbers, first = self._owns[at].numbers, int(self._first_term[at])
+            found.append([first + numbers[word] for word in self.analysis.tokens(query) if word in numbers])
         return found
 
     def terms_of(self, questions: Sequence[str]) -> list[list[int]]:
@@ -271,13 +231,13 @@ class _Joined(Index):
 
     def names(self, terms: Int32) -> list[str]:
         """Return the terms with these ids."""
-        words = list(chain.from_iterable(self._vocabularies))
+        words = list(chain.from_iterable(own.numbers for own in self._owns))
         return [words[term] for term in terms.tolist()]
 
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
         """Find at most the `k` best passages for each query, in the index that it searches."""
         retriever, counts = cast(BM25Retriever, self._base.retriever), TermCounts.of(self._sparse("counts"))
-        lengths = np.add.reduceat(counts.lengths, self._begins["passage"][:-1], dtype=np.int64)
+        lengths = np.add.reduceat(counts.lengths, self.first[:-1], dtype=np.int64)
         sizes = self._sizes[self._asking], lengths[self._asking]
         terms = stack(self._terms(queries), np.int32)
         return split(*ops.bm25([counts], *terms, k, k1=retriever.k1, b=retriever.b, sizes=sizes))
@@ -305,15 +265,15 @@ def together(
     Returns:
         One result for each item.
     """
-    asking = [own for own, item in items for _ in (item[0] if work is search_and_fuse else (item,))]
+    asking = [at for at, (_, item) in enumerate(items) for _ in (item[0] if work is search_and_fuse else (item,))]
     index = _Joined(base, [own for own, _ in items], asking)
-    moved = [_moved(item, own, index.first[id(own)]) for own, item in items]
+    moved = [_moved(item, own, first) for (own, item), first in zip(items, index.first.tolist(), strict=False)]
     results = work(index, moved, *parameters)
     for (_, item), one in zip(items, moved, strict=True):
         _copy_lists(item, one)
     return [
-        replace(result, passages=result.passages - index.first[id(own)]) if isinstance(result, Pool) else result
-        for (own, _), result in zip(items, results, strict=True)
+        replace(result, passages=result.passages - np.int32(first)) if isinstance(result, Pool) else result
+        for result, first in zip(results, index.first.tolist(), strict=False)
     ]
 
 
