@@ -1,5 +1,6 @@
 #include "pyfast/bm25.hpp"
 
+#include <utility>
 #include <vector>
 
 #include "arrays.hpp"
@@ -15,7 +16,7 @@ void bind_bm25(py::module_& m) {
         "bm25",
         [](const std::vector<TermCountsArrays>& parts, const py::array& query_offsets,
            const py::array& query_terms, std::int64_t k, const std::optional<RaggedArrays>& filter, double k1,
-           double b, std::int64_t documents, std::int64_t total_length, int threads) {
+           double b, const py::array& documents, const py::array& total_length, int threads) {
             std::vector<TermCounts> counts;
             counts.reserve(parts.size());
             for (const auto& [indptr, ids, times, lengths, columns, deleted] : parts) {
@@ -36,7 +37,13 @@ void bind_bm25(py::module_& m) {
             if (filter) {
                 allowed = ragged(std::get<0>(*filter), std::get<1>(*filter), "filter");
             }
-            const Bm25Options options{k, k1, b, documents, total_length, threads};
+            Bm25Options options{.k = k, .k1 = k1, .b = b, .threads = threads};
+            options.query_documents = view<std::int64_t>(documents, "documents");
+            options.query_lengths = view<std::int64_t>(total_length, "total_length");
+            if (options.query_documents.size() == 1 && options.query_lengths.size() == 1) {  // for all queries
+                options.documents = std::exchange(options.query_documents, {}).front();
+                options.total_length = std::exchange(options.query_lengths, {}).front();
+            }
             RankedPools found;
             {
                 const py::gil_scoped_release release;

@@ -38,8 +38,8 @@ def bm25(
     filter: tuple[_Int64, _Int32] | None,
     k1: float,
     b: float,
-    documents: int,
-    total_length: int,
+    documents: _Int64,
+    total_length: _Int64,
     threads: int,
 ) -> _Pools: ...
 def bridge_expand(

@@ -534,7 +534,7 @@ std::int64_t check_parts(std::span<const TermCounts> parts) {
     return documents;
 }
 
-void check_options(const Bm25Options& options) {
+void check_options(const Bm25Options& options, std::size_t queries) {
     if (options.k < 1) {
         throw Error("k: must be at least 1");
     }
@@ -547,6 +547,15 @@ void check_options(const Bm25Options& options) {
     if (options.documents < 0 || options.total_length < 0 || options.prune_from < 0) {
         throw Error("documents, total_length, prune_from: must be at least 0");
     }
+    for (const auto sizes : {options.query_documents, options.query_lengths}) {
+        if (sizes.size() != (options.query_documents.empty() ? 0 : queries)) {
+            throw Error("documents, total_length: expected one number for each of " + std::to_string(queries) +
+                        " queries, or one for all");
+        }
+        if (std::ranges::any_of(sizes, [](std::int64_t size) { return size < 0; })) {
+            throw Error("documents, total_length: must be at least 0");
+        }
+    }
 }
 
 }  // namespace
@@ -556,7 +565,7 @@ RankedPools bm25(std::span<const TermCounts> parts, const Ragged<std::int32_t>& 
     const auto query_offsets = checked_offsets(given.offsets, given.values.size(), "query_offsets");
     const Ragged<std::int32_t> queries{query_offsets, given.values};
     const std::int64_t documents = check_parts(parts);
-    check_options(options);
+    check_options(options, queries.size());
     std::vector<std::int64_t> filter_offsets;
     Ragged<std::int32_t> filter;
     if (allowed) {
@@ -585,7 +594,15 @@ RankedPools bm25(std::span<const TermCounts> parts, const Ragged<std::int32_t>& 
             if (allowed) {
                 list = filter[filter.size() == 1 ? 0 : q];
             }
-            search.query(*space, queries[q], allowed ? &list : nullptr);
+            if (options.query_documents.empty()) {
+                search.query(*space, queries[q], allowed ? &list : nullptr);
+            } else {
+                Bm25Options own = options;
+                own.documents = options.query_documents[q];
+                own.total_length = options.query_lengths[q];
+                const LengthNorm own_norm(own);
+                Search{parts, own, own_norm}.query(*space, queries[q], allowed ? &list : nullptr);
+            }
             found[q] = space->best;
         });
     RankedPools out;

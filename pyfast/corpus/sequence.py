@@ -372,6 +372,7 @@ class Corpus:
 
         Of a document that is no text, it is the title.
         """
+        self._check(i)
         source = self._source[i]
         if self._sections.is_empty(source) or self._kinds[source] not in (_TEXT, _MARKDOWN):
             return self._titles[source], False

@@ -46,6 +46,7 @@ from pyfast.llm.protocol import device_of, weights_of
 from pyfast.llm.reply_cleaning import check_size, without_controls, without_controls_in, without_reasoning
 from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
 from pyfast.retrieval.index.index import Index
+from pyfast.retrieval.own_documents import TOGETHER, OwnDocuments, own_documents, together
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rerank import PassageList, search, search_and_fuse
 from pyfast.utils.options import GREEDY, Sampling
@@ -61,6 +62,7 @@ Past = tuple[tuple[Question, Answer | None], ...]
 
 _TOKENS_FOR_INSTRUCTIONS = 500
 _NOTHING_YET = partial(Answer, None)
+_TOGETHER = TOGETHER | {cite}
 _KEPT = 256  # the number of indexes, each over the documents of one question, that stay in memory
 
 
@@ -96,7 +98,7 @@ class Runtime:
         self._executor = executor
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
-        self._within: dict[tuple[str, ...], asyncio.Future[Index]] = {}
+        self._within: dict[tuple[str, ...], asyncio.Future[OwnDocuments]] = {}
         """For questions that name their own documents: the uris of these documents, and an index of only
         these documents. Questions with the same uris share one index"""
 
@@ -127,34 +129,50 @@ class Runtime:
             raise InputError("this system retrieves: the run needs an index")
         return self.index
 
-    def point(
-        self, work: Callable[..., Sequence[Any]], *parameters: Hashable, own: Index | None = None
-    ) -> BatchPoint[Any, Any]:
-        """Find the batch point (the queue) for all calls of `work` with the same parameters.
+    def batched(
+        self,
+        work: Callable[..., Sequence[Any]],
+        item: Any,
+        stage: Stage,
+        *parameters: Hashable,
+        own: OwnDocuments | None = None,
+    ) -> asyncio.Future[Any]:
+        """Put an item into the next batch of all calls of `work` with the same parameters.
 
-        `own` is the index of a question that has its own documents. Such a question has batch points of its
-        own for functions that take an index.
+        `own` is the index of a question that has its own documents. The functions in `_TOGETHER` serve many such
+        questions with one call. Any other function that takes an index serves each of them alone.
         """
-        if own is not None and _takes_index(work):
-            return BatchPoint(lambda items: work(own, items, *parameters), self._executor)
-        key = (work, parameters)
+        first: Callable[..., Sequence[Any]] = work
+        before: tuple[Any, ...] = ()
+        if own is None or not _takes_index(work):
+            before = (self.required_index(),) if _takes_index(work) else ()
+        elif (
+            not own.arrays
+            or work not in _TOGETHER
+            or any(
+                isinstance(getattr(one, "expand", None), str)
+                for one in parameters  # It names another retriever.
+            )
+        ):
+            return BatchPoint(lambda items: work(own, items, *parameters), self._executor)(item, stage)
+        else:
+            first, before, item = together, (work, self.required_index()), (own, item)
+        key = (first, work, parameters)
         point = self._points.get(key)
         if point is None:
-            before = (self.required_index(),) if _takes_index(work) else ()
-            point = BatchPoint(lambda items: work(*before, items, *parameters), self._executor)
+            point = BatchPoint(lambda items: first(*before, items, *parameters), self._executor)
             self._points[key] = point
-        return point
+        return point(item, stage)
 
-    async def index_within(self, uris: Sequence[str]) -> Index:
-        """Return an index of only the documents with these uris. A thread makes the index.
+    async def index_within(self, uris: tuple[str, ...], ledger: Ledger) -> OwnDocuments:
+        """Return an index of only the documents with these uris. The indexes of many questions are made together.
 
         Raises `AnswerError` if a document is missing.
         """
-        made = self._within.get(tuple(uris))
+        made = self._within.get(uris)
         if made is None:
-            index = self.required_index()
-            made = asyncio.get_running_loop().run_in_executor(self._executor, index.within, uris)
-            self._within[tuple(uris)] = made
+            made = self.batched(own_documents, uris, ledger.stage(own_documents.__name__))
+            self._within[uris] = made
             if len(self._within) > _KEPT:
                 self._within.pop(next(iter(self._within)))
         try:
@@ -257,7 +275,7 @@ class Context:
         if runtime.folder is not None and runtime.folder.replaying:
             self._past = runtime.folder.journal.outcomes(number)
         self.question = question
-        self._own: Index | None = None
+        self._own: OwnDocuments | None = None
         self.past = past
         self.ledger = Ledger()
         self.until_now: Callable[[], Answer] = _NOTHING_YET
@@ -293,7 +311,7 @@ class Context:
     async def restrict(self) -> None:
         """Search only the question's own documents from now on, if it has any. The engine calls this method."""
         if self.question.documents and self._runtime.index is not None:
-            self._own = await self._runtime.index_within(self.question.documents)
+            self._own = await self._runtime.index_within(self.question.documents, self.ledger)
 
     @property
     def context_window(self) -> int:
@@ -496,8 +514,8 @@ class Context:
             BudgetError: The question has used all its steps. Do not catch it.
         """
         self._step(work.__name__)
-        point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters, own=self._own)
-        result = point(item, self.ledger.stage(work.__name__))
+        stage = self.ledger.stage(work.__name__)
+        result = self._runtime.batched(work, item, stage, *parameters, own=self._own)
         if self.tracing is not None and work.__name__ in RETRIEVAL:
             self.tracing.retrieval(work.__name__, _queries(item), self._own or self._runtime.index, result)
         if work in (search, search_and_fuse):
@@ -572,7 +590,8 @@ class Context:
         item = evidence, lists
         if counted:
             return await self.call(cite, item)
-        cited: Cited = await self._runtime.point(cite, own=self._own)(item, self.ledger.stage(cite.__name__))
+        stage = self.ledger.stage(cite.__name__)
+        cited: Cited = await self._runtime.batched(cite, item, stage, own=self._own)
         return cited
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:

@@ -126,6 +126,8 @@ class Questions:
     """The path of the file with the questions, for run.toml. Empty: they are only in memory"""
     restricted: bool = True
     """Whether the field `documents` of the file counts"""
+    limited: int = 0
+    """How many questions search only the documents that they name"""
 
 
 def questions_in(path: Path, limit: int | None = None) -> Questions:
@@ -144,8 +146,8 @@ def questions_in(path: Path, limit: int | None = None) -> Questions:
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path}: not a regular file; questions are read twice, once to check them")
-    count, digest = _checked(islice(_read(path), limit), str(path))
-    return Questions(partial(read_questions, path, limit), count, digest, str(path))
+    count, digest, limited = _checked(islice(_read(path), limit), str(path))
+    return Questions(partial(read_questions, path, limit), count, digest, str(path), limited=limited)
 
 
 def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
@@ -167,8 +169,8 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
         ['1', '2']
     """
     placed = list(islice(_placed(given), limit))
-    count, digest = _checked(iter(placed), "the questions")
-    return Questions(lambda: (question for _, question in placed), count, digest)
+    count, digest, limited = _checked(iter(placed), "the questions")
+    return Questions(lambda: (question for _, question in placed), count, digest, limited=limited)
 
 
 def sampled(questions: Questions, size: int) -> Questions:
@@ -194,8 +196,8 @@ def unrestricted(questions: Questions) -> Questions:
     def read() -> Iterator[Question]:
         return (replace(question, documents=()) for question in questions.read())
 
-    _, digest = _checked((("", question) for question in read()), questions.place)
-    return replace(questions, read=read, digest=digest, restricted=False)
+    _, digest, _ = _checked((("", question) for question in read()), questions.place)
+    return replace(questions, read=read, digest=digest, restricted=False, limited=0)
 
 
 def write_questions(questions: Questions, path: Path) -> Questions:
@@ -261,16 +263,17 @@ def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
         raise InputError(f"{place}: expected a string, a mapping or a Question, got {type(given).__name__}")
 
 
-def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str]:
-    """Return (the number of questions, their digest).
+def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str, int]:
+    """Return (the number of questions, their digest, how many of them name the documents that they search).
 
     Raises `InputError` for a repeated id or if there is no question.
     """
     digest = blake2b(digest_size=16)
     seen: set[str] = set()
     conversations: set[str] = set()
-    current = None
+    current, limited = None, 0
     for place, question in placed:
+        limited += bool(question.documents)
         if question.id in seen:
             raise InputError(f"{place}: the id {question.id!r} came before")
         seen.add(question.id)
@@ -286,4 +289,4 @@ def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, s
         current = question.conversation
     if not seen:
         raise InputError(f"{where}: has no question")
-    return len(seen), digest.hexdigest()
+    return len(seen), digest.hexdigest(), limited

@@ -98,6 +98,7 @@ def bm25(
     k1: float = 1.5,
     b: float = 0.75,
     threads: int | None = None,
+    sizes: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> tuple[Int64, Int32, Float32]:
     """Find the `k` best documents for each query with Lucene's variant of BM25, exactly.
 
@@ -119,6 +120,10 @@ def bm25(
         k1: How much repeated occurrences of a term add to the score; at least 0. With 0 they add nothing.
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
+        sizes: (documents int64[Q], lengths int64[Q]): for each query, the number N of documents that it searches,
+            and the sum of their lengths. Give them if `parts` has many small corpora, and no two of them have
+            a column in common: a query with columns of one corpus then searches this corpus alone. None: N and
+            the lengths are those of all parts.
 
     Returns:
         (offsets int64[Q + 1], documents int32, scores float32). The documents of each query are best first. If
@@ -138,6 +143,10 @@ def bm25(
     for part in parts:
         if not isinstance(part, TermCounts):
             raise ArrayError(f"parts: expected ops.TermCounts, got {type(part).__name__}")
+    documents, lengths = sizes or (
+        [sum(part.live for part in parts)],
+        [sum(part.total_length for part in parts)],
+    )
     return call(
         native.bm25,
         parts=[_arrays(part) for part in parts],
@@ -147,8 +156,8 @@ def bm25(
         filter=None if filter is None else ragged("filter", filter),
         k1=k1,
         b=b,
-        documents=sum(part.live for part in parts),
-        total_length=sum(part.total_length for part in parts),
+        documents=array("sizes[0]", documents, np.int64),
+        total_length=array("sizes[1]", lengths, np.int64),
         threads=thread_count(threads),
     )
 

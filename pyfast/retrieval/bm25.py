@@ -23,7 +23,7 @@ class BM25Retriever:
     """The retriever `bm25`: it ranks the passages of an index by their BM25 scores."""
 
     def __init__(self, index: Index, k1: float = BM25_PARAMETERS["k1"], b: float = BM25_PARAMETERS["b"]) -> None:
-        self._k1, self._b = k1, b
+        self.k1, self.b = k1, b
         self.fingerprint = f"bm25:method={BM25_PARAMETERS['method']},k1={k1},b={b}"
         self._analysis, self._searched, self._place = index.analysis, index.searched, index.place
 
@@ -41,7 +41,7 @@ class BM25Retriever:
             part.check_columns(column[column >= 0])
             parts.append(counts.at(column))
         terms = stack([[number[word] for word in of_query if word in number] for of_query in asked], np.int32)
-        offsets, documents, scores = ops.bm25(parts, *terms, k, k1=self._k1, b=self._b)
+        offsets, documents, scores = ops.bm25(parts, *terms, k, k1=self.k1, b=self.b)
         return split(offsets, documents if self._place is None else self._place[documents], scores)
 
 

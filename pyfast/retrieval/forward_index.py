@@ -48,17 +48,18 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
     """
     content = without_columns(counts, stop_columns(terms, analysis.stop(stop_words.ENGLISH)))
     passages = np.bincount(content.indices, minlength=len(terms))
-    weights = _tfidf(content.data, content.indices, content.indptr, _idf(passages, content.shape[0]))
+    weights = tfidf(content.data, content.indices, content.indptr, smooth_idf(passages, content.shape[0]))
     return csr_array((weights, content.indices, content.indptr), shape=content.shape)
 
 
-def _idf(passages: npt.NDArray[np.integer[Any]], total: int) -> Float32:
-    """Return the smoothed idf of each term, from the number of passages that have it: float32[terms]."""
+def smooth_idf(passages: npt.NDArray[np.integer[Any]], total: int | Int64) -> Float32:
+    """Return the smoothed idf of each term, from the number of passages that have it: float32[terms]. `total` is
+    the number of all passages. It can differ between terms."""
     idf: Float32 = np.log(np.float32(total + 1) / (passages.astype(np.float32) + np.float32(1))) + np.float32(1)
     return idf
 
 
-def _tfidf(times: Float32, terms: Int32, rows: npt.NDArray[np.integer[Any]], idf: Float32) -> Float32:
+def tfidf(times: Float32, terms: Int32, rows: npt.NDArray[np.integer[Any]], idf: Float32) -> Float32:
     """Weigh the counts (`times`) of the terms of some passages. `rows` is where each passage begins and ends."""
     weights: Float32 = (np.log(times.astype(np.float32)) + np.float32(1)) * idf[terms]
     if not len(weights):
@@ -86,7 +87,7 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> It
     """
     stop = stop_columns(terms, analysis.stop(stop_words.ENGLISH))
     passages = len(counts.lengths)
-    idf = _idf(np.diff(counts.indptr), passages)
+    idf = smooth_idf(np.diff(counts.indptr), passages)
     some = min(max(counts.total_length // _SHARES, _LEAST), _AT_ONCE)
     ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64)), some))
 
@@ -98,7 +99,7 @@ def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> It
         rows = np.append(0, np.cumsum(content))[place.indptr]
         chosen, columns = place.data[content], place.indices[content].astype(np.int32)
         times = counts.counts[entries[chosen]].astype(np.float32)
-        weights = _tfidf(times, columns, rows, idf)
+        weights = tfidf(times, columns, rows, idf)
         of_entries = np.zeros(len(entries), np.float32)
         of_entries[chosen] = weights
         return np.diff(rows), columns, weights, entries, of_entries

@@ -178,7 +178,7 @@ def _strongest_edges(
     once = once[np.lexsort((-graph.weights[once], pool[once]))]
     once = once[_rank(pool[once], len(offsets)) < EDGES]
     edge, terms = strongest_shared_terms(x, passages[first[once]], passages[second[once]])
-    names, counts = iter(index.terms.names(terms)), np.bincount(edge, minlength=len(once)).tolist()
+    names, counts = iter(index.names(terms)), np.bincount(edge, minlength=len(once)).tolist()
     places = np.stack([first[once], second[once]], axis=1) - offsets[pool[once], None]
     edges = [
         (a, b, weight, list(islice(names, count)))
@@ -306,7 +306,7 @@ def _scored(
     if rank == "list":  # The order of the list counts, not its scores.
         scores = -np.arange(len(passages), dtype=np.float32)
     elif rank == "bridge_rank":
-        terms = stack([index.question_terms(query) for query in queries], np.int32)
+        terms = stack(index.terms_of(queries), np.int32)
         if how.expand:
             by = index.retriever_named(how.expand) if isinstance(how.expand, str) else None
             offsets, passages, semantic = expand(index, offsets, passages, semantic, terms, by)

@@ -189,7 +189,7 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     If the pool has passages of a knowledge graph, the answer may be longer than usual, because such a
     question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.
     """
-    listed = _characters_of_graphs(ctx.index, pool) if ctx.index.corpus.has_graphs else 0
+    listed = _characters_of_graphs(ctx.index, pool) if ctx.index.has_graphs else 0
     most = longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT) if listed else _SHORT
     if ctx.answer_tokens is not None:  # a limit of tokens, converted into characters
         most = max(most, _SHORT + int((ctx.answer_tokens - ANSWER.max_tokens) * CHARACTERS_PER_TOKEN_OF_LISTS))

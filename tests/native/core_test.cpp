@@ -649,6 +649,20 @@ void check_bm25() {
         const pyfast::RankedPools cut = search({0, 1, 5000, 5000, 17001, documents}, threads);
         CHECK(cut.documents == whole.documents && cut.scores == whole.scores);
     }
+    const Part one = part_of(0, documents);
+    const std::vector<pyfast::TermCounts> views{{one.indptr, one.documents, one.counts, one.lengths}};
+    const std::vector<std::int64_t> sizes(3, documents), few(2, documents), negative(3, -1);
+    const std::vector<std::int64_t> lengths(
+        3, std::accumulate(one.lengths.begin(), one.lengths.end(), std::int64_t{0}));
+    const auto sized = [&](const std::vector<std::int64_t>& of_documents,
+                           const std::vector<std::int64_t>& of_lengths) {
+        return bm25(views, queries.view(), {},
+                    {.k = 9, .query_documents = of_documents, .query_lengths = of_lengths});
+    };
+    CHECK(sized(sizes, lengths).scores == whole.scores);
+    check_error([&] { sized(sizes, few); }, "documents");
+    check_error([&] { sized(few, few); }, "documents");
+    check_error([&] { sized(sizes, negative); }, "documents");
     check_error([&] { bm25({}, queries.view(), {}, {.k = 0}); }, "k");
     check_error([&] { bm25({}, queries.view(), {}, {.prune_from = -1}); }, "prune_from");
     check_pruned_bm25();

@@ -156,6 +156,12 @@ void fuzz_bm25(Input& in) {
         options.documents = in.setting(documents);
         options.total_length = in.setting(99);
     }
+    std::vector<std::int64_t> sizes;
+    if (in.one_in(4)) {
+        sizes.resize(queries.offsets.size() - (in.one_in(8) ? 0 : 1));
+        std::generate(sizes.begin(), sizes.end(), [&] { return in.setting(documents); });
+        options.query_documents = options.query_lengths = sizes;
+    }
     for (std::int64_t times = in.below(5); times > 2; --times) {
         switch (in.below(4)) {
             case 0: in.spoil(queries.offsets); break;

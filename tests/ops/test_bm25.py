@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import block_diag, csr_array, random_array
 
 from pyfast import ops
 from pyfast.errors import ArrayError
@@ -99,6 +99,26 @@ def test_a_filter_leaves_scores_and_order_as_they_are(
     assert search(parts, queries, k=k, filter=stack(allowed, np.int32)) == expected
     for_all = search(parts, queries, k=k, filter=stack(allowed[:1], np.int32))
     assert for_all[0] == expected[0]
+
+
+@given(
+    corpora=st.lists(corpora(), min_size=1, max_size=4), queries=queries_of, k=st.integers(1, 8), data=st.data()
+)
+def test_small_corpora_with_sizes_of_their_own_are_searched_as_each_alone(
+    corpora: list[Array], queries: list[list[int]], k: int, data: st.DataObject
+) -> None:
+    """They stand in one part, in rows and columns of their own."""
+    joined = ops.TermCounts.of(csr_array(block_diag(list(map(csr_array, corpora)), format="csr")))
+    rows, columns = (np.cumsum([0, *(counts.shape[axis] for counts in corpora)]) for axis in (0, 1))
+    of = data.draw(st.lists(st.integers(0, len(corpora) - 1), min_size=len(queries), max_size=len(queries)))
+    queries = [[t for t in query if t < corpora[i].shape[1]] for query, i in zip(queries, of, strict=True)]
+    expected = []
+    for query, i in zip(queries, of, strict=True):
+        ((documents, scores),) = search([part_of(corpora[i])], [query], k=k)
+        expected.append(([int(rows[i]) + d for d in documents], scores))
+    moved = [[int(columns[i]) + t for t in query] for query, i in zip(queries, of, strict=True)]
+    sizes = [len(corpora[i]) for i in of], [int(corpora[i].sum()) for i in of]
+    assert search([joined], moved, k=k, sizes=sizes) == expected
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +249,10 @@ def test_malformed_parts(change: dict[str, Any], said: str) -> None:
         ({"filter": ([0, 1], [2])}, "among the 2"),
         ({"filter": ([0, 1, 1, 1], [0])}, "3 lists for 2 queries"),
         ({"filter": [0]}, "expected a pair"),
+        ({"sizes": ([2], [2, 2])}, "documents, total_length: expected one number for each of 2 queries"),
+        ({"sizes": ([2, 2, 2], [2, 2, 2])}, "documents, total_length: expected one number"),
+        ({"sizes": ([2, -1], [2, 2])}, "documents, total_length: must be at least 0"),
+        ({"sizes": ([0, 0], [2, 2])}, "documents: 0, but term 0 is in 2"),
     ],
 )
 def test_malformed_arguments(options: dict[str, Any], said: str) -> None:

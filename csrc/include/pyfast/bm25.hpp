@@ -34,6 +34,10 @@ struct Bm25Options {
     int threads = 1;
     // Entries of a query in a part that pruning must save. It changes only the time.
     std::int64_t prune_from = 100'000;
+    // [queries] If these two are not empty, they replace `documents` and `total_length` for each query: the parts
+    // hold many small corpora without common columns, and a query has terms of one of them.
+    std::span<const std::int64_t> query_documents{};
+    std::span<const std::int64_t> query_lengths{};
 };
 
 // For each query, the k documents with the largest score

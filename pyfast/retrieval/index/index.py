@@ -281,6 +281,19 @@ class Index:
         found = set(self.terms.numbers(self.analysis.tokens(question)))
         return sorted(found - {-1})
 
+    def terms_of(self, questions: Sequence[str]) -> list[list[int]]:
+        """Return the `question_terms` of each question."""
+        return list(map(self.question_terms, questions))
+
+    def names(self, terms: Int32) -> list[str]:
+        """Return the terms with these ids."""
+        return self.terms.names(terms)
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether passages can be from knowledge graphs."""
+        return self.corpus.has_graphs
+
     def frequency(self, term: int) -> int:
         """Return the number of passages with a term. For a stop word, return 0."""
         return self._weights.frequency(term)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy.sparse import csr_array
 
 import pyfast.retrieval.part_files as part_files
 import pyfast.utils.stop_words as stop_words
@@ -173,21 +174,26 @@ def _pieces(corpus: Corpus) -> list[Int64]:
 
 def _counted(corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysis) -> Part:
     """Make a part with some passages of a corpus, in memory. `places` are the segments of these passages."""
+    counts, terms, cells = counted_terms(corpus, places, size, analysis)
+    lines = utf8(passage_line(corpus, i, size.overlap) for i in places.tolist())
+    return Part(corpus, places, Terms.of(terms), TermCounts.of(counts), cells, lines, analysis=analysis)
+
+
+def counted_terms(
+    corpus: Corpus, places: Int64, size: PassageSize, analysis: Analysis
+) -> tuple[csr_array, list[str], Cells]:
+    """Count the terms of some passages of a corpus. `places` are the segments of these passages.
+
+    Returns (counts, terms, cells): how often each passage has each term, without stop words; the term of each
+    column; and the cell values of the passages that are table rows.
+    """
     passages = places.tolist()
     counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
     stop = stop_columns(terms, analysis.stop(stop_words.LUCENE))
     vocabulary = {term: i for i, term in enumerate(terms)}
     in_table = (np.asarray(corpus.level)[places] == Level.TABLE_ROW).tolist()
     rows = (corpus.cells(i) if is_row else [] for i, is_row in zip(passages, in_table, strict=True))
-    return Part(
-        corpus,
-        places,
-        Terms.of(terms),
-        TermCounts.of(without_columns(counts, stop)),
-        cell_terms(rows, vocabulary, analysis),
-        utf8(passage_line(corpus, i, size.overlap) for i in passages),
-        analysis=analysis,
-    )
+    return without_columns(counts, stop), terms, cell_terms(rows, vocabulary, analysis)
 
 
 def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -> Part:
