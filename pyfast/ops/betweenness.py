@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -66,76 +66,3 @@ def betweenness(
     if not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < 2**64:
         raise ArrayError(f"seed: expected an integer of 0 to 2**64 - 1, got {seed!r}")
     return call(native.betweenness, g=arrays, length=length, k=k, seed=seed, threads=thread_count(threads))
-
-
-def betweenness_reference(
-    weights: npt.ArrayLike,
-    length: EdgeLength | npt.ArrayLike = "inverse",
-    k: int | None = None,
-    seed: int = 0,
-) -> npt.NDArray[Any]:
-    """Compute the betweenness of one pool in float64, by Brandes's published algorithm on the adjacency matrix.
-
-    `length` is "inverse", "hops", or a matrix with the length of each edge.
-    """
-    edges = np.asarray(weights, dtype=np.float64)
-    n = len(edges)
-    out = np.zeros(n)
-    neighbours = [[w for w in range(n) if edges[v, w] > 0 and w != v] for v in range(n)]
-    if isinstance(length, str):
-        lengths = np.ones((n, n)) if length == "hops" else 1.0 / np.where(edges > 0, edges, 1.0)
-    else:
-        lengths = np.asarray(length, dtype=np.float64)
-    cost = np.where(edges > 0, lengths, np.inf)
-    sources = sources_reference(n, k, seed)
-    for s in sources:
-        distance = np.full(n, np.inf)
-        distance[s] = 0.0
-        waiting, order = set(range(n)), []
-        while waiting:
-            v = min(waiting, key=lambda u: (distance[u], u))
-            waiting.remove(v)
-            if distance[v] == np.inf:
-                break
-            order.append(v)
-            for w in neighbours[v]:
-                distance[w] = min(distance[w], distance[v] + cost[v, w])
-        place = {v: at for at, v in enumerate(order)}
-        on_path = {
-            v: [
-                w
-                for w in neighbours[v]
-                if place[w] > place[v] and distance[v] + cost[v, w] <= distance[w] * (1 + 1e-10)
-            ]
-            for v in order
-        }
-        paths = np.zeros(n)
-        paths[s] = 1.0
-        for v in order:
-            paths[on_path[v]] += paths[v]
-        dependency = np.zeros(n)
-        for v in reversed(order):
-            dependency[v] = sum(paths[v] / paths[w] * (1.0 + dependency[w]) for w in on_path[v])
-        dependency[s] = 0.0
-        out += dependency
-    if n <= 2:
-        return out
-    own = np.isin(np.arange(n), sources) & (len(sources) < n)
-    pairs = (np.where(len(sources) < n, len(sources), n - 1) - own) * (n - 2)
-    return np.asarray(np.divide(out, pairs, out=np.full(n, np.nan), where=pairs > 0))
-
-
-def sources_reference(n: int, k: int | None, seed: int) -> list[int]:
-    """Draw the k sources of a pool of n nodes. They are the first k nodes of a shuffle with SplitMix64. The
-    result is in ascending order."""
-    nodes = list(range(n))
-    if k is None or k >= n:
-        return nodes
-    state = seed
-    for i in range(k):
-        state = (state + 0x9E3779B97F4A7C15) % 2**64
-        bits = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB % 2**64
-        j = i + (bits ^ (bits >> 31)) % (n - i)
-        nodes[i], nodes[j] = nodes[j], nodes[i]
-    return sorted(nodes[:k])

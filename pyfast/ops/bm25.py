@@ -166,18 +166,3 @@ def _arrays(part: TermCounts) -> tuple[npt.NDArray[Any], ...]:
     columns = _NONE if part.columns is None else part.columns
     deleted = _NONE.view(np.uint8) if part.deleted is None else part.deleted
     return part.indptr, part.documents, part.counts, part.lengths, columns, deleted
-
-
-def bm25_reference(
-    counts: npt.NDArray[Any], query: Sequence[int], k: int = 20, k1: float = 1.5, b: float = 0.75
-) -> tuple[list[int], npt.NDArray[np.float64]]:
-    """Compute (documents, scores) of one query in float64, from a dense matrix of counts, documents x terms."""
-    lengths = counts.sum(axis=1)
-    norm = k1 * (1 - b + b * lengths / max(lengths.mean(), 1e-300))
-    scores = np.zeros(len(counts))
-    for term in query:
-        tf, df = counts[:, term], np.count_nonzero(counts[:, term])
-        idf = np.log(1 + (len(counts) - df + 0.5) / (df + 0.5)) if df else 0.0
-        scores += idf * tf / np.where(tf, tf + norm, 1.0)
-    best = [int(i) for i in np.argsort(-scores, kind="stable")[:k] if scores[i] > 0]
-    return best, scores[best]

@@ -71,16 +71,3 @@ def bridge_expand(
         max_entries=max_entries,
         threads=thread_count(threads),
     )
-
-
-def bridge_expand_reference(
-    X: Csr, seed: int, question_terms: npt.ArrayLike, k: int = 10
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Compute (documents, similarities) of one seed in float64, by the product of its row with all rows of X."""
-    rows = X.astype(np.float64)
-    rows.data[np.isin(rows.indices, question_terms)] = 0.0
-    similarity = rows @ rows[[seed]].toarray().ravel()
-    similarity[seed] = 0.0
-    best = np.argsort(-similarity, kind="stable")[:k]
-    best = best[similarity[best] > 0]
-    return best, similarity[best]

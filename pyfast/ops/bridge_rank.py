@@ -3,14 +3,11 @@ question."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
 from pyfast.ops.arrays import Csr, Float32, Ragged, array, call, forward, pools, ragged, thread_count
-from pyfast.ops.evidence_graph import evidence_graph_reference
 
 
 def bridge_rank(
@@ -80,25 +77,3 @@ def bridge_rank(
         mix=mix,
         threads=thread_count(threads),
     )
-
-
-def bridge_rank_reference(
-    X: Csr,
-    pool: npt.ArrayLike,
-    semantic: npt.ArrayLike,
-    question_terms: npt.ArrayLike,
-    edges: int = 5,
-    damping: float = 0.5,
-    sharpness: float = 4.0,
-    mix: float = 0.75,
-) -> npt.NDArray[Any]:
-    """Compute the scores of one pool in float64. PageRank is solved as a linear system."""
-    sem = np.asarray(semantic, dtype=np.float64)
-    sem = (sem - sem.min()) / np.ptp(sem) if np.ptp(sem) > 0 else np.ones_like(sem)
-    strongest = evidence_graph_reference(X, pool, "dot", top_k=edges, mask=question_terms)
-    weights = np.maximum(strongest, strongest.T) ** 2
-    restart = sem**sharpness / (sem**sharpness).sum()
-    total = weights.sum(axis=1, keepdims=True)
-    walk = np.where(total > 0, weights / np.where(total > 0, total, 1.0), restart)
-    rank = np.linalg.solve(np.eye(len(sem)) - damping * walk.T, (1.0 - damping) * restart)
-    return np.asarray((1.0 - mix) * sem + mix * rank / rank.max())

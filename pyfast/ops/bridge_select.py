@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -80,24 +78,3 @@ def bridge_select(
         term_ids=array("cells.term_ids", cells.term_ids, np.int32),
         beta=beta,
     )
-
-
-def bridge_select_reference(
-    passage_terms: Sequence[set[int]],
-    semantic: npt.ArrayLike,
-    is_table: npt.ArrayLike,
-    values: Sequence[Sequence[set[int]]],
-    beta: float = 0.2,
-) -> npt.NDArray[Any]:
-    """Compute the scores of one pool. Node v has the terms passage_terms[v] and the cell values values[v]."""
-    s = np.asarray(semantic, dtype=np.float32).copy()
-    tables = np.asarray(is_table, dtype=bool)
-    p_top: Any = max(np.flatnonzero(~tables), key=lambda v: s[v], default=None)
-    t_top: Any = max(np.flatnonzero(tables), key=lambda v: s[v], default=None)
-    both = p_top is not None and t_top is not None
-    linked = both and any(value and value <= passage_terms[p_top] for value in values[t_top])
-    if t_top is not None:
-        s[t_top] += np.float32(beta)
-    if p_top is not None and not linked:
-        s[p_top] += np.float32(beta)
-    return s

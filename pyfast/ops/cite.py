@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -196,50 +195,3 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
         hashes=array("segments.hashes", segments.hashes, np.uint64),
         which=array("which", which, np.int64),
     )
-
-
-def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
-    """Make the JSON object of segment i, as a dict."""
-    first, last = segments.uri_offsets[segments.source[i] :][:2]
-    return {
-        "segment": f"{segment_id_reference(segments, i):016x}",
-        "uri": segments.uris[first:last].tobytes().decode(),
-        "offsets": [int(segments.start[i]), int(segments.end[i])],
-        "snippet": _content(segments, i),
-        "score": round(score, 6),
-    }
-
-
-def segment_id_reference(s: Segments, i: int) -> int:
-    """Compute the id of segment i with Python's integers: splitmix64 mixes the hash of the uri, the level,
-    and the place in the document. The place is the start and end of the segment, or the ordinal of a
-    triplet."""
-    first, second = int(s.start[i]), int(s.end[i])
-    if s.level[i] in (_SUBGRAPH, _TRIPLET):
-        first, second = int(s.ordinal[np.searchsorted(s.triplets, i)]), -1
-    value = int(s.hashes[s.source[i]])
-    for number in (int(s.level[i]) + 1, first, second):
-        value = (value + number * 0x9E3779B97F4A7C15) % 2**64
-        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        value = (value ^ (value >> 27)) * 0x94D049BB133111EB % 2**64
-        value ^= value >> 31
-    return value
-
-
-_DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2])
-_TABLE, _ROW, _SUBGRAPH, _TRIPLET = 4, 5, 7, 8
-
-
-def _content(s: Segments, i: int) -> str:
-    depth = _DEPTH[s.level[i:]]
-    inside = i + np.arange(1, 1 + int(np.append(depth[1:] <= depth[0], True).argmax()))
-    children = inside[_DEPTH[s.level[inside]] == depth[0] + 1].tolist()
-    if s.level[i] in (_TABLE, _ROW):
-        return ("\n" if s.level[i] == _TABLE else "\t").join(_content(s, child) for child in children)
-    if s.level[i] == _SUBGRAPH or (children and s.level[children[0]] == _SUBGRAPH):
-        return "; ".join(_content(s, child) for child in children)
-    cuts = [int(s.byte_start[i]), int(s.byte_end[i])]
-    if s.level[i] == _TRIPLET:
-        k = s.triplets.tolist().index(i)
-        cuts[1:1] = [int(s.relation_start[k]), int(s.tail_start[k])]
-    return " ".join(s.content[a:b].tobytes().decode() for a, b in pairwise(cuts))

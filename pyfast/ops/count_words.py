@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-
 import numpy as np
 
 import pyfast._native as native
 from pyfast.ops.arrays import Int32, Int64, Ragged, call, ragged
-from pyfast.utils.text_forms import words
 
 
 def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, Int32, list[str]]:
@@ -40,8 +36,3 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
     """
     offsets, bytes_ = ragged("texts", texts, np.uint8, "bytes")
     return call(native.count_words, text_offsets=offsets, bytes=bytes_, separated=separated)
-
-
-def count_words_reference(texts: Iterable[str], separated: bool = False) -> list[Counter[str]]:
-    """Count the words of each text. Returns, for each text, a mapping from its words to their counts."""
-    return [Counter(filter(None, text.split(" ")) if separated else words(text)) for text in texts]

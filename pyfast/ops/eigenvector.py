@@ -3,11 +3,6 @@ it."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
 import pyfast._native as native
 from pyfast.ops.arrays import Float32, call, thread_count, warn_of
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
@@ -68,13 +63,3 @@ def eigenvector(
     )
     warn_of("eigenvector", converged, max_iterations)
     return centrality
-
-
-def eigenvector_reference(weights: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Compute the centrality in one pool in float64, by `numpy.linalg.eigh`. The matrix must be symmetric."""
-    edges = np.asarray(weights, dtype=np.float64)
-    n = len(edges)
-    values, vectors = np.linalg.eigh(edges)
-    first = vectors[:, values > values.max() * (1 - 1e-9)] if values.max() > 0 else np.eye(n)
-    x = first @ (first.T @ np.ones(n))  # a vector of ones, projected
-    return np.asarray(np.abs(x) / np.linalg.norm(x))

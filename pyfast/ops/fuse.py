@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -53,18 +51,3 @@ def fuse(
         semantic=array("semantic", semantic, np.float32),
         k=k,
     )
-
-
-def fuse_reference(lists: Sequence[tuple[Int32, Float32]], k: int) -> tuple[Int32, Float32]:
-    """Compute the joined list of one group of pools. Each pool is a pair (documents, scores)."""
-
-    def normalised(scores: Float32) -> Float32:
-        low, high = scores.min(), scores.max()
-        return (scores - low) / (high - low) + np.float32(0) if high > low else np.ones_like(scores)
-
-    lists = [(np.empty(0, np.int32), np.empty(0, np.float32)), *((d, normalised(s)) for d, s in lists if len(d))]
-    documents, scores = (np.concatenate(parts) for parts in zip(*lists, strict=True))
-    order = np.argsort(-scores, kind="stable")
-    _, first = np.unique(documents[order], return_index=True)  # the best position of each document
-    kept = order[np.sort(first)[:k]]
-    return documents[kept], scores[kept]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-import numpy as np
 import numpy.typing as npt
 
 import pyfast.ops.gatv2_cpu as gatv2_cpu
@@ -162,40 +161,3 @@ def gatv2(
         return (y, gatv2_gpu.applied(Gpu(y), attention, y.shape[1], dropout)) if return_attention else y
     y, attention = gatv2_cpu.gatv2_numpy(given)
     return (y, gatv2_cpu.applied(attention, y.shape[1], dropout)) if return_attention else y
-
-
-def gatv2_reference(
-    x_src: npt.ArrayLike,
-    x_dst: npt.ArrayLike,
-    indptr: npt.ArrayLike,
-    indices: npt.ArrayLike,
-    att: npt.ArrayLike,
-    negative_slope: float = 0.2,
-    *,
-    self_loops: bool = False,
-    dropout: float = 0.0,
-    mask: npt.ArrayLike | None = None,
-) -> tuple[Array, Array]:
-    """Compute (y, attention after dropout) in float64, one destination after the other."""
-    source, destination, a = (np.asarray(x, dtype=np.float64) for x in (x_src, x_dst, att))
-    starts, sources = np.asarray(indptr), np.asarray(indices)
-    stored, n = len(sources), len(destination)
-    keep = np.ones((stored + (n if self_loops else 0), len(a)))
-    if mask is not None:
-        keep = np.asarray(mask) / (1.0 - dropout)
-    y, attention = np.zeros_like(destination), np.zeros_like(keep)
-    for i in range(n):
-        edges = np.arange(starts[i], starts[i + 1])
-        if self_loops:
-            edges = edges[sources[edges] != i]
-        ends = sources[edges]
-        if self_loops and i < len(source):
-            edges, ends = np.append(edges, stored + i), np.append(ends, i)
-        neighbours = source[ends]
-        if len(edges):
-            summed = neighbours + destination[i]
-            scores = (np.where(summed > 0, summed, negative_slope * summed) * a).sum(axis=2)
-            shares = np.exp(scores - scores.max(axis=0))
-            attention[edges] = keep[edges] * shares / shares.sum(axis=0)
-            y[i] = (attention[edges][:, :, None] * neighbours).sum(axis=0)
-    return y, attention

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -55,15 +53,3 @@ def graph_rank(
         pool_offsets=array("pool_offsets", pool_offsets, np.int64),
         alpha=alpha,
     )
-
-
-def graph_rank_reference(
-    semantic: npt.ArrayLike, structural: npt.ArrayLike, alpha: float = 0.85
-) -> npt.NDArray[Any]:
-    """Compute the scores of one pool in float64."""
-
-    def normalise(scores: npt.ArrayLike) -> npt.NDArray[Any]:
-        s = np.asarray(scores, dtype=np.float64)
-        return (s - s.min()) / np.ptp(s) if np.ptp(s) > 0 else np.ones_like(s)
-
-    return normalise(semantic) * (1.0 + (1.0 - alpha) * normalise(structural))

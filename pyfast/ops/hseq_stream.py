@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -369,43 +368,3 @@ def _lists(name: str, value: Ragged) -> Lists:
 def _nothing(lists: int) -> Lists:
     """Return empty lists of segments, as (offsets, segments). `lists` is the number of lists."""
     return np.zeros(lists + 1, np.int64), np.empty(0, np.int64)
-
-
-def hseq_stream_reference(
-    level: npt.ArrayLike,
-    priority: Sequence[int],
-    deleted: Iterable[int] = (),
-    prior: Sequence[int] = (),
-) -> Iterable[int]:
-    """Compute the stream of one cursor in plain Python."""
-    levels = np.asarray(level)
-    order = [*prior, *(int(i) for one in priority for i in np.flatnonzero(levels == one))]
-    gone = set(deleted)
-    return (segment for segment in dict.fromkeys(order) if segment not in gone)
-
-
-def window_reference(stream: Iterable[int], selected: Iterable[int], width: int) -> list[int]:
-    """Compute the window of one cursor, from the result of `hseq_stream_reference`."""
-    taken = set(selected)
-    return list(islice((segment for segment in stream if segment not in taken), width))
-
-
-def neighbors_reference(level: npt.ArrayLike, parent: npt.ArrayLike, segment: int, kind: Neighbors) -> list[int]:
-    """Compute the neighbours of one segment in NumPy, by one pass over all segments."""
-    levels, parents = np.asarray(level), np.asarray(parent)
-    above = int(parents[segment])
-    siblings = np.flatnonzero(parents == above)
-    if kind == "children":
-        return [int(i) for i in np.flatnonzero(parents == segment)]
-    if kind == "parent":
-        return [above] if above >= 0 else []
-    if kind == "relation":
-        return [int(i) for i in siblings if i != segment and levels[segment] == 8]
-    if levels[segment] != 6:
-        return []
-    if kind == "row":
-        return [int(i) for i in siblings if i != segment]
-    k = siblings.tolist().index(segment)
-    rows = np.flatnonzero(parents == parents[above])
-    cells = [np.flatnonzero(parents == row) for row in rows if row != above]
-    return [int(row[k]) for row in cells if len(row) > k]

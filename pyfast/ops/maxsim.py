@@ -87,9 +87,3 @@ def _matrix(name: str, value: Any, dtype: type[np.generic]) -> tuple[npt.NDArray
     if given.ndim != 2:
         raise ArrayError(f"{name}: expected two dimensions, got shape {given.shape}")
     return array(name, np.ascontiguousarray(given).reshape(-1), dtype), int(given.shape[1])
-
-
-def maxsim_reference(query: npt.NDArray[Any], document: npt.NDArray[Any]) -> float:
-    """Compute the score of one pair in float64. Query and document are arrays [tokens, D]."""
-    products = np.asarray(query, np.float64) @ np.asarray(document, np.float64).T
-    return float(products.max(axis=1, initial=-np.inf).sum())

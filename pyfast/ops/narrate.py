@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -44,15 +42,3 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
         doc_ids=documents,
         characters=characters,
     )
-
-
-def narrate_reference(lines: Iterable[str], characters: int) -> str:
-    """Write the text of one pool, from the lines of its documents."""
-    chosen: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        numbered = f"[{number}] {line}"
-        if len(numbered) > characters:
-            return "\n".join(chosen) if chosen else numbered[:characters]
-        chosen.append(numbered)
-        characters -= len(numbered) + 1
-    return "\n".join(chosen)

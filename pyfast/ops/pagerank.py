@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -90,16 +88,3 @@ def pagerank(
     )
     warn_of("pagerank", converged, max_iterations)
     return rank
-
-
-def pagerank_reference(
-    weights: npt.ArrayLike, damping: float = 0.85, personalization: npt.ArrayLike | None = None
-) -> npt.NDArray[Any]:
-    """Compute the ranks in one pool in float64, as the solution of a linear system."""
-    edges = np.asarray(weights, dtype=np.float64)
-    n = len(edges)
-    restart = np.ones(n) if personalization is None else np.asarray(personalization, dtype=np.float64)
-    restart = restart / restart.sum() if restart.sum() > 0 else np.full(n, 1.0 / n)
-    total = edges.sum(axis=1, keepdims=True)
-    walk = np.where(total > 0, edges / np.where(total > 0, total, 1.0), restart)
-    return np.asarray(np.linalg.solve(np.eye(n) - damping * walk.T, (1.0 - damping) * restart))

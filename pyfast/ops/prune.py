@@ -58,17 +58,3 @@ def prune(
         max_nodes=max_nodes,
         per_kind=per_kind,
     )
-
-
-def prune_reference(
-    score: npt.ArrayLike, is_table: npt.ArrayLike, min_nodes: int = 5, max_nodes: int = 10, per_kind: int = 2
-) -> list[int]:
-    """Choose the nodes of one pool in plain Python."""
-    scores = np.asarray(score, dtype=np.float32).astype(np.float64)
-    tables = np.asarray(is_table, dtype=bool)
-    ranked = sorted(range(len(scores)), key=lambda v: -scores[v])
-    secured = [v for kind in (True, False) for v in [u for u in ranked if tables[u] == kind][:per_kind]]
-    secured = sorted(secured, key=ranked.index)[:max_nodes]
-    good = [v for r, v in enumerate(ranked) if r < min_nodes or scores[v] >= scores.mean()][:max_nodes]
-    others = [v for v in good if v not in secured][: max(max_nodes - len(secured), 0)]
-    return sorted(secured + others, key=ranked.index)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
 import pyfast.ops.gpu as gpu
 from pyfast.ops.arrays import Csr, Float32, call, forward, pools, thread_count
 from pyfast.ops.backend import Backend, on_gpu
-from pyfast.ops.evidence_graph import EdgeWeight, Idf, evidence_graph_reference, weight_argument
+from pyfast.ops.evidence_graph import EdgeWeight, Idf, weight_argument
 
 if TYPE_CHECKING:
     from numba.core.ccallback import CFunc
@@ -75,10 +74,3 @@ def weighted_degree(
         idf=idf,
         threads=thread_count(threads),
     )
-
-
-def weighted_degree_reference(
-    X: Csr, pool: npt.ArrayLike, weight: EdgeWeight | CFunc = "sum", idf: Idf = "corpus"
-) -> npt.NDArray[Any]:
-    """Compute the degrees of one pool: the row sums of the dense adjacency matrix."""
-    return np.asarray(evidence_graph_reference(X, pool, weight, idf=idf).sum(axis=1))

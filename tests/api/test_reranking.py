@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from references import bridge_rank_reference
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from slow_words import slow_terms
 
 from pyfast.api.search import rerank_texts
 from pyfast.errors import InputError
-from pyfast.ops.bridge_rank import bridge_rank_reference
 
 TEXTS = [
     "Cassini flew by Titan, the largest moon of Saturn.",

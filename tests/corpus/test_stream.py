@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from corpus_strategies import documents
 from hypothesis import HealthCheck, given, settings
+from references import hseq_stream_reference
 from test_sequence import mixed
 
 from pyfast import ops
 from pyfast.corpus import Corpus, Document, KnowledgeGraph, Level, Table, encode, read, stream
-from pyfast.ops.hseq_stream import hseq_stream_reference, subtree_ends
+from pyfast.ops.hseq_stream import subtree_ends
 
 
 def near(segments: ops.Stream, i: int, kind: str) -> list[int]:

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from pool_problems import Problem, problems, random_problem
+from references import weighted_degree_reference
 from scipy.sparse import csr_array
 
 from conftest import Way
 from pyfast import ops
 from pyfast.ops.evidence_graph import EdgeWeight
-from pyfast.ops.weighted_degree import weighted_degree_reference
 
 # Around what blocks, warps and tables have room for.
 LARGE = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interruption import Interrupted, interrupted
 from pool_problems import Problem
+from references import betweenness_reference, sources_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.betweenness import EdgeLength, betweenness_reference, sources_reference
+from pyfast.ops.betweenness import EdgeLength
 
 LENGTHS: list[EdgeLength] = ["inverse", "hops"]
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from references import bm25_reference
 from scipy.sparse import block_diag, csr_array, random_array
 
 from pyfast import ops
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import stack
-from pyfast.ops.bm25 import bm25_reference
 
 Array = np.ndarray[Any, Any]
 Lists = list[tuple[list[int], list[float]]]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import Problem, problems, random_problem
+from references import bridge_expand_reference
 from scipy.sparse import csr_array
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.bridge_expand import bridge_expand_reference
 
 
 def expand(q: Problem, **options: Any) -> list[list[tuple[list[int], np.ndarray[Any, Any]]]]:

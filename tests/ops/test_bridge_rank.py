@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import Problem, lists, problems, random_problem, scipy_graph
+from references import bridge_rank_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.bridge_rank import bridge_rank_reference
 
 
 @given(

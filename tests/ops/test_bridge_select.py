@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import Problem, lists, problems, random_problem
+from references import bridge_select_reference
 from scipy.sparse import csr_array
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.bridge_select import bridge_select_reference
 
 
 @given(problem=problems(), beta=st.sampled_from([0.0, 0.2, 3.0]))

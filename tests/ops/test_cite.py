@@ -10,11 +10,11 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from references import cite_reference, segment_id_reference
 
 from pyfast import ops
 from pyfast.corpus import Corpus, KnowledgeGraph, Table, TextDocument, Triple, encode
 from pyfast.errors import ArrayError
-from pyfast.ops.cite import cite_reference, segment_id_reference
 
 NASTY = "".join(map(chr, [*range(0x30), *b'"\\/<', 0x7F, 0x85, 0x2028, 0xE9, 0x6F22, 0xFFFF, 0x1F600, 0x10FFFF]))
 string = st.text(st.sampled_from(NASTY) | st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from references import count_words_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import utf8
-from pyfast.ops.count_words import count_words_reference
 from pyfast.utils.text_forms import words
 
 some = st.text(

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interruption import Interrupted, interrupted
 from pool_problems import Problem
+from references import eigenvector_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError, ConvergenceWarning
-from pyfast.ops.eigenvector import eigenvector_reference
 
 
 @pytest.mark.filterwarnings("ignore::pyfast.errors.ConvergenceWarning")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import Problem, problems, random_problem, scipy_graph
+from references import evidence_graph_reference, weighted_degree_reference
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.evidence_graph import EdgeWeight, evidence_graph_reference
-from pyfast.ops.weighted_degree import weighted_degree_reference
+from pyfast.ops.evidence_graph import EdgeWeight
 
 WEIGHTS: list[EdgeWeight] = ["sum", "dot", "min"]
 

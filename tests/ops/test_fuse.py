@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import Array, ends, lists
+from references import fuse_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.fuse import fuse_reference
 
 # Few distinct scores make ties; 0.1 and 1e-30 are no round numbers when they are normalised.
 score = st.sampled_from([0.0, 0.1, 0.7, 1.0, 1e-30, -3.0, 1e30]) | st.floats(-1e6, 1e6, width=32)

@@ -10,10 +10,10 @@ import pytest
 from gatv2_problems import Layer, layers, random_layer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from references import gatv2_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.gatv2 import gatv2_reference
 
 Array = npt.NDArray[Any]
 

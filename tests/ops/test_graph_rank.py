@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from references import graph_rank_reference
 from sklearn.preprocessing import MinMaxScaler
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.graph_rank import graph_rank_reference
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 

@@ -13,18 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pool_problems import ends
+from references import hseq_stream_reference, neighbors_reference, window_reference
 from test_inputs import longest_pause
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.hseq_stream import (
-    Lists,
-    check_subtree_ends,
-    hseq_stream_reference,
-    neighbors_reference,
-    subtree_ends,
-    window_reference,
-)
+from pyfast.ops.hseq_stream import Lists, check_subtree_ends, subtree_ends
 
 KINDS = ("children", "parent", "row", "column", "relation")
 # What may be under what, by level; the first two levels named are those of roots.

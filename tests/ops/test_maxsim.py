@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import Array, ends
+from references import maxsim_reference
 
 from pyfast import _native, ops
 from pyfast.errors import ArrayError
-from pyfast.ops.maxsim import maxsim_reference
 
 LEVELS = ["portable", "avx2", "avx512", "avx512_vnni"]
 BEST = _native.maxsim_level()

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import lists
+from references import narrate_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Ragged
-from pyfast.ops.narrate import narrate_reference
 
 line = st.text(st.sampled_from("ab é漢😀\0") | st.characters(exclude_categories=["Cs"]), max_size=12)
 

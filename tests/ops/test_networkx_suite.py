@@ -17,12 +17,12 @@ import pytest
 from networkx.algorithms.centrality.tests import test_betweenness_centrality as of_betweenness
 from networkx.algorithms.centrality.tests import test_eigenvector_centrality as of_eigenvector
 from networkx.algorithms.link_analysis.tests import test_pagerank as of_pagerank
+from references import sources_reference
 from scipy.sparse import csr_array
 
 from pyfast import ops
 from pyfast.errors import ConvergenceWarning
 from pyfast.ops import EvidenceGraph
-from pyfast.ops.betweenness import sources_reference
 
 NO_ENDPOINTS = "ours does not count a path's ends"
 LEFT_OUT = {

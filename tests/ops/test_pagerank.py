@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interruption import Interrupted, interrupted
 from pool_problems import Problem
+from references import pagerank_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError, ConvergenceWarning
-from pyfast.ops.pagerank import pagerank_reference
 
 
 @given(

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from references import prune_reference
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.prune import prune_reference
 
 # Few distinct values make ties; 0.1 and 0.7 are no binary fractions, so a mean of equals may round.
 scores = st.sampled_from([0.1, 0.7, 0.5, 1.0, 0.0, -3.0]) | st.integers(0, 64).map(lambda v: v / 64)

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import Problem, problems, random_problem, scipy_graph
+from references import weighted_degree_reference
 from scipy.sparse import csr_array
 
 from pyfast import ops
 from pyfast.errors import ArrayError
 from pyfast.ops.evidence_graph import EdgeWeight
-from pyfast.ops.weighted_degree import weighted_degree_reference
 
 WEIGHTS: list[EdgeWeight] = ["sum", "dot", "min"]
 

@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from references import (
+    betweenness_reference,
+    bridge_expand_reference,
+    bridge_rank_reference,
+    bridge_select_reference,
+    eigenvector_reference,
+    evidence_graph_reference,
+    graph_rank_reference,
+    pagerank_reference,
+    prune_reference,
+    weighted_degree_reference,
+)
 
 from pyfast.engine import Question
-from pyfast.ops.betweenness import betweenness_reference
-from pyfast.ops.bridge_expand import bridge_expand_reference
-from pyfast.ops.bridge_rank import bridge_rank_reference
-from pyfast.ops.bridge_select import bridge_select_reference
-from pyfast.ops.eigenvector import eigenvector_reference
-from pyfast.ops.evidence_graph import evidence_graph_reference
-from pyfast.ops.graph_rank import graph_rank_reference
-from pyfast.ops.pagerank import pagerank_reference
-from pyfast.ops.prune import prune_reference
-from pyfast.ops.weighted_degree import weighted_degree_reference
 from pyfast.retrieval import (
     Centrality,
     Index,

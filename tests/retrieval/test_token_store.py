@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from references import maxsim_reference
 
 import pyfast
 from pyfast.errors import InputError, ModelNotFoundError
-from pyfast.ops.maxsim import maxsim_reference
 from pyfast.retrieval import Index
 from pyfast.retrieval.late_interaction import LateReranker
 from pyfast.retrieval.rerank import search

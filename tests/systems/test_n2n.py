@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from references import bridge_select_reference, evidence_graph_reference
 from scripted import Scripted, plan, run
 
 from pyfast.engine import Question, Record
 from pyfast.errors import CallError
 from pyfast.llm import Completion, Request
 from pyfast.ops import shared_terms
-from pyfast.ops.bridge_select import bridge_select_reference
-from pyfast.ops.evidence_graph import evidence_graph_reference
 from pyfast.retrieval import Index, Pool, RerankConfig, bridge_select, fuse, narrate, rerank_pools
 from pyfast.systems.n2n import fill
 
