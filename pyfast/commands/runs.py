@@ -46,6 +46,9 @@ def status(run: RunFolder) -> None:
             figures = (f"{stage.queued_ms:.2f}", f"{stage.running_ms:.2f}", f"{stage.batch:.1f}")
             stages.add_row(plain(stage.name), plain(stage.role), str(stage.calls), *figures)
         screen.print(stages)
+        for stage in status.stages:
+            if stage.prompt_tokens and not stage.role:
+                print(f"{plain(stage.name)}: {stage.batch * stage.calls:.0f} texts, {stage.prompt_tokens} tokens")
         print("running: the time of a batch counts for each question in it")
     for reason, count in status.failures:
         screen.print(Text(f"{count} failed: {plain(reason)}"))

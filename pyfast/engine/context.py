@@ -491,7 +491,7 @@ class Context:
         """
         self._step(work.__name__)
         point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters, own=self._own)
-        result = point(item, self.ledger.stage(work.__name__))
+        result = point(item, self.ledger.stage(work.__name__), self.ledger)
         if self.tracing is not None and work.__name__ in RETRIEVAL:
             self.tracing.retrieval(work.__name__, _queries(item), self._own or self._runtime.index, result)
         if work in (search, search_and_fuse):
