@@ -246,6 +246,20 @@ def test_a_run_counts_the_calls_and_keeps_the_scores(tmp_path: Path) -> None:
         assert [text for text in log(url)["texts"][len(asked["texts"]) :] if "|" in text] == []
 
 
+def test_a_run_that_an_outage_stops_goes_on_at_another_server(tmp_path: Path) -> None:
+    """No question fails, and the other URL is no other model."""
+    questions = [{"id": str(i), "question": f"Which ship has number {i}?"} for i in range(4)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    given = ("answer", "questions.jsonl", "--index", "IDX", "--system", "rag", "--llm", "instant", "--run", "RUN")
+    with vector_server() as url, vector_server("--always", "error") as broken:
+        pyfast.build_index(documents(20), tmp_path / "IDX", vectors=f"dense:openai:m@{url}")
+        short = f'hybrid:bm25+dense:openai:m@{broken}{{"timeout_s": 1, "backoff_s": 0.01}}'
+        stopped = command(*given, "--retriever", short, cwd=tmp_path)
+        assert stopped.returncode == 1 and "answered 500" in stopped.stderr
+        assert command(*given, "--retriever", "hybrid", cwd=tmp_path).returncode == 0
+    assert pyfast.Run(tmp_path / "RUN").status.states == {"answered": 4}
+
+
 def test_calls_belong_to_the_thread_that_makes_them() -> None:
     with vector_server() as url, calls_counted() as calls:
         encoded(url, TEXTS[:3])
