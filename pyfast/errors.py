@@ -84,15 +84,17 @@ class RefusalError(LLMUnavailableError):
     is wrong. A run finds out with a small test call. If the server answers it, only this call fails.
     """
 
-    def __init__(self, message: str, said: str = "") -> None:
+    def __init__(self, message: str, said: str = "", status: int = 0) -> None:
         """Describe the refusal.
 
         Args:
             message: The error message if the server refuses every call, one line.
             said: The error message if it refuses only this call. Empty: the same.
+            status: The HTTP status. 0: it does not matter.
         """
         super().__init__(message)
         self.said = said or message
+        self.status = status
 
 
 class ModelNotFoundError(LLMUnavailableError):

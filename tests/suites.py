@@ -150,11 +150,12 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Files of hostile shapes, up to gigabytes.
     "shapes": Suite(
-        290,
+        340,
         (
             *(*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "tests/corpus/test_hostile_shapes.py"),
             "tests/corpus/test_large.py",
             *("tests/retrieval/test_building.py", "tests/retrieval/test_damage.py"),
+            *("pyfast/llm/endpoints.py", "tests/retrieval/test_endpoints.py", "tests/vector_server.py"),
             "tests/retrieval/damaged_index.py",
         ),
     ),

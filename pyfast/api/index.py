@@ -59,10 +59,11 @@ def build_index(
             these tables begins with the first column of the wide table, because this column often names the
             rows.
         vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
-            `"dense:MODEL"`: sentence embeddings. `"sparse:MODEL"`: learned sparse vectors. `"late"` or
-            `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` also sets the number of dimensions (by
-            default 128). `MODEL` is a folder or a name on the Hugging Face hub. Documents that you add later are
-            encoded with the same models.
+            `"dense:MODEL"`: sentence embeddings. `"dense:openai:MODEL@URL"`: those of a model on a server with
+            OpenAI's embeddings API. `"sparse:MODEL"`: learned sparse vectors. `"late"` or `"late:MODEL"`: a vector
+            for each token. `"late:MODEL#96"` also sets the number of dimensions (by default 128). `MODEL` is a
+            folder or a name on the Hugging Face hub. Documents that you add later are encoded with the same
+            models.
         strict: Stop at the first file that cannot be read, and make no index.
         on_unread: A function that is called at the end, once for each file that could not be read, with the
             reason. None: pyfast logs a warning for each file.
@@ -78,6 +79,8 @@ def build_index(
         InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
             of range, or `cluster` is given without `vectors`.
         ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
+        CallError: A server refuses to encode passages, or its reply cannot be used.
+        LLMUnavailableError: The server with the model for the vectors cannot be reached.
         RunError: Several workers ended, one after the other, while they encoded the same passages.
 
     Example:
@@ -128,11 +131,11 @@ def open_index(
             the same way. `hybrid:bm25*0.3+dense*0.7`: the lists are joined by weighted scores. You can also
             give `MODULE:NAME`, or a function that takes the index and returns a retriever.
         rerank: The reranker, a model that scores the best passages of a list again. `off`: none. `cross`: a
-            cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and
-            `late`. You can also give `MODULE:NAME`, or a function that takes the index and returns a
-            reranker. All systems use the reranker, except `direct`, `cot` and `mtqa`, which do not search for
-            passages. Before it reranks for `rag`, `hseq`, `subqrag` or `graph_convqa`, pyfast adds linked
-            passages (`bridge_expand`) and ranks by `bridge_rank`.
+            cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and `late`.
+            `http:URL#MODEL`: a model on a server. You can also give `MODULE:NAME`, or a function that takes the
+            index and returns a reranker. All systems use the reranker, except `direct`, `cot` and `mtqa`, which do
+            not search for passages. Before it reranks for `rag`, `hseq`, `subqrag` or `graph_convqa`, pyfast adds
+            linked passages (`bridge_expand`) and ranks by `bridge_rank`.
         filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` or
             `meta.author=Sagan|Drake`. A document must meet all conditions. Otherwise it is left out, as if it
             were deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.api.configured_system import configure
-from pyfast.api.event_loop import run_blocking
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
 from pyfast.engine import (
@@ -42,6 +41,7 @@ from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.systems import System
+from pyfast.utils.event_loop import run_blocking
 from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_least_one
 
 QuestionLike = str | Mapping[str, Any] | Question

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.event_loop import blocking_loop, run_blocking
 from pyfast.api.index import open_index
 from pyfast.api.jobs import AnswerArguments, ManyQuestions, begin, carry_out, job_of
 from pyfast.api.models import GivenLLM, OpenedModels, opened
@@ -25,6 +24,7 @@ from pyfast.errors import InputError
 from pyfast.llm import by_role
 from pyfast.retrieval import Index
 from pyfast.retrieval.pools import RERANK_SCORES
+from pyfast.utils.event_loop import blocking_loop, run_blocking
 from pyfast.utils.options import Cluster
 
 Opens = Callable[[], tuple[Job, OpenedModels]]

@@ -112,8 +112,8 @@ class Searched(Options):
     rerank: Annotated[
         str,
         Option(
-            "The reranker, which scores the best passages again: off, cross (cross:MODEL), late, both, or"
-            " MODULE:NAME."
+            "The reranker, which scores the best passages again: off, cross (cross:MODEL), late, both,"
+            " http:URL#MODEL (a model on a server), or MODULE:NAME."
         ),
     ] = "off"
     filter: Annotated[

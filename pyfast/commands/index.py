@@ -50,8 +50,8 @@ def index(
     vectors: Annotated[
         list[str] | None,
         typer.Option(
-            help="Also encode the passages as vectors, for retrievers other than BM25: dense, late, or"
-            " KIND:MODEL, such as sparse:MODEL; repeatable."
+            help="Also encode the passages as vectors, for retrievers other than BM25: dense, late,"
+            " KIND:MODEL, such as sparse:MODEL, or dense:openai:MODEL@URL for a model on a server; repeatable."
         ),
     ] = None,
     strict: Strict = False,

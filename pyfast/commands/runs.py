@@ -44,6 +44,9 @@ def status(run: RunFolder) -> None:
             for one in status.stages
         )
         show_table(heads, rows, keys=2)
+        for one in status.stages:
+            if one.prompt_tokens and not one.role:
+                say(f"{plain(one.name)}: {one.batch * one.calls:.0f} texts, {one.prompt_tokens} tokens")
         say("running: the time of a batch counts for each question in it")
     for reason, count in status.failures:
         say(f"{count} failed: {plain(reason)}")

@@ -9,11 +9,13 @@ from concurrent.futures import Executor
 from time import perf_counter
 from typing import Generic, TypeVar
 
-from pyfast.engine.journal.ledger import Stage
+from pyfast.engine.journal.ledger import Ledger, Stage
+from pyfast.errors import RunError
+from pyfast.llm.protocol import ServerCall, calls_counted
 
 T = TypeVar("T")
 R = TypeVar("R")
-_Waiting = tuple[T, asyncio.Future[R], Stage, float]
+_Waiting = tuple[T, asyncio.Future[R], Stage, float, Ledger | None]
 
 
 class BatchPoint(Generic[T, R]):
@@ -23,7 +25,8 @@ class BatchPoint(Generic[T, R]):
     A batch starts when no coroutine can continue, or when `limit` items wait. `work` computes a batch in
     `executor`, one batch at a time. Items that arrive during a batch are in the next batch. If `work` raises an
     error, the batch is split into halves again and again, until only the items that cause the error fail. Each
-    item has a `stage`, which counts calls and times. The time of the whole batch is added to this stage.
+    item has a `stage`, which counts calls and times. The time of the whole batch is added to this stage. Calls of
+    embedding models and rerankers on servers count for one question of the batch.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:
@@ -34,14 +37,14 @@ class BatchPoint(Generic[T, R]):
         self._armed = False
         self._running: asyncio.Task[None] | None = None
 
-    def __call__(self, item: T, stage: Stage) -> asyncio.Future[R]:
-        """Put an item into the next batch, and return a future of its result.
+    def __call__(self, item: T, stage: Stage, ledger: Ledger | None = None) -> asyncio.Future[R]:
+        """Put an item into the next batch, and return a future of its result. `ledger` is that of its question.
 
         This is an ordinary method, because a coroutine would make each call slower.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._waiting.append((item, future, stage, perf_counter()))
+        self._waiting.append((item, future, stage, perf_counter(), ledger))
         self._arm(loop)
         return future
 
@@ -63,19 +66,24 @@ class BatchPoint(Generic[T, R]):
         # Nobody waits for the answer of a cancelled coroutine.
         batch = [waiting for waiting in batch if not waiting[1].done()]
         started = perf_counter()
+        calls: list[ServerCall] = []
         try:
-            outcomes = await loop.run_in_executor(self._executor, self._attempt, [item for item, *_ in batch])
+            items = [item for item, *_ in batch]
+            outcomes, calls = await loop.run_in_executor(self._executor, self._counted, items)
         except BaseException as error:  # The executor has shut down, or the loop is closing.
             outcomes = [RuntimeError(f"the batch could not run: {error!r}")] * len(batch)
             if not isinstance(error, Exception):
-                for _, future, _, _ in batch:  # Without this, their callers would wait for ever.
+                for _, future, *_ in batch:  # Without this, their callers would wait for ever.
                     future.cancel()
                 raise
         finally:
             self._running = None
             self._arm(loop)
         running = perf_counter() - started
-        for (_, future, stage, joined), outcome in zip(batch, outcomes, strict=True):
+        ledger = next((of_question for *_, of_question in batch if of_question is not None), None)
+        if ledger is not None:
+            ledger.count_server_calls(calls)
+        for (_, future, stage, joined, _), outcome in zip(batch, outcomes, strict=True):
             if future.done():
                 continue
             stage.add_call(started - joined, running, len(batch))
@@ -83,6 +91,10 @@ class BatchPoint(Generic[T, R]):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+
+    def _counted(self, items: Sequence[T]) -> tuple[Sequence[R | Exception], list[ServerCall]]:
+        with calls_counted() as calls:
+            return self._attempt(items), calls
 
     def _attempt(self, items: Sequence[T]) -> Sequence[R | Exception]:
         if not items:
@@ -96,7 +108,7 @@ class BatchPoint(Generic[T, R]):
             failure: Exception = RuntimeError(f"StopIteration: {error}")
         except Exception as error:
             failure = error
-        if len(items) == 1:
-            return [failure]
+        if len(items) == 1 or isinstance(failure, RunError):  # Halves would fail too, each after its own wait.
+            return [failure] * len(items)
         half = len(items) // 2
         return [*self._attempt(items[:half]), *self._attempt(items[half:])]

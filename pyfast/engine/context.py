@@ -136,6 +136,7 @@ class Runtime:
         stage: Stage,
         *parameters: Hashable,
         own: OwnDocuments | None = None,
+        ledger: Ledger | None = None,
     ) -> asyncio.Future[Any]:
         """Put an item into the next batch of all calls of `work` with the same parameters.
 
@@ -154,7 +155,7 @@ class Runtime:
                 for one in parameters  # It names another retriever.
             )
         ):
-            return BatchPoint(lambda items: work(own, items, *parameters), self._executor)(item, stage)
+            return BatchPoint(lambda items: work(own, items, *parameters), self._executor)(item, stage, ledger)
         else:
             first, before, item = together, (work, self.required_index()), (own, item)
         key = (first, work, parameters)
@@ -162,7 +163,7 @@ class Runtime:
         if point is None:
             point = BatchPoint(lambda items: first(*before, items, *parameters), self._executor)
             self._points[key] = point
-        return point(item, stage)
+        return point(item, stage, ledger)
 
     async def index_within(self, uris: tuple[str, ...], ledger: Ledger) -> OwnDocuments:
         """Return an index of only the documents with these uris. The indexes of many questions are made together.
@@ -515,7 +516,7 @@ class Context:
         """
         self._step(work.__name__)
         stage = self.ledger.stage(work.__name__)
-        result = self._runtime.batched(work, item, stage, *parameters, own=self._own)
+        result = self._runtime.batched(work, item, stage, *parameters, own=self._own, ledger=self.ledger)
         if self.tracing is not None and work.__name__ in RETRIEVAL:
             self.tracing.retrieval(work.__name__, _queries(item), self._own or self._runtime.index, result)
         if work in (search, search_and_fuse):

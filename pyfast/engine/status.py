@@ -45,7 +45,8 @@ class StageStatus:
     """The mean number of milliseconds that this work took for a question. Each question of a batch counts the
     time of the whole batch"""
     batch: float
-    """The mean size of a call's batch. For an LLM, the mean number of its calls in progress"""
+    """The mean size of a call's batch. For an LLM, the mean number of its calls in progress. For an embedding
+    model or a reranker on a server, the mean number of texts of a call"""
     role: str = ""
     """The role of the LLM that answered a prompt. Empty for other work"""
     prompt_tokens: int = 0
@@ -100,7 +101,7 @@ class Status:
         """The tokens of prompts and of completions, by role (purpose of the prompt)."""
         tokens: dict[str, tuple[int, int]] = {}
         for stage in self.stages:
-            if stage.prompt_tokens or stage.completion_tokens:
+            if stage.role and (stage.prompt_tokens or stage.completion_tokens):
                 before = tokens.get(stage.role, (0, 0))
                 tokens[stage.role] = before[0] + stage.prompt_tokens, before[1] + stage.completion_tokens
         return tokens

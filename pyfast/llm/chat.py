@@ -104,7 +104,7 @@ def completion(text: object, finish_reason: object, usage: object, reasoning: ob
     if not isinstance(text, str):
         raise CallError("the LLM's answer has no text")
     counts = usage if isinstance(usage, dict) else {}
-    completion_tokens = _count(counts.get("completion_tokens"))
+    completion_tokens = token_count(counts.get("completion_tokens"))
     reasoning_tokens = _detail(counts, "completion_tokens_details", "reasoning_tokens")
     if not reasoning_tokens and isinstance(reasoning, str):
         whole = len(reasoning) + len(text)
@@ -112,7 +112,7 @@ def completion(text: object, finish_reason: object, usage: object, reasoning: ob
     return Completion(
         text,
         reason,
-        _count(counts.get("prompt_tokens")),
+        token_count(counts.get("prompt_tokens")),
         _detail(counts, "prompt_tokens_details", "cached_tokens"),
         completion_tokens,
         min(reasoning_tokens, completion_tokens),
@@ -121,10 +121,11 @@ def completion(text: object, finish_reason: object, usage: object, reasoning: ob
 
 def _detail(counts: dict[str, Any], kind: str, name: str) -> int:
     details = counts.get(kind)
-    return _count(details.get(name)) if isinstance(details, dict) else 0
+    return token_count(details.get(name)) if isinstance(details, dict) else 0
 
 
-def _count(value: object) -> int:
+def token_count(value: object) -> int:
+    """Return a count of tokens in a reply. A value that is no such count becomes 0."""
     # The limit is above any context window, so that sums fit into the database.
     return min(value, (1 << 32) - 1) if type(value) is int and value > 0 else 0
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
@@ -40,6 +40,7 @@ LONGEST_REFUSAL = 15.0  # If the server refuses every call for this many seconds
 LONGEST_REST_S = 30.0  # the maximum number of seconds without a call for a server that failed
 BYTES_PER_TOKEN = 4
 LARGEST_HEADER = 1 << 16
+_LARGEST = 64 << 20  # the maximum number of bytes of a reply with vectors
 PROBE_TIMEOUT_S = 10.0
 
 _REFUSALS = {
@@ -58,6 +59,7 @@ _UNFIT = re.compile(r"json_validate_failed|failed_generation")
 _OWN_FIELDS = {"messages", "model", "prompt_embeds", "response_format", "stream"}
 _OWN_FIELDS |= {"max_completion_tokens", "max_tokens", "seed", "temperature"}
 _log = logging.getLogger("pyfast")
+T = TypeVar("T")
 
 
 class OpenAI:
@@ -102,6 +104,7 @@ class OpenAI:
         self.slots = options.concurrency
         self.context_window = options.context_window or CONTEXT_WINDOW
         self._base_url = self._hidden(http.shown_url(base_url))  # the URL for messages, without secrets
+        self._url = base_url
         self._models_url = URL(base_url + "/models")
         self._chat_url = URL(base_url + "/chat/completions")
         # vLLM's endpoint that also accepts a prompt's embeddings
@@ -185,12 +188,48 @@ class OpenAI:
                 body = self._body(request, fallbacks)
                 try:
                     url = self._chat_url if request.embeds is None else self._embeds_url
-                    answer = await self._persist(as_json(body), url, request.max_tokens)
+                    sent = as_json(body)
+                    # Servers estimate the tokens of a request in this way before they count them.
+                    tokens = len(sent) // BYTES_PER_TOKEN + request.max_tokens
+                    answer = await self._persist(sent, url, tokens, self._reply)
+                    break
+                except http.Unfit as unfit:
+                    answer = unfit.completion
                     break
                 except http.Refused as refused:
                     fallbacks = with_next(fallbacks, refused, body)
+        counted = self._counted(answer, len(sent), request.max_tokens)
+        self._rate.correct(counted.prompt_tokens + counted.completion_tokens - tokens)
         self._fallbacks.learn(body, fallbacks, fallbacks - kept, self._base_url)
-        return answer
+        return counted
+
+    async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+        """Send a request that is no chat completion, such as for embeddings, and return what `read` makes of the
+        JSON in the reply.
+
+        `path` is added to the base URL. The request gets the model's name and the fields of `extra`. It is
+        repeated as a chat completion is. Call `start` first.
+
+        Raises:
+            Refused: The server refuses a part of the request.
+            CallError: Only this call failed, or `read` raised the error.
+            LLMUnavailableError: The server no longer answers, or refuses every call.
+        """
+        # Some servers have one model, which needs no name.
+        sent = as_json({**{name: value for name, value in self._fields.items() if value != ""}, **body})
+
+        def result(answer: bytes) -> T:
+            try:
+                data = orjson.loads(answer) if answer.lstrip()[:1] == b"[" else reply_of(answer)
+                failed = isinstance(data, dict) and bool(data.get("error"))
+            except FAULTS_OF_JSON:
+                failed = True
+            if failed:
+                raise self._refused(status_in(answer) or 503, {}, answer, "with no result")
+            return read(data)
+
+        async with self._free_slots:
+            return await self._persist(sent, URL(self._url + path), len(sent) // BYTES_PER_TOKEN, result, _LARGEST)
 
     def _body(self, request: Request, fallbacks: Fallbacks) -> dict[str, Any]:
         body = request_fields(request, self._fields)
@@ -199,26 +238,28 @@ class OpenAI:
         apply_fallbacks(body, request.schema, fallbacks)
         return body
 
-    async def _persist(self, body: bytes, url: URL, max_tokens: int) -> Completion:
-        """Send a request until an attempt succeeds, or until the attempts or the time are used up. Raises
-        `Refused`, or the error for the call."""
+    async def _persist(
+        self, body: bytes, url: URL, tokens: int, read: Callable[[bytes], T], most: int = http.LARGEST_ANSWER
+    ) -> T:
+        """Send a request of about `tokens` tokens until an attempt succeeds, or until the attempts or the time are
+        used up. Return what `read` makes of the body of the reply, which has at most `most` bytes. Raises
+        `Unfit`, `Refused`, or the error for the call."""
         clock = asyncio.get_running_loop().time
         # The time starts with the slot: the server does not cause the wait for one.
         began = clock()
         deadline = began + self._options.timeout_s
         last: OutageError | None = None
         failures = 0
-        # Servers estimate the tokens of a request in this way before they count them.
-        tokens = len(body) // BYTES_PER_TOKEN + max_tokens
 
-        async def attempt() -> Completion:
+        async def attempt() -> T:
             nonlocal deadline, last, failures
             deadline += await self._rate.turn(tokens, self._running)
             try:
                 async with asyncio.timeout_at(deadline):
-                    return self._reply(await self._exchange("POST", url, data=body))
-            except http.Unfit as unfit:
-                return unfit.completion
+                    return read(await self._exchange("POST", url, most, data=body))
+            except http.Unfit:
+                self._answered = clock()
+                raise
             except http.Again as again:
                 last = again.error
                 failures += not (last.kind == "busy" and last.retry_after)
@@ -232,15 +273,13 @@ class OpenAI:
 
         retries = self._options.retries(http.Again, lambda state: clock() + state.upcoming_sleep > deadline)
         try:
-            answer: Completion = await retries(attempt)
+            answer: T = await retries(attempt)
         except (http.Again, TimeoutError):
             before = f"; before that, {last}" if last else ""
             message = f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}"
             raise OutageError(message, last.kind if last else "slow") from None
         self._answered = clock()
-        counted = self._counted(answer, len(body), max_tokens)
-        self._rate.correct(counted.prompt_tokens + counted.completion_tokens - tokens)
-        return counted
+        return answer
 
     def _running(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -338,13 +377,13 @@ class OpenAI:
             error = RefusalError(message, message + _ALONE) if is_first else CallError(message)
             return http.Refused(error, f"{error_field(answer, 'param')} {said}")
         if status in _TOO_LARGE:
-            return CallError(message)
+            return http.Refused(CallError(message), said)
         if status == 401:  # Such a text often repeats a part of the key.
             message = f"{self._base_url} answered 401: {_REFUSALS[401]} ({self._model})"
             return RefusalError(message, message + _ALONE)
         hint = _REFUSALS.get(status, "the server takes no such call; check the URL")
         refused = f"{self._base_url} answered {status}: {hint} ({self._model}): {said}"
-        return RefusalError(refused, message + _ALONE)
+        return RefusalError(refused, message + _ALONE, status)
 
 
 def with_next(fallbacks: Fallbacks, refused: http.Refused, body: dict[str, Any]) -> Fallbacks:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
 from inspect import isawaitable, signature
@@ -302,6 +304,38 @@ def build_with(kind: str, build: Callable[..., T], *given: Any, **options: Any) 
     except TypeError as error:  # Python's own message names the option.
         raise InputError(f"option not known to the LLM {kind!r}: {error}") from None
     return build(*given, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCall:
+    """One answered request, for the ledger."""
+
+    name: str
+    """The name of the stage: `embed` or `rerank`"""
+    texts: int
+    tokens: int
+    """The number of tokens, or 0 if the server does not report it"""
+    seconds: float
+
+
+_calls: ContextVar[list[ServerCall] | None] = ContextVar("calls", default=None)
+
+
+@contextlib.contextmanager
+def calls_counted() -> Iterator[list[ServerCall]]:
+    """Yield a list that gets each call that this thread makes inside of the `with` block."""
+    calls: list[ServerCall] = []
+    token = _calls.set(calls)
+    try:
+        yield calls
+    finally:
+        _calls.reset(token)
+
+
+def count_calls(calls: Iterable[ServerCall]) -> None:
+    """Add calls to the list of the innermost `calls_counted` of this thread, if there is one."""
+    if (counted := _calls.get()) is not None:
+        counted += calls
 
 
 def take_options(kind: str, build: Callable[..., T], *given: Any, **options: Any) -> T:

@@ -58,8 +58,8 @@ class Series:
         self.ends.append(float(ledger.get("started", 0.0)) + self.seconds[-1])
         self.tokens.append(row["tokens"])
         self.wrong.append(wrong)
-        for sizes, length in ((self.batches, 7), (self.worked, 4)):  # prompts' stages have a role and tokens
-            some = [stage for stage in ledger.get("stages", {}).values() if len(stage) == length]
+        for sizes, of_prompts in ((self.batches, True), (self.worked, False)):  # prompts' stages have a role
+            some = [stage for stage in ledger.get("stages", {}).values() if any(stage[4:5]) == of_prompts]
             calls = sum(stage[0] for stage in some)
             sizes.append(sum(stage[3] for stage in some) / calls if calls else 0.0)
         reached, gold = row["gold"]

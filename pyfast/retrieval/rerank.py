@@ -230,6 +230,7 @@ NEAREST = 5
 # The number of passages that a reranker reads, and the length of the list that a search ranks for it.
 READ = 30
 RANKED = 100
+_STORED = 16  # queries whose scores are computed and stored together
 _SEEN = 0.01  # scores are at most 1, so a boost of this size changes each of them
 
 
@@ -486,11 +487,12 @@ def _scores_of(
     scores = cache.known(list(chain.from_iterable(keys)))
     missing = [[key not in scores for key in some] for some in keys]
     asked = [number for number, some in enumerate(missing) if any(some)]
-    if asked:
-        wanted = [passages[number][missing[number]] for number in asked]
-        computed = reranker.score([queries[number] for number in asked], wanted)
+    for start in range(0, len(asked), _STORED):
+        some = asked[start : start + _STORED]
+        wanted = [passages[number][missing[number]] for number in some]
+        computed = reranker.score([queries[number] for number in some], wanted)
         fresh: dict[bytes, float] = {}
-        for number, of_query in zip(asked, computed, strict=True):
+        for number, of_query in zip(some, computed, strict=True):
             new = [key for key, is_missing in zip(keys[number], missing[number], strict=True) if is_missing]
             if len(of_query) != len(new) or not np.isfinite(of_query).all():
                 raise InputError(f"{model}: expected {len(new)} finite scores, one for each passage")

@@ -13,7 +13,6 @@ from hostile_server import counts, hostile
 from runs import Described, Watched, answers, ask_about, direct, go, records, winding
 
 import pyfast
-from pyfast.api import event_loop
 from pyfast.engine import (
     Answer,
     Budget,
@@ -32,6 +31,7 @@ from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.llm.protocol import PROBE
 from pyfast.systems.prompts import DIRECT
+from pyfast.utils import event_loop
 
 LENGTH_S = 13.0
 PATIENCE_S = 1800.0
@@ -459,8 +459,8 @@ SPEED = 20.0
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Blocking calls run on a fast clock."""
-    monkeypatch.setattr("pyfast.api.event_loop._running", None)
-    monkeypatch.setattr("pyfast.api.event_loop.asyncio.new_event_loop", lambda: FastLoop(SPEED))
+    monkeypatch.setattr("pyfast.utils.event_loop._running", None)
+    monkeypatch.setattr("pyfast.utils.event_loop.asyncio.new_event_loop", lambda: FastLoop(SPEED))
     yield
     assert event_loop._running is not None
     event_loop._running[1].call_soon_threadsafe(event_loop._running[1].stop)

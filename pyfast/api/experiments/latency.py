@@ -18,7 +18,6 @@ import orjson
 
 import pyfast.api.experiments.load as generator
 from pyfast.api.engine import Engine
-from pyfast.api.event_loop import run_blocking
 from pyfast.api.experiments.load import Sample, arrival_times, closed_loop, open_loop, repeated
 from pyfast.api.experiments.plots import plot_bench
 from pyfast.api.models import GivenLLM, opened
@@ -27,6 +26,7 @@ from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems import System
+from pyfast.utils.event_loop import run_blocking
 from pyfast.utils.files import write_atomically
 from pyfast.utils.options import Load, at_least_one
 from pyfast.utils.version import __version__

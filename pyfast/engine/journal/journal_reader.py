@@ -125,7 +125,7 @@ def used_by(folder: Path) -> dict[str, Used]:
 def _used(ledger: Mapping[str, Any]) -> Used:
     by_role: dict[str, tuple[int, int]] = {}
     for stage in ledger["stages"].values():
-        if len(stage) == 7:  # A stage of a prompt has its role and its tokens, in and out.
+        if len(stage) == 7 and stage[4]:  # A stage of a prompt has its role and its tokens, in and out.
             role, into, out = stage[4:]
             before = by_role.get(role, (0, 0))
             by_role[role] = before[0] + into, before[1] + out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from pyfast.llm import Completion
+from pyfast.llm.protocol import ServerCall
 
 JOURNALLING = "journal"
 """The name of the stage in which a question waits until the run's journal has stored its completion"""
@@ -43,6 +44,7 @@ class StageTotals:
     role: str = ""
     """The role of the prompt. Empty for work without an LLM"""
     prompt_tokens: int = 0
+    """The tokens of prompts, or of the texts that an embedding model or a reranker on a server read"""
     completion_tokens: int = 0
     questions: int = 0
 
@@ -79,8 +81,10 @@ class Stage(StageTotals):
             self.moments.append((perf_counter(), queued_us, running_us))
 
     def as_row(self) -> tuple[str | int, ...]:
-        """Return the stage for the journal. Only a prompt has a role and tokens (of prompts and of replies)."""
-        of_prompt = (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
+        """Return the stage for the journal. Only a prompt has a role. Only a prompt and a model on a server have
+        tokens."""
+        has_tokens = self.role or self.prompt_tokens
+        of_prompt = (self.role, self.prompt_tokens, self.completion_tokens) if has_tokens else ()
         return (self.calls, self.queued_us, self.running_us, self.batches, *of_prompt)
 
 
@@ -165,6 +169,13 @@ class Ledger(UsageTotals):
         self.cached_tokens += completion.cached_tokens
         self.completion_tokens += completion.completion_tokens
         self.reasoning_tokens += completion.reasoning_tokens
+
+    def count_server_calls(self, calls: Iterable[ServerCall]) -> None:
+        """Add calls of embedding models and rerankers on servers. The batch of a call is its number of texts."""
+        for call in calls:
+            stage = self.stage(call.name)
+            stage.add_call(0.0, call.seconds, call.texts)
+            stage.prompt_tokens += call.tokens
 
     def as_row(self) -> dict[str, object]:
         """Write the ledger as JSON for the journal.

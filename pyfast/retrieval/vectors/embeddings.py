@@ -134,6 +134,17 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
 
 
+def unit(vectors: Float32) -> Float32:
+    """Give each vector the length 1. A vector of zeros stays."""
+    of_length_1: Float32 = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return of_length_1
+
+
+SERVER = "openai:"
+"""How the name of an embedding model on a server begins"""
+TEXTS = 128
+"""The maximum number of texts of a request to a server. While an index is built, the vectors of so many passages
+are stored together"""
 _Batches = Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]
 """A function that divides texts into batches. Its argument is the number of tokens of each text. Its results are
 those of `cut`"""
@@ -148,6 +159,8 @@ class Embedder:
     the same vector. If no size that it tries is large enough, each text is computed alone. Equal texts are
     computed only once, and the vectors of recent texts are cached.
     """
+
+    is_on_server = False
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
         """Find the model. `device` is torch's name of a device, by default a GPU if there is one.

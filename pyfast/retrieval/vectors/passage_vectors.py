@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -26,6 +26,7 @@ import pyfast.ops as ops
 from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
 from pyfast.retrieval.part_files import Mask, RenderedPassages, below, fit_together, narrow, new_array, save_arrays
+from pyfast.retrieval.vectors.embeddings import TEXTS
 from pyfast.retrieval.vectors.encoders import KINDS, LateEncoder, encoder_of
 from pyfast.retrieval.vectors.vector_search import make_codes, save_codes
 from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw
@@ -182,31 +183,10 @@ def encode_tokens(
     time. If the process is killed, the finished batches stay, and the next call continues after them.
 
     Passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]. The folder's name must identify the passages
-    and the encoder. The function removes all other folders from the parent folder.
+    and the encoder. The function removes all other folders with vectors of tokens from the parent folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for other in folder.parent.iterdir():
-        if other != folder:
-            shutil.rmtree(other)
-    paths = [folder / name for name in ("codes", "scales", "lengths")]
-    for path in paths:
-        path.touch()
-    sizes = [path.stat().st_size for path in paths[:2]]
-    lengths = np.fromfile(paths[2], np.int32)
-    tokens = np.cumsum(lengths, dtype=np.int64)
-    done = int(np.searchsorted(tokens, min(sizes[0] // dimensions, sizes[1] // 4), side="right"))
-    whole = int(tokens[done - 1]) if done else 0
-    with paths[0].open("r+b") as codes, paths[1].open("r+b") as scales, paths[2].open("r+b") as counts:
-        for file, size in ((codes, whole * dimensions), (scales, whole * 4), (counts, done * 4)):
-            file.truncate(size)
-            file.seek(size)
-        for batch in encode(_batches(offsets, text, done)):
-            written = [each.tobytes() for each in batch]
-            for file, numbers in zip((codes, scales, counts), written, strict=True):  # the counts last
-                file.write(numbers)
-                file.flush()
-                os.fsync(file.fileno())
-    lengths = np.fromfile(paths[2], np.int32)
+    lengths = _store(folder, {"codes": dimensions, "scales": 4}, encode, offsets, text, _PASSAGES)
+    paths = [folder / name for name in ("codes", "scales")]
     total = int(lengths.sum())
     kinds: tuple[tuple[Any, tuple[int, ...]], ...] = (np.int8, (total, dimensions)), (np.float32, (total,))
     vectors, scale_of = (
@@ -216,10 +196,57 @@ def encode_tokens(
     return TokenStore.of(Tokens(vectors, scale_of, np.append(0, np.cumsum(lengths, dtype=np.int64))))
 
 
-def _batches(offsets: Int64, text: npt.NDArray[np.uint8], done: int) -> Iterator[list[str]]:
+def _store(
+    folder: Path,
+    sizes: Mapping[str, int],
+    encode: Callable[[Iterable[list[str]]], Iterable[tuple[npt.NDArray[Any], ...]]],
+    offsets: Int64,
+    text: npt.NDArray[np.uint8],
+    at_once: int,
+) -> Int32:
+    """Write the vectors of passages into files in `folder`, a batch at a time. A passage whose vectors are in the
+    files is not encoded again.
+
+    Args:
+        folder: The folder. Other folders beside it whose names have the same ending are removed.
+        sizes: The name of each file, and how many bytes it has for a vector.
+        encode: A function that gets lists of texts. For each list it returns an array for each file, and the
+            number of vectors of each text.
+        offsets: As in `encode_tokens`.
+        text: As in `encode_tokens`.
+        at_once: The number of passages of a list.
+
+    Returns:
+        The number of vectors of each passage.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for other in folder.parent.iterdir():
+        if other != folder and other.suffix == folder.suffix:
+            shutil.rmtree(other)
+    paths = [folder / name for name in (*sizes, "lengths")]
+    for path in paths:
+        path.touch()
+    written = min(path.stat().st_size // size for path, size in zip(paths, sizes.values(), strict=False))
+    ends_of = np.cumsum(np.fromfile(paths[-1], np.int32), dtype=np.int64)
+    done = int(np.searchsorted(ends_of, written, side="right"))
+    whole = int(ends_of[done - 1]) if done else 0
+    with ExitStack() as held:
+        files = [held.enter_context(path.open("r+b")) for path in paths]
+        for file, size in zip(files, (*(whole * size for size in sizes.values()), done * 4), strict=True):
+            file.truncate(size)
+            file.seek(size)
+        for batch in encode(_batches(offsets, text, done, at_once)):
+            for file, numbers in zip(files, [each.tobytes() for each in batch], strict=True):  # the lengths last
+                file.write(numbers)
+                file.flush()
+                os.fsync(file.fileno())
+    return np.fromfile(paths[-1], np.int32)
+
+
+def _batches(offsets: Int64, text: npt.NDArray[np.uint8], done: int, at_once: int) -> Iterator[list[str]]:
     """Yield the texts of the passages after the first `done` passages, a batch at a time."""
-    for start in range(done, len(offsets) - 1, _PASSAGES):
-        cuts = offsets[start : start + _PASSAGES + 1].tolist()
+    for start in range(done, len(offsets) - 1, at_once):
+        cuts = offsets[start : start + at_once + 1].tolist()
         yield [text[begin:end].tobytes().decode() for begin, end in pairwise(cuts)]
 
 
@@ -249,8 +276,8 @@ _AT_ONCE = 4096  # passages
 
 
 def unfinished(folder: Path) -> Path:
-    """Return the folder that stores vectors of tokens while an index is built in `folder`. If the process is
-    killed, the next process continues with these vectors.
+    """Return the folder that stores vectors of tokens, and vectors from a server, while an index is built in
+    `folder`. If the process is killed, the next process continues with these vectors.
     """
     return folder.with_name(f".{folder.name}.tokens")
 
@@ -258,10 +285,14 @@ def unfinished(folder: Path) -> Path:
 def encode_texts(kind: str, parameters: Mapping[str, Any], texts: list[str]) -> Any:
     """Encode texts with an index's encoder of this kind. `parameters` are those in the manifest of the index.
 
-    Vectors of tokens are rounded to int8 (`Coded`).
+    Vectors of tokens are rounded to int8 (`Coded`). Vectors from a server come with the number of vectors of each
+    text, which is 1.
     """
     encoder = encoder_of(parameters, kind)
-    return coded_texts(encoder.encode(texts)) if isinstance(encoder, LateEncoder) else encoder.encode(texts)
+    if isinstance(encoder, LateEncoder):
+        return coded_texts(encoder.encode(texts))
+    vectors = encoder.encode(texts)
+    return (vectors, np.ones(len(texts), np.int32)) if encoder.is_on_server else vectors
 
 
 def vectors_of(
@@ -269,9 +300,9 @@ def vectors_of(
 ) -> dict[str, PassageVectors]:
     """Compute the vectors of passages, for each kind of vectors in the `parameters` of the index.
 
-    The vectors of tokens are written into the folder `aside`, a batch at a time. If the process is killed, the
-    next process reads these vectors and computes only the missing ones. None: a temporary folder. `spread` is a
-    function like `map` that calls the encoders.
+    The vectors of tokens and those from a server are written into the folder `aside`, a batch at a time. If the
+    process is killed, the next process reads these vectors and computes only the missing ones. None: a temporary
+    folder. `spread` is a function like `map` that calls the encoders.
     """
     vectors: dict[str, PassageVectors] = {}
     described = {"vectors": parameters.get("vectors", {})}
@@ -279,7 +310,7 @@ def vectors_of(
         encoder = encoder_of(described, kind)
         offsets, text = map(np.asarray, rendered)
         encode = partial(spread, partial(encode_texts, kind, described))
-        if kind != "late":
+        if not isinstance(encoder, LateEncoder) and not encoder.is_on_server:
             lines = [text[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
             blocks = list(encode(lines[start : start + _AT_ONCE] for start in range(0, len(lines), _AT_ONCE)))
             columns = blocks[0].shape[1] if blocks else encoder.dimensions
@@ -289,7 +320,12 @@ def vectors_of(
         digest.update(np.ascontiguousarray(text).data)
         with TemporaryDirectory(prefix="pyfast-") if aside is None else nullcontext(aside) as beside:
             folder = Path(beside) / digest.hexdigest()
-            vectors[kind] = encode_tokens(folder, encode, offsets, text, encoder.dimensions)
+            if isinstance(encoder, LateEncoder):
+                vectors[kind] = encode_tokens(folder, encode, offsets, text, encoder.dimensions)
+            else:
+                folder, columns = folder.with_suffix(".dense"), encoder.dimensions
+                _store(folder, {"vectors": 4 * columns}, encode, offsets, text, TEXTS)
+                vectors[kind] = np.fromfile(folder / "vectors", np.float32).reshape(-1, columns)
     return vectors
 
 
