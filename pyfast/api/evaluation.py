@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
-from pyfast.api.run import GoldLike, Run, answers_of, folder_of, gold_of, report_of, results_of
-from pyfast.engine import Record
+from pyfast.api.run import GoldLike, Run, answers_of, folder_of, gold_of, questions_of, report_of, results_of
+from pyfast.engine import Record, recorded_value
+from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report
 from pyfast.evaluation.compare import AnswerChange, Comparison, change_of, least_to_differ
@@ -19,6 +22,8 @@ from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
 from pyfast.evaluation.results import check_kind, rows_of, schema_of, side_by_side, write_results
+
+_LOG = logging.getLogger("pyfast")
 
 
 def evaluate(
@@ -69,6 +74,7 @@ def export(
     *,
     metrics: Sequence[str | Metric] | None = None,
     wide: bool = False,
+    overwrite: bool = False,
 ) -> int:
     """Write the results of runs as a table for other programs: CSV, JSON lines, Parquet or XLSX.
 
@@ -84,13 +90,15 @@ def export(
         metrics: As in `pyfast.evaluate`.
         wide: Write one row for each question, with the runs side by side. The columns of a run are then called
             `RUN: COLUMN`. Otherwise each question has a row for each run.
+        overwrite: Whether to replace an existing file `out`.
 
     Returns:
-        The number of rows.
+        The number of rows. A question that a run has not finished has no row. A warning says how many there
+        are.
 
     Raises:
-        InputError: The name of `out` ends in something else, a run or the given gold cannot be read, or with
-            `wide` two runs have different questions under one id.
+        InputError: The name of `out` ends in something else, `out` exists, a run or the given gold cannot be
+            read, or with `wide` two runs have different questions under one id.
         MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 
     Example:
@@ -102,6 +110,14 @@ def export(
     check_kind(path)
     if not runs:
         raise InputError("export: expected a run")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path}: exists already; give overwrite (--overwrite) to replace it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist")
+    for run in filter(None, map(folder_of, runs)):
+        count = recorded_value(run, "questions", "count")
+        if isinstance(count, int) and (left := count - sum(1 for _ in read_answers(run / ANSWERS))) > 0:
+            _LOG.warning("%s: %d of its %d questions are not finished, and have no row", run, left, count)
     lines = gold_of(runs[0], gold) if gold is not None else None
     results = [results_of(run, name, lines, metrics) for run, name in zip(runs, _names(runs), strict=True)]
     schema = schema_of(results)
@@ -202,7 +218,10 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
     if not shared:
         raise InputError(f"{', '.join(_names([before, after]))}: they have no question in common")
     changes = (change_of(first[place], record) for place, record in shared)
-    return [change for change in changes if change.differs]
+    found = [change for change in changes if change.differs]
+    folder = folder_of(after)
+    texts = {} if folder is None else {question.id: question.text for question in questions_of(folder)}
+    return [replace(change, question=texts.get(change.id, "")) for change in found]
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:

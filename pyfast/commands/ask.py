@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyfast.commands.arguments import Asked, IndexFolder, Searched, with_options
-from pyfast.commands.terminal import clock, console, json_line, lines, plain, tokens
+from pyfast.commands.terminal import SNIPPET, clock, console, cut, json_line, lines, plain, tokens
 from pyfast.errors import CallError
 from pyfast.utils.options import RunOptions
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyfast.engine.record import Record
     from pyfast.retrieval.index.index import Index
 
-_SAID, _SNIPPET = 120, 300  # the maximum number of characters shown of a reply, and of a piece of evidence
+_SAID = 120  # the maximum number of characters shown of a reply
 
 
 @with_options
@@ -58,7 +58,7 @@ def _print_answer(record: Record, index: Index) -> None:
     for number, item in enumerate(record.evidence, start=1):
         title, score = index.title(item.uri), "" if item.score is None else f", score {item.score:.3f}"
         place = f"{title} ({item.uri})" if title else item.uri
-        print(f"\n{number}. {plain(place)}{score}\n   {_cut(item.line, _SNIPPET)}")
+        print(f"\n{number}. {plain(place)}{score}\n   {cut(item.line, SNIPPET)}")
 
 
 @contextlib.contextmanager
@@ -115,13 +115,7 @@ def _line(step: Step, replies: bool) -> str:
     else:
         came = (replies and step.reply) or step.asked
     role = f" ({step.role})" if step.role else ""
-    return f"{plain(step.name)}{role}, {step.seconds:.2f} s" + (f": {_cut(came, _SAID)}" if came else "")
-
-
-def _cut(text: str, most: int) -> str:
-    """Return the text on one line, cut to `most` characters."""
-    text = " ".join(plain(text).split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return f"{plain(step.name)}{role}, {step.seconds:.2f} s" + (f": {cut(came, _SAID)}" if came else "")
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyfast.commands.arguments import IndexFolder, RunFolders
-from pyfast.commands.terminal import json_line, plain, say, show_table
+from pyfast.commands.terminal import SNIPPET, cut, json_line, plain, say, show_table
 from pyfast.errors import InputError
 
 if TYPE_CHECKING:
@@ -149,11 +149,12 @@ def export(
     wide: Annotated[
         bool, typer.Option("--wide", help="Write one row for each question, with the runs side by side.")
     ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
     """Write the results of runs as a table for spreadsheets and other programs."""
     import pyfast.api.evaluation
 
-    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, wide=wide)
+    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, wide=wide, overwrite=overwrite)
     say(f"{out}: {rows} rows")
 
 
@@ -189,13 +190,19 @@ def compare(
 
 
 def _show_changes(changes: list[AnswerChange]) -> None:
-    say(f"{len(changes)} answers differ")
-    for change in changes:
-        say(f"\n{plain(change.id)}: {', '.join(change.differs)}")
+    changed = [change for change in changes if change.differs != ("evidence",)]
+    others = [change for change in changes if change.differs == ("evidence",)]
+    say(f"{len(changed)} answers changed, {len(others)} more only in their evidence")
+    for change in [*changed, *others]:
+        asked = f": {plain(change.question)}" if change.question else ""
+        say(f"\n{plain(change.id)}: {', '.join(change.differs)}{asked}")
         for sign, record, evidence in zip("-+", (change.before, change.after), change.evidence, strict=True):
-            say(f"{sign} {record.state}: {plain(record.answer or record.reason or '')}")
+            if change in changed:
+                say(f"{sign} {record.state}: {plain(record.answer or record.reason or '')}")
+            elif sign == "-":
+                say(f"  {record.state}: {plain(record.answer or record.reason or '')}")
             for one in evidence:
-                say(f"{sign}   {plain(one.uri)}: {plain(one.line)}")
+                say(f"{sign}   {plain(one.uri)}: {cut(one.line, SNIPPET)}")
 
 
 def _show_comparison(comparison: Comparison) -> None:

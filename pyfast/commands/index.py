@@ -192,7 +192,7 @@ def sync(
             strict=strict,
             on_unread=unread.append,
         )
-    for name, uris in change.uris.items() if dry_run else ():
+    for name, uris in change.uris.items():
         for uri in uris:
             print(plain(f"{name}: {uri}"))
     for old, new in change.renamed:

@@ -23,6 +23,15 @@ def plain(text: object) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
+SNIPPET = 300  # the maximum number of characters shown of a piece of evidence
+
+
+def cut(text: str, most: int) -> str:
+    """Return the text on one line, cut to `most` characters."""
+    text = " ".join(plain(text).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def lines(text: str) -> str:
     """Return the text with its line ends, but without other control characters."""
     return "\n".join(map(plain, text.splitlines()))

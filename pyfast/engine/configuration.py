@@ -137,7 +137,8 @@ def recorded_value(run: Path, table: str, name: str) -> Any:
 def recorded_path(run: Path, name: str) -> Path:
     """Find a file or folder that run.toml names in its table `places`.
 
-    A relative path is searched for in the working directory, and then in the folder that contains the run.
+    A relative path is searched for in the working directory, and then in the folders that contain the run, from
+    the innermost to the outermost.
 
     Args:
         run: The folder of a run.
@@ -154,13 +155,13 @@ def recorded_path(run: Path, name: str) -> Path:
     recorded = recorded_value(run, _PLACES, name)
     if not isinstance(recorded, str) or not recorded:
         raise InputError(f"{run}: its {what} is missing: it records none")
-    folders = dict.fromkeys((Path.cwd(), run.resolve().parent))
+    folders = dict.fromkeys((Path.cwd(), *run.resolve().parents))
     for folder in folders:
         if (folder / recorded).exists():
             return Path(recorded) if folder == Path.cwd() else folder / recorded
     where = hint = ""
     if not Path(recorded).is_absolute():
-        where = f" in {' or in '.join(map(str, folders))}"
+        where = f" in {Path.cwd()} or in a folder that contains the run"
         hint = "; go to the folder in which the run was started"
     raise InputError(f"{run}: its {what} is missing: there is no {recorded}{where}{hint}")
 

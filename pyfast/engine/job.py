@@ -107,12 +107,6 @@ class Job:
         )
         return described if not self.options.accept_code else with_accepted_code(described, self.folder)
 
-    def tell_limited(self) -> None:
-        """Log how many questions search only the documents that they name, if there are such questions."""
-        if self.index is not None and self.questions.limited:
-            only = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
-            _LOG.info(only, self.questions.limited, self.questions.count)
-
     def extends(self) -> bool:
         """Return whether the folder has a run of only the first questions of this `Job`. The method compares
         digests of the questions."""
@@ -225,7 +219,8 @@ async def _answered(
     """Answer the questions after the first `done` ones, and report events. The folder, `failed` and `lost` are
     those of `answer_all`."""
     written, total = done, job.questions.count
-    job.tell_limited()
+    if job.index is not None:
+        job.questions.tell_limited()
     on_event(Event("started", done, total))
 
     def ended(record: Record) -> None:

@@ -6,10 +6,12 @@ import ast
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +32,27 @@ SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather
 
 def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, object) for each line or row that is not empty, in the usual form (see `tidy`). The place
-    names the line or row in error messages. A line or row without an id gets its number as its id, and a
-    warning says so.
+    names the line or row in error messages. A question without an id gets one that is made of its text, so that
+    it keeps the id when lines or rows are added or sorted. A warning says so.
 
     In CSV, TSV and XLSX, a cell that begins with `[` or `{` is parsed as JSON, such as a list of answers, or as
     Python writes it. Any other such cell stays text. Raises InputError if a line or row cannot be read, or a cell
     looks like a list of texts but is neither.
     """
-    for number, (place, record) in enumerate(_records(path), start=1):
-        yield place, tidy(record, number, str(path))
+    seen = Counter[str]()
+    for place, record in _records(path):
+        yield place, tidy(record, _id_of(record, seen), str(path))
+
+
+def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
+    """Make an id of the text of a question. `seen` counts the ids, because texts may repeat."""
+    asked = record.get("question") or record.get("turns")
+    if not asked or not _is_nothing(record.get("id")):
+        return None
+    text = " ".join(asked.split()) if isinstance(asked, str) else repr(asked)
+    made = blake2b(text.encode(errors="replace"), digest_size=6).hexdigest()
+    seen[made] += 1
+    return made if seen[made] == 1 else f"{made}-{seen[made]}"
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -140,25 +154,25 @@ def _literal(text: str) -> Any:
         return None
 
 
-def tidy(record: Mapping[str, Any], number: int | None = None, source: str = "") -> dict[str, Any]:
+def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> dict[str, Any]:
     """Change the fields of a question into the usual form.
 
     A whole number as the `id` becomes text. `answers` becomes a list of texts (see `texts_of`). If there is no
-    `answers`, one of the fields `expected`, `gold`, `golden_answers` and `answer` takes its place. If `number`
-    is given, it becomes the id of a record without an id, and warnings about `source` say what was taken.
+    `answers`, one of the fields `expected`, `gold`, `golden_answers` and `answer` takes its place. `id` is
+    for a record without an id. Warnings about `source` say what was taken.
     """
     fields = dict(record)
     if type(fields.get("id")) is int:
         fields["id"] = str(fields["id"])
-    if number is not None and _is_nothing(fields.get("id")):
-        fields["id"] = str(number)
-        _say(source, "questions have no `id`; the number of the line or row, counted from 1, is the id")
+    if id is not None and _is_nothing(fields.get("id")):
+        fields["id"] = id
+        _say(source, "questions have no `id`; each gets one, made of its text")
     if _is_nothing(fields.get("answers")):
         fields.pop("answers", None)
         name = next((name for name in _ANSWERS if _is_gold(fields.get(name))), None)
         if name is not None:
             fields["answers"] = fields[name]
-            if number is not None:
+            if source:
                 _say(source, f"there is no `answers`; `{name}` has the gold answers")
     if "answers" in fields:
         fields["answers"] = texts_of(fields["answers"])

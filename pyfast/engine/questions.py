@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from pyfast.corpus.formats.limits import refuse_published
 from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError
 from pyfast.utils.files import write_atomically
+
+_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,12 @@ class Questions:
     """Whether the field `documents` of the file counts"""
     limited: int = 0
     """How many questions search only the documents that they name"""
+
+    def tell_limited(self) -> None:
+        """Log how many questions search only the documents that they name, if there are such questions."""
+        if self.limited:
+            only = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
+            _LOG.info(only, self.limited, self.count)
 
 
 def questions_in(path: Path, limit: int | None = None) -> Questions:

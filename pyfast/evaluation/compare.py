@@ -96,6 +96,8 @@ class AnswerChange:
     and scores"""
     before: Record
     after: Record
+    question: str = ""
+    """The text of the question. Empty: the file of questions is not there any more, or the run is in memory"""
 
     @property
     def evidence(self) -> tuple[tuple[Evidence, ...], tuple[Evidence, ...]]:
@@ -115,7 +117,7 @@ class AnswerChange:
             name: {"state": record.state, "answer": record.answer, "evidence": list(map(asdict, only))}
             for name, record, only in sides
         }
-        return {"id": self.id, "differs": self.differs, **shown}
+        return {"id": self.id, "question": self.question, "differs": self.differs, **shown}
 
 
 def change_of(before: Record, after: Record) -> AnswerChange:

@@ -150,9 +150,24 @@ def cost_of(
         "seconds": None if None in seconds else fmean(one for one in seconds if one is not None),
         "money": None if prices is None or folder is None else _money(folder, used, prices),
     }
+    currency = None if prices is None or means["money"] is None else prices.currency
+    return _cost(run, currency, right, means)
+
+
+def mean_cost(costs: Sequence[Cost]) -> Cost:
+    """Compute the mean of the costs of several runs with the same questions, such as the runs of several seeds."""
+
+    def mean(name: str) -> float | None:
+        values = [getattr(cost, name) for cost in costs]
+        return None if None in values else fmean(values)
+
+    means = {name: mean(name) for name in (*_COUNTS, "seconds", "money")}
+    return _cost(costs[0].run, costs[0].currency, mean("right"), means)
+
+
+def _cost(run: str, currency: str | None, right: float | None, means: Mapping[str, float | None]) -> Cost:
     known = {} if right is None else means
     each = {name: value / right if right and value else None for name, value in known.items()}
-    currency = None if prices is None or means["money"] is None else prices.currency
     return Cost(run=run, right=right, per_right=each, currency=currency, **means)  # type: ignore[arg-type]
 
 

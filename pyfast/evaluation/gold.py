@@ -37,7 +37,7 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
         placed = read_question_records(source)
     else:
         named = enumerate(source, start=1)
-        placed = ((f"record {number}", tidy(line, number, "the gold")) for number, line in named)
+        placed = ((f"record {number}", tidy(line, str(number), "the gold")) for number, line in named)
     for place, line in placed:
         for one in unfold(line):
             try:

@@ -115,6 +115,15 @@ FOLLOW_UPS = Option(
 )
 
 
+Documents = Annotated[
+    Literal["own", "all"],
+    Option(
+        "own: a question with the field `documents` searches only these documents. all: every"
+        " question searches the whole index."
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(Options):
     """How a run is carried out: what it does with failures and outages, and what it stores."""
@@ -130,13 +139,7 @@ class RunOptions(Options):
         ),
     ] = None
     """A larger sample contains each smaller sample. A conversation is drawn with all its questions"""
-    documents: Annotated[
-        Literal["own", "all"],
-        Option(
-            "own: a question with the field `documents` searches only these documents. all: every"
-            " question searches the whole index."
-        ),
-    ] = "own"
+    documents: Documents = "own"
     outage: Annotated[
         float, Option("How many minutes to wait for an LLM that answers no call. 0: stop at once.", min=0.0)
     ] = 30.0
@@ -363,6 +366,7 @@ class Load(Options):
     ] = None
     seed: Annotated[int, Option("The seed of the arrival times.", min=0)] = 0
     """Each repetition draws new times"""
+    documents: Documents = "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,6 +194,25 @@ def test_what_cannot_be_written_is_refused_before_any_work(run: Path, tmp_path: 
         pyfast.export([], tmp_path / "r.csv")
 
 
+def test_no_file_is_replaced_unless_asked(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "questions.csv"
+    out.write_text("my questions")
+    with pytest.raises(InputError, match=r"questions\.csv: exists already"):
+        pyfast.export([run], out)
+    assert out.read_text() == "my questions"
+    assert pyfast.export([run], out, overwrite=True) == len(ASKED) and out.read_text() != "my questions"
+    with pytest.raises(InputError, match=r"the folder .*nowhere does not exist"):
+        pyfast.export([run], tmp_path / "nowhere" / "x.csv")
+
+
+def test_questions_that_are_not_finished_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pyfast.answer(ASKED, llm="instant", system=SAYS, run=tmp_path / "run")
+    answers = tmp_path / "run" / "answers.jsonl"
+    answers.write_bytes(b"".join(answers.read_bytes().splitlines(keepends=True)[:-2]))
+    assert pyfast.export([tmp_path / "run"], tmp_path / "x.jsonl") == len(ASKED) - 2
+    assert f"2 of its {len(ASKED)} questions are not finished" in caplog.text
+
+
 def test_a_missing_package_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "openpyxl"]:
         monkeypatch.delitem(sys.modules, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import logging
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_a_field_that_takes_the_place_of_answers_is_said(
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "xlsx"])
-def test_ids_are_the_numbers_of_rows_where_there_are_none(
+def test_ids_are_made_of_the_texts_where_there_are_none(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / f"q.{kind}"
@@ -94,15 +95,17 @@ def test_ids_are_the_numbers_of_rows_where_there_are_none(
         jsonl(path, *({"question": asked, "expected": right} for asked, right in rows))
     with caplog.at_level(logging.WARNING, "pyfast"):
         asked = list(read_questions(path))
-    assert [(one.id, one.text) for one in asked] == [("1", ASKED), ("2", "Did it return?"), ("3", "Why, then?")]
+    assert [one.text for one in asked] == [ASKED, "Did it return?", "Why, then?"]
+    ids = [hashlib.blake2b(one.text.encode(), digest_size=6).hexdigest() for one in asked]
+    assert [one.id for one in asked] == ids
     assert any("no `id`" in one.getMessage() for one in caplog.records)
-    assert answers(path) == {"1": ("1971",), "2": ("yes",), "3": ()}
+    assert answers(path) == dict(zip(ids, [("1971",), ("yes",), ()], strict=True))
     run = tmp_path / "run"
     pyfast.answer(path, llm="instant", system="direct", run=run)
     report = pyfast.evaluate(run)
-    assert report.without_gold == ("3",) and report.rows[0].questions == 2
+    assert report.without_gold == (ids[2],) and report.rows[0].questions == 2
     done = CliRunner().invoke(app, ["evaluate", str(run)])
-    assert "1 questions have no gold and are not scored: 3" in done.stdout
+    assert f"1 questions have no gold and are not scored: {ids[2]}" in done.stdout
 
 
 def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -137,15 +140,29 @@ def test_the_command_says_where_the_gold_is_and_what_it_made(tmp_path: Path) -> 
     assert done.returncode == 0 and "f1" in done.stdout
     assert done.stderr.splitlines() == [
         f"{path}: the gold answers come from this file",
-        f"{path}: questions have no `id`; the number of the line or row, counted from 1, is the id",
+        f"{path}: questions have no `id`; each gets one, made of its text",
         f"{path}: there is no `answers`; `answer` has the gold answers",
     ]
 
 
 def test_turns_without_ids_get_them(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "c.jsonl", {"turns": [{"question": "Who?", "answer": 7}, {"question": "When?"}]})
-    assert [(one.id, one.answers) for one in read_questions(path)] == [("1-1", ("7",)), ("1-2", ())]
-    assert answers(path) == {"1-1": ("7",), "1-2": ()}
+    first, second = read_questions(path)
+    assert first.id.removesuffix("-1") == second.id.removesuffix("-2")
+    assert (first.answers, second.answers) == (("7",), ())
+    assert answers(path) == {first.id: ("7",), second.id: ()}
+
+
+def test_rows_that_are_added_or_sorted_change_no_id(tmp_path: Path) -> None:
+    """A run keeps its gold, and two runs compare the same questions."""
+    rows = [("Who?", "Ada"), ("Where?", "Rome"), ("Who?", "Eve")]
+    path = book_of(tmp_path / "q.xlsx", ("question", "answer"), *rows)
+    before = answers(path)
+    assert sorted(before.values()) == [("Ada",), ("Eve",), ("Rome",)] and len(set(before)) == 3
+    after = answers(
+        book_of(tmp_path / "q.xlsx", ("question", "answer"), ("When?", "1971"), *rows[1:2], *rows[::2])
+    )
+    assert before.items() <= after.items() and len(after) == 4
 
 
 def test_what_has_no_gold_is_counted_and_not_scored() -> None:

@@ -287,3 +287,19 @@ def test_other_files_are_no_results(tmp_path: Path) -> None:
     for other in (tmp_path / "x.json", tmp_path / "none.json", {"format": "pyfast-bench", "version": 2}):
         with pytest.raises(InputError):
             result.compare(other)
+
+
+def test_own_documents_or_all(small: pyfast.Index, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What a question searches is a choice of the load, as for a run; settings are checked before any load."""
+    asked = [{"id": "q", "question": "Who discovered Titan?", "documents": ["passages/io.md"]}]
+    calls: Any = {"index": small, "llm": "instant", "system": "rag"}
+    tokens = {}
+    for documents in ("own", "all"):
+        load = pyfast.Load(clients=[1], count=2, repeats=1, warm_up=0, documents=documents)
+        with caplog.at_level("INFO", "pyfast"):
+            result = pyfast.bench(asked, load, **calls)
+        tokens[documents] = result.loads[0]["total_input_tokens"]
+        assert result.as_json()["documents"] == documents
+    assert tokens["own"] < tokens["all"] and "1 of 1 questions search only" in caplog.text
+    with pytest.raises(InputError, match="n2n has no setting 'k'"):
+        pyfast.bench(asked, pyfast.Load(clients=[1]), **{**calls, "system": ["rag", "n2n"]}, settings={"k": 3})

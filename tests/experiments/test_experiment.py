@@ -127,6 +127,11 @@ def test_seeds_are_averaged_over_questions(data: Path, tmp_path: Path, url: str)
     assert len(cell.runs) == 3 and [report.rows[0]["em"].questions for report in reports] == [6] * 3
     mean = sum(report.rows[0]["em"].value for report in reports) / 3
     assert cell.figures["em"].value == pytest.approx(mean) and cell.figures["em"].questions == 6
+    statuses = [pyfast.Run(run).status for run in cell.runs]
+    assert cell.cost.llm_calls == pytest.approx(sum(one.llm_calls for one in statuses) / 18)
+    assert cell.cost.prompt_tokens == pytest.approx(sum(one.prompt_tokens for one in statuses) / 18)
+    assert cell.cost.completion_tokens == pytest.approx(sum(one.completion_tokens for one in statuses) / 18)
+    assert cell.cost.right == pytest.approx(mean)
 
 
 def test_a_sample_grows(data: Path, tmp_path: Path) -> None:

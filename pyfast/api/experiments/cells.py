@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import orjson
@@ -30,7 +31,7 @@ from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.cost import Prices, cost_of, read_prices
+from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
 from pyfast.evaluation.evaluate import rows_of
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
@@ -268,12 +269,14 @@ def _cell(
     gold = source / "gold.jsonl"
     reports = [evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs]
     scored = _together([report.questions for report in reports])
-    records = {record.id: record for record in Run(runs[0]).records}
-    cost = cost_of(str(runs[0]), runs[0], records, reports[0].questions, prices)
-    figures = rows_of(scored)[0].figures
-    times = service_times(runs[0])
-    paper, rate = row.paper.get(name, {}), None if times is None else times.rate
-    return Cell(name, row.name, model, runs, figures, paper, cost, scored, rate, timed())
+    costs = [
+        cost_of(str(run), run, {record.id: record for record in Run(run).records}, report.questions, prices)
+        for run, report in zip(runs, reports, strict=True)
+    ]
+    figures, paper = rows_of(scored)[0].figures, row.paper.get(name, {})
+    rates = [times.rate for times in map(service_times, runs) if times is not None]
+    rate = fmean(rates) if len(rates) == len(runs) else None
+    return Cell(name, row.name, model, runs, figures, paper, mean_cost(costs), scored, rate, timed())
 
 
 def _latency(plan: Plan, row: Row, model: Model, index: Index, source: Path, place: Path) -> Mapping[str, float]:
@@ -282,10 +285,9 @@ def _latency(plan: Plan, row: Row, model: Model, index: Index, source: Path, pla
         return {}
     out = place / f"latency-{plan.latency}"
     if not (out / "bench.json").exists():
-        asked = read_questions(_questions(source), plan.latency)
         bench(
-            [replace(one, documents=()) if plan.documents == "all" else one for one in asked],
-            Load(clients=[1], count=plan.latency, warm_up=1, repeats=1),
+            list(read_questions(_questions(source), plan.latency)),
+            Load(clients=[1], count=plan.latency, warm_up=1, repeats=1, documents=plan.documents),
             index=index,
             llm=model.llm,
             llm_options=model.options,

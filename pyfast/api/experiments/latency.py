@@ -25,7 +25,7 @@ from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
-from pyfast.systems import System
+from pyfast.systems import System, load_system
 from pyfast.utils.event_loop import run_blocking
 from pyfast.utils.files import write_atomically
 from pyfast.utils.options import Load, at_least_one
@@ -179,7 +179,9 @@ def bench(
     names = [one if isinstance(one, str) else one.name for one in systems]
     if not systems or len(set(names)) < len(names) or (load.sweep and len(names) > 1):
         raise InputError(f"system: expected one system{'' if load.sweep else ', or several different ones'}")
-    asked, given = _questions(questions), opened(llm, llm_options)
+    for one in systems:
+        (one if isinstance(one, System) else load_system(one)).configure(settings or {})
+    asked, given = _questions(questions, load.documents), opened(llm, llm_options)
 
     def open_load(rate: float, name: str = "") -> _Load:
         seeds = range(load.seed, load.seed + load.repeats)
@@ -226,6 +228,7 @@ def bench(
         "system": ", ".join(names),
         "settings": dict(settings or {}),
         "questions": len(asked),
+        "documents": load.documents,
         "num_prompts": load.count,
         "warm_up": load.warm_up,
         "repeats": load.repeats,
@@ -291,10 +294,14 @@ async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> 
     return most
 
 
-def _questions(given: Sequence[str | Mapping[str, Any] | Question] | str | Path) -> list[Question]:
+def _questions(given: Sequence[str | Mapping[str, Any] | Question] | str | Path, documents: str) -> list[Question]:
     if isinstance(given, str):
         given = as_path(given) or [given]
-    asked = list((questions_in(given) if isinstance(given, Path) else questions_from(given)).read())
+    read = questions_in(given) if isinstance(given, Path) else questions_from(given)
+    asked = list(read.read())
     if any(question.conversation is not None for question in asked):
         raise InputError("questions: expected single questions, got the turns of a conversation")
+    if documents == "all":
+        return [replace(question, documents=()) for question in asked]
+    read.tell_limited()
     return asked

@@ -43,11 +43,11 @@ class Cell:
     paper: Mapping[str, float]
     """The published figures of this row on this set, by the name of the column"""
     cost: Cost
-    """The mean cost of a question, in the run of the first seed"""
+    """The mean cost of a question, over all seeds"""
     scored: Sequence[Scored]
     """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
     throughput: float | None = None
-    """Questions a second in the run of the first seed. None: not known"""
+    """Questions a second, the mean over all seeds. None: not known"""
     latency: Mapping[str, float] = field(default_factory=dict)
     """The latency with one client in seconds, as `p50`, `p95` and `p99`. Empty: not measured"""
 

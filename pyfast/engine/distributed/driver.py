@@ -246,7 +246,8 @@ class _Driver:
         self.before = self.done
         if self.done:
             _LOG.info("%d of %d questions are answered; going on", self.done, total)
-        job.tell_limited()
+        if job.index is not None:
+            job.questions.tell_limited()
         self.watch.on_event(Event("started", self.done, total))
 
     def _unreachable(self, member: _Member, block: Block) -> None:
