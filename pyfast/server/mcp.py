@@ -117,7 +117,8 @@ def mcp_server(
 
     def shown(items: Iterable[Evidence], max_tokens: int) -> list[Passage]:
         """Return the first passages that fit into the result together. The very first is cut if it is too long."""
-        left, passages = int(max_tokens * CHARACTERS_PER_TOKEN), []
+        left = int(max_tokens * CHARACTERS_PER_TOKEN)
+        passages: list[Passage] = []
         for item in items:
             passage = Passage(uri=item.uri, title=own.title(item.uri), text=item.line, score=item.score)
             over = len(passage.model_dump_json()) - left
