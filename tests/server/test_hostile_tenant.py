@@ -216,9 +216,9 @@ async def test_history_headers_and_other_paths_widen_nothing(tmp_path: Path) -> 
         for model in ("rag@../other", "rag@", "rag@all@other", "../rag", "rag@IDX", "mtqa"):
             assert (await a.ask(model))[0] == 404
         for name in ("X-API-Key", "Api-Key", "X-Forwarded-User", "Cookie"):
-            assert (await a.search())[0] == (
-                await a.call("/v1/retrieve", {"query": ASKED}, **{name: "key-of-b"})
-            )[0]
+            assert (await a.search())[0] == (await a.call("/v1/retrieve", {"query": ASKED}, **{name: "key-of-b"}))[
+                0
+            ]
         await a.call("/v1/retrieve?filter=source=b/*&key=key-of-b&index=other", {"query": ASKED})
         assert (await a.ask(settings={"expand": "os:system"}))[0] == 400
         assert (await a.ask(settings={"k": 1000}))[0] == 200
