@@ -224,7 +224,8 @@ class Batches:
         settings, conditions = service.settings(system, batch.settings), (*self._key.filter, *(batch.filter or ()))
         if self._known[id].status == "validating":
             self._move(id, "in_progress")
-        async with service.using(index, conditions) as (engine, view):
+        engine = service.engine(index)
+        async with engine.view(conditions) as view:
             if self._known[id].status != "finalizing":
                 run = await engine.answer_run(
                     questions,

@@ -25,8 +25,9 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
     """Return the best passages for a query."""
     service: Service = request.app.state.service
     _check(asked.query, asked.k, service, "k")
-    name, conditions = service.index_named(asked.index), service.narrowed(asked, request.scope["api_key"])
-    async with asyncio.timeout(service.limits.seconds), service.using(name, conditions) as (engine, view):
+    name = service.first if asked.index is None else asked.index
+    engine, conditions = service.engine(name), service.narrowed(asked, request.scope["api_key"])
+    async with asyncio.timeout(service.limits.seconds), engine.view(conditions) as view:
         work = engine.retrieve(asked.query, asked.k, filter=view, documents=asked.documents)
         passages = await unless_gone(work, request.receive)
     results = [{"uri": one.uri, "title": view.title(one.uri), **quoted(one)} for one in passages]

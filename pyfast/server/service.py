@@ -14,7 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from pyfast.api.engine import Engine, View
+from pyfast.api.engine import Engine
 from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep, Record
@@ -151,21 +151,16 @@ class Service:
         indexes = [name for name, engine in self._served.items() if engine.index is not None]
         return [*self.systems, *(f"{name}@{index}" for index in indexes for name in self.systems)]
 
-    def index_named(self, name: str | None) -> str:
-        """Return the name of an index that a request names, or of the first index if it names none. Raises
-        `ApiError` 404 if there is no such index."""
-        name = next(iter(self._served)) if name is None else name
-        if name not in self._served:
-            raise ApiError(404, f"there is no index {name!r}", "index_not_found", param="index")
-        return name
+    def engine(self, index: str) -> Engine:
+        """Return the engine of an index. Raises `ApiError` 404 if there is no such index."""
+        if index not in self._served:
+            raise ApiError(404, f"there is no index {index!r}", "index_not_found", param="index")
+        return self._served[index]
 
-    @contextlib.asynccontextmanager
-    async def using(self, index: str, filter: Sequence[str]) -> AsyncIterator[tuple[Engine, View]]:
-        """Yield the engine of an index, and its documents that meet a filter, at the current commit. They stay
-        open while the `with` block runs, even if there are newer commits."""
-        engine = self._served[index]
-        async with engine.view(filter) as view:
-            yield engine, view
+    @property
+    def first(self) -> str:
+        """The name of the index of requests that name none."""
+        return next(iter(self._served))
 
     def resolve(self, model: str) -> tuple[str, str]:
         """Return (the name of the system, the name of the index) for a model `SYSTEM` or `SYSTEM@INDEX`.
@@ -176,7 +171,7 @@ class Service:
                 404, f"there is no model {model!r}; /v1/models lists them", "model_not_found", param="model"
             )
         system, at, index = model.partition("@")
-        return system, index if at else next(iter(self._served))
+        return system, index if at else self.first
 
     def read(self, request: ChatRequest, key: ApiKey) -> Asked:
         """Parse a request for an answer. Raises `ApiError` if there is no such model, or if a field exceeds a
@@ -226,8 +221,8 @@ class Service:
         """
         metrics, ledger = self.metrics, Ledger()
         with self.queue.place(), metrics.seconds(asked.system).time():
-            async with asyncio.timeout(self.limits.seconds), self.using(asked.index, asked.filter) as used:
-                engine, view = used
+            engine = self.engine(asked.index)
+            async with asyncio.timeout(self.limits.seconds), engine.view(asked.filter) as view:
                 record = await engine.answer(
                     {"id": id, "question": asked.question},
                     system=asked.system,
