@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -42,11 +45,36 @@ from pyfast.engine.events import ignore
 from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
-from pyfast.errors import InputError
+from pyfast.errors import AnswerError, InputError, PyfastError
 from pyfast.llm.roles import check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
+from pyfast.retrieval.index.commit import Condition, parse_filter
+from pyfast.retrieval.index.manifest import state_of
 from pyfast.systems import System
 from pyfast.utils.options import RUN_DEFAULTS, FollowUps, RunOptions, at_least_one, not_below
+
+_LOG = logging.getLogger("pyfast")
+_FORGOTTEN_S = 1.0
+_SYSTEMS = 64  # the number of systems, each with its settings, that stay open for one view
+_TITLES = 1 << 14  # the number of titles of an index that stay in memory, because finding a title takes long
+
+
+class View:
+    """An index as questions see it: at one commit, and with one filter. Questions about it share batches and
+    opened systems. `Engine.view` makes it."""
+
+    def __init__(self, index: Index | None, runtime: Runtime) -> None:
+        self.index, self.runtime = index, runtime
+        self.title: Callable[[str], str] = (lambda uri: "") if index is None else lru_cache(_TITLES)(index.title)
+        """Returns the title of a document, by its uri. It is empty if there is no such document"""
+        self.prepared: dict[object, asyncio.Future[_Prepared]] = {}
+        self.users = 0
+        """The number of calls that use it"""
+        self.is_kept = True
+        """Whether later calls may use it"""
+
+
+Filter = str | Sequence[str] | View
 
 
 class Engine:
@@ -76,6 +104,8 @@ class Engine:
         prompts: str | Path | None = None,
         follow_ups: FollowUps = "off",
         journal: str | Path | None = None,
+        follow: bool = False,
+        views: int = 32,
     ) -> None:
         """Configure the engine. `async with` starts it.
 
@@ -97,6 +127,10 @@ class Engine:
             journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, answers,
                 traces and times, as a run does. A reply is stored before the question that asked for the
                 reply continues. You cannot resume from this folder. None: these methods write nothing.
+            follow: After a change of the index, use its new commit for calls that start later. Calls in progress
+                finish with the old commit. False: stay at the commit of `index`.
+            views: How many filters keep their documents in temporary files at once. For a further filter, the
+                files of the one that was not used for the longest time go, when no call uses them.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -113,11 +147,16 @@ class Engine:
         self._free = asyncio.Semaphore(concurrency)
         self._working: set[asyncio.Task[Any]] = set()
         self._opened = contextlib.AsyncExitStack()
-        self._runtime: Runtime | None = None
+        self._runtime: Callable[[Index | None], Runtime] | None = None
         self._journal = None if journal is None else Path(journal)
         self._folder: RunFolder | None = None
         self._numbers = count()
-        self._prepared: dict[object, asyncio.Future[_Prepared]] = {}
+        self._follow, self._most_views = follow, at_least_one("views", views)
+        self._base: View | None = None  # with the engine's own index
+        self._views: dict[frozenset[Condition], asyncio.Future[View]] = {}  # the one used last is the last
+        self._one_view = asyncio.Lock()
+        self._moving: asyncio.Task[None] | None = None
+        self._state: object = None  # of the folder, when the index was last known to be at the current commit
 
     async def __aenter__(self) -> Self:
         if self._runtime is not None:
@@ -131,7 +170,10 @@ class Engine:
             stack.callback(models.close)
             if self._journal is not None:
                 self._folder = _new_folder(self._journal, stack)
-            self._runtime = Runtime(self._index, models, executor, self._budget, self._folder)
+            self._runtime = partial(
+                Runtime, models=models, executor=executor, budget=self._budget, folder=self._folder
+            )
+            self._base = View(self._index, self._runtime(self._index))
             self._opened = stack.pop_all()
         return self
 
@@ -143,8 +185,10 @@ class Engine:
                 task.cancel()
         if working:
             await asyncio.wait(working)
-        self._runtime = self._folder = None
-        self._prepared.clear()
+        opening: list[asyncio.Future[Any]] = [*self._views.values(), *([self._moving] if self._moving else [])]
+        await asyncio.gather(*opening, return_exceptions=True)
+        self._runtime = self._folder = self._base = None
+        self._views.clear()
         await self._opened.aclose()
 
     async def answer(
@@ -156,6 +200,8 @@ class Engine:
         history: Sequence[tuple[str, str]] = (),
         on_step: OnStep | None = None,
         ledger: Ledger | None = None,
+        filter: Filter = (),
+        documents: Sequence[str] | None = None,
     ) -> Record:
         """Answer one question.
 
@@ -169,13 +215,19 @@ class Engine:
                 is called twice for each step: when the step begins and when it ends.
             ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's calls, tokens, and time of each
                 stage into it.
+            filter: Conditions as in `pyfast.open_index`, in addition to those with which the index was opened.
+                The question sees only documents that meet all of them. Questions with the same filter share
+                batches. You can also give a `view`, to stay at its commit.
+            documents: Uris. The question sees only these documents. If it names `documents` itself, it sees those
+                that are in both lists.
 
         Returns:
             The record of the question. If the question could not be answered, its state is `failed`, with a
             reason.
 
         Raises:
-            InputError: The system, a setting or the question is not valid.
+            InputError: The system, a setting, the filter or the question is not valid, or no document meets the
+                filter.
             LLMUnavailableError: The model can no longer be reached.
         """
         past = tuple(
@@ -185,8 +237,10 @@ class Engine:
         turns = [turn for _, turn in read_question(question, 1)]
         if len(turns) != 1:
             raise InputError("a conversation has several answers: give it to answer_many")
-        prepared = await self._prepare(system, settings)
-        return (await self._answer(turns, prepared, past, on_step, ledger))[0]
+        async with self.view(filter) as view:
+            turns = _narrowed(turns, documents, view)
+            prepared = await self._prepare(view, system, settings)
+            return (await self._answer(turns, view, prepared, past, on_step, ledger))[0]
 
     async def answer_many(
         self,
@@ -194,6 +248,8 @@ class Engine:
         *,
         system: str | System = "n2n",
         settings: Mapping[str, Any] | None = None,
+        filter: Filter = (),
+        documents: Sequence[str] | None = None,
     ) -> AsyncGenerator[Record, None]:
         """Answer questions, and yield their records in the order of the questions.
 
@@ -206,45 +262,48 @@ class Engine:
                 the same `conversation` are its turns, which the engine answers one after the other.
             system: As in `answer`.
             settings: As in `answer`.
+            filter: As in `answer`. All questions see the same commit of the index.
+            documents: As in `answer`.
 
         Yields:
             One record for each question or turn.
 
         Raises:
-            InputError: The system, a setting or a question is not valid. If a question is not valid, the
-                error comes after the records of all earlier questions.
+            InputError: The system, a setting, the filter or a question is not valid. If a question is not valid,
+                the error comes after the records of all earlier questions.
             LLMUnavailableError: The model can no longer be reached.
         """
-        prepared = await self._prepare(system, settings)
-        working: deque[asyncio.Task[list[Record]]] = deque()
-        asked = _conversations(questions)
-        following: asyncio.Task[list[Question]] | None = asyncio.ensure_future(_next(asked))
-        fault: Exception | None = None
-        try:
-            while working or following is not None:
-                has_room = following is not None and len(working) < 2 * self._concurrency
-                wanted = {*list(working)[:1], *([following] if has_room and following is not None else [])}
-                await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
-                if has_room and following is not None and following.done():
-                    try:
-                        turns = following.result()
-                    except Exception as error:
-                        turns, fault = [], error
-                    if turns:
-                        working.append(asyncio.ensure_future(self._answer(turns, prepared, ())))
-                    following = asyncio.ensure_future(_next(asked)) if turns else None
-                while working and working[0].done():
-                    for record in working[0].result():
-                        yield record
-                    working.popleft()
-            if fault is not None:
-                raise fault
-        finally:
-            left = [*working, *([following] if following is not None else [])]
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-            await asked.aclose()
+        async with self.view(filter) as view:
+            prepared = await self._prepare(view, system, settings)
+            working: deque[asyncio.Task[list[Record]]] = deque()
+            asked = _conversations(questions)
+            following: asyncio.Task[list[Question]] | None = asyncio.ensure_future(_next(asked))
+            fault: Exception | None = None
+            try:
+                while working or following is not None:
+                    has_room = following is not None and len(working) < 2 * self._concurrency
+                    wanted = {*list(working)[:1], *([following] if has_room and following is not None else [])}
+                    await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
+                    if has_room and following is not None and following.done():
+                        try:
+                            turns = _narrowed(following.result(), documents, view)
+                        except Exception as error:
+                            turns, fault = [], error
+                        if turns:
+                            working.append(asyncio.ensure_future(self._answer(turns, view, prepared, ())))
+                        following = asyncio.ensure_future(_next(asked)) if turns else None
+                    while working and working[0].done():
+                        for record in working[0].result():
+                            yield record
+                        working.popleft()
+                if fault is not None:
+                    raise fault
+            finally:
+                left = [*working, *([following] if following is not None else [])]
+                for task in left:
+                    task.cancel()
+                await asyncio.gather(*left, return_exceptions=True)
+                await asked.aclose()
 
     async def answer_run(
         self,
@@ -256,6 +315,7 @@ class Engine:
         options: RunOptions = RUN_DEFAULTS,
         on_event: OnEvent = ignore,
         stop: asyncio.Event | None = None,
+        filter: Filter = (),
     ) -> Run:
         """Answer a set of questions as `pyfast.answer` does, with the models of this engine.
 
@@ -273,6 +333,7 @@ class Engine:
             on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
             stop: After you set this event, no new question starts. Questions in progress finish, and you can
                 resume the run.
+            filter: As in `answer`.
 
         Returns:
             The run.
@@ -285,48 +346,162 @@ class Engine:
         self._entered()
         _refuse_module(system)
         options.only("answer_run", "outage", "keep_prompts", "retry_failed", "reuse")
-        given = AnswerArguments(
-            index=self._index,
-            llm=self._llm.by_role,
-            system=system,
-            settings=settings,
-            run=run,
-            concurrency=self._concurrency,
-            budget=self._budget.model_dump(exclude_none=True),
-            options=replace(options, follow_ups="off" if reads_history(system) else self._follow_ups),
-            replaced=self._prompts,
-        )
-        job, _ = await asyncio.to_thread(job_of, questions, given)
-        task = asyncio.current_task()
-        assert task is not None and job.folder is not None
-        self._working.add(task)
-        try:
-            result = await work_on(job, stop, on_event)
-        finally:
-            self._working.discard(task)
-        return Run.finished(job.folder, job.questions, result.summary, result.records)
+        async with self.view(filter) as view:
+            given = AnswerArguments(
+                index=view.index,
+                llm=self._llm.by_role,
+                system=system,
+                settings=settings,
+                run=run,
+                concurrency=self._concurrency,
+                budget=self._budget.model_dump(exclude_none=True),
+                options=replace(options, follow_ups="off" if reads_history(system) else self._follow_ups),
+                replaced=self._prompts,
+            )
+            job, _ = await asyncio.to_thread(job_of, questions, given)
+            task = asyncio.current_task()
+            assert task is not None and job.folder is not None
+            self._working.add(task)
+            try:
+                result = await work_on(job, stop, on_event)
+            finally:
+                self._working.discard(task)
+            return Run.finished(job.folder, job.questions, result.summary, result.records)
 
-    async def retrieve(self, query: str, k: int = 20) -> list[Evidence]:
+    async def retrieve(
+        self, query: str, k: int = 20, *, filter: Filter = (), documents: Sequence[str] | None = None
+    ) -> list[Evidence]:
         """Find the `k` best passages for a query, best first, without calling the model.
 
         Args:
             query: Words, or a question.
             k: The maximum number of passages.
+            filter: As in `answer`.
+            documents: As in `answer`.
 
         Returns:
             The passages with their uris, offsets and scores.
 
         Raises:
-            InputError: The engine has no index, or its `async with` block has not started.
+            InputError: The engine has no index, its `async with` block has not started, the filter is not valid,
+                no document meets it, or one of the documents is not in the index.
         """
-        runtime = self._entered()
         at_least_one("k", k)
-        context = Context(runtime, Question("retrieve", query))
-        pool = await context.call(search, query, k)
-        evidence = await context.call(cite, evidence_of(runtime.required_index(), pool))
+        async with self.view(filter) as view:
+            (question,) = _narrowed([Question("retrieve", query)], documents, view)
+            context = Context(view.runtime, question)
+            try:
+                await context.restrict()
+            except AnswerError as error:
+                raise InputError(str(error)) from None
+            pool = await context.call(search, query, k)
+            evidence = await context.call(cite, evidence_of(context.index, pool))
         return [Evidence.read(item) for item in orjson.loads(evidence)]
 
-    def _entered(self) -> Runtime:
+    @property
+    def index(self) -> Index | None:
+        """The index that calls without a filter use now."""
+        return self._index
+
+    @contextlib.asynccontextmanager
+    async def view(self, filter: Filter = ()) -> AsyncIterator[View]:
+        """Hold an index with a filter at one commit, for several calls: while the `async with` block runs, calls
+        that get the view as their `filter` see the same documents.
+
+        The first use of a filter copies the documents that meet it to temporary files.
+
+        Args:
+            filter: As in `answer`.
+
+        Yields:
+            The view. `view.index` is the index.
+
+        Raises:
+            InputError: The engine has no index, a condition cannot be read, or no document meets the conditions.
+        """
+        self._entered()
+        view = filter if isinstance(filter, View) else await self._view(tuple(dict.fromkeys(parse_filter(filter))))
+        view.users += 1
+        try:
+            yield view
+        finally:
+            view.users -= 1
+            self._free_unused(view)
+
+    async def _view(self, conditions: tuple[Condition, ...]) -> View:
+        while self._is_changed():
+            if self._moving is None:
+                self._moving = asyncio.ensure_future(self._move())
+            await asyncio.shield(self._moving)  # Other calls need it too.
+        assert self._base is not None
+        if not conditions:
+            return self._base
+        key = frozenset(conditions)
+        making = self._views.pop(key, None)
+        if making is None:
+            making = asyncio.ensure_future(self._made(self._base, conditions))
+            making.add_done_callback(partial(_forget, self._views, key))
+        self._views[key] = making
+        if len(self._views) > self._most_views:
+            self._drop(self._views.pop(next(iter(self._views))))
+        return await asyncio.shield(making)
+
+    async def _made(self, base: View, conditions: tuple[Condition, ...]) -> View:
+        if base.index is None:
+            raise InputError("filter: there is no index")
+
+        def make(index: Index) -> Index:
+            try:
+                chosen = index.fitting([str(one) for one in conditions])
+            except InputError:  # Its message has all conditions, also those that a server adds to a client's.
+                raise InputError("filter: no document fits") from None
+            _ = chosen.whole  # made here, and not in the thread of a batch
+            return chosen
+
+        async with self._one_view:  # It holds the GIL, and one client must not take all threads.
+            index = await asyncio.to_thread(make, base.index)
+        return View(index, self._entered()(index))
+
+    def _is_changed(self) -> bool:
+        if not self._follow or self.index is None:
+            return False
+        return (state := state_of(self.index.folder)) is not None and state != self._state
+
+    async def _move(self) -> None:
+        """Open the current commit of the index. If it cannot be opened, the engine keeps its commit."""
+        base = self._base
+        assert base is not None and base.index is not None
+        self._state = state_of(base.index.folder)
+        try:
+            index = await asyncio.to_thread(base.index.newest)
+            if index is not base.index:
+                self._index, self._base = index, View(index, self._entered()(index))
+                _LOG.info("%s: commit %d", index.folder, index.commit)
+                base.is_kept = False
+                self._free_unused(base)
+                for making in self._views.values():
+                    self._drop(making)
+                self._views.clear()
+        except PyfastError as error:
+            _LOG.error("%s stays at commit %d: %s", base.index.folder, base.index.commit, error)
+        finally:
+            self._moving = None
+
+    def _drop(self, making: asyncio.Future[View]) -> None:
+        def dropped(done: asyncio.Future[View]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                done.result().is_kept = False
+                self._free_unused(done.result())
+
+        making.add_done_callback(dropped)
+
+    def _free_unused(self, view: View) -> None:
+        if not view.users and not view.is_kept:
+            # Objects of an index refer to each other, so only the collector frees its files. It waits until the
+            # last call and the threads have forgotten the index.
+            asyncio.get_running_loop().call_later(_FORGOTTEN_S, gc.collect)
+
+    def _entered(self) -> Callable[[Index | None], Runtime]:
         if self._runtime is None:
             raise InputError("this engine is not entered: use `async with pyfast.Engine(...) as engine`")
         return self._runtime
@@ -334,6 +509,7 @@ class Engine:
     async def _answer(
         self,
         turns: Sequence[Question],
+        view: View,
         prepared: _Prepared,
         past: Past,
         on_step: OnStep | None = None,
@@ -349,7 +525,7 @@ class Engine:
             async with self._free:
                 for question in turns:
                     number = next(self._numbers)
-                    context = Context(self._entered(), question, number, past, replaced, on_step, system)
+                    context = Context(view.runtime, question, number, past, replaced, on_step, system)
                     context.ledger = ledger or context.ledger
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
                     if self._folder is not None:
@@ -361,26 +537,45 @@ class Engine:
             self._working.discard(task)
         return records
 
-    async def _prepare(self, system: str | System, settings: Mapping[str, Any] | None) -> _Prepared:
+    async def _prepare(self, view: View, system: str | System, settings: Mapping[str, Any] | None) -> _Prepared:
         """Return a system with its settings. What the system needs in addition to the index is opened in a
         thread, and only once for all questions with the same system and settings."""
-        self._entered()
         _refuse_module(system)
         key = system, orjson.dumps(settings or {}, option=orjson.OPT_SORT_KEYS, default=repr)
-        opening = self._prepared.get(key)
+        opening = view.prepared.pop(key, None)
         if opening is None:
             follow_ups = "off" if reads_history(system) else self._follow_ups
-            configured = configure(system, settings, self._index, self._prompts, follow_ups)
+            configured = configure(system, settings, view.index, self._prompts, follow_ups)
             check_given(configured.system.name, configured.roles, self._llm.by_role)
-            opening = self._prepared[key] = asyncio.ensure_future(asyncio.to_thread(_opened, configured))
-            opening.add_done_callback(lambda done: self._forget(key, done))
+            opening = asyncio.ensure_future(asyncio.to_thread(_opened, configured))
+            opening.add_done_callback(partial(_forget, view.prepared, key))
+        view.prepared[key] = opening  # the one used last is the last
+        if len(view.prepared) > _SYSTEMS:
+            del view.prepared[next(iter(view.prepared))]
         return await asyncio.shield(opening)
 
-    def _forget(self, key: object, opening: asyncio.Future[_Prepared]) -> None:
-        """Forget a system that could not be opened, because its opening failed or was cancelled. The next
-        caller then tries again to open it."""
-        if opening.cancelled() or opening.exception() is not None:
-            self._prepared.pop(key, None)
+
+def _forget(kept: dict[Any, asyncio.Future[Any]], key: object, opening: asyncio.Future[Any]) -> None:
+    """Forget what could not be opened, because its opening failed or was cancelled. The next caller then tries
+    again to open it."""
+    if (opening.cancelled() or opening.exception() is not None) and kept.get(key) is opening:
+        del kept[key]
+
+
+def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: View) -> list[Question]:
+    """Return questions that see only the given documents. Raises `InputError` if there are none, or if a question
+    names only other documents."""
+    if documents is None:
+        return list(turns)
+    if not documents or isinstance(documents, str) or view.index is None:
+        raise InputError("documents: expected a list of uris of documents of an index, not empty")
+    narrowed, allowed = [], set(documents)
+    for turn in turns:
+        both = tuple(uri for uri in turn.documents or documents if uri in allowed)
+        if not both:
+            raise InputError(f"question {turn.id}: it names only documents that `documents` does not have")
+        narrowed.append(replace(turn, documents=both))
+    return narrowed
 
 
 def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:

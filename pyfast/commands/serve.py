@@ -100,6 +100,7 @@ def _by_system(given: dict[str, str]) -> dict[str, dict[str, Any]]:
 def mcp(
     index: IndexFolder,
     asked: Asked,
+    searched: Searched,
     http: Annotated[bool, typer.Option("--http", help="Use HTTP in place of standard input and output.")] = False,
     host: Annotated[str, typer.Option(help="With --http: the address at which the server listens.")] = "127.0.0.1",
     port: Annotated[
@@ -110,4 +111,6 @@ def mcp(
     (MCP)."""
     import pyfast.server.mcp
 
-    pyfast.server.mcp.serve_mcp(index, transport="http" if http else "stdio", host=host, port=port, **asked.given)
+    pyfast.server.mcp.serve_mcp(
+        searched.open(index), transport="http" if http else "stdio", host=host, port=port, **asked.given
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,13 +16,13 @@ from orjson import dumps
 from starlette.exceptions import HTTPException
 
 from pyfast.api.models import GivenLLM
-from pyfast.errors import PyfastError
+from pyfast.errors import InputError, PyfastError
 from pyfast.server import chat_completions as chat
 from pyfast.server import search_routes as search
 from pyfast.server.batch_routes import router as jobs_pages
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
-from pyfast.server.limits import Limits
+from pyfast.server.limits import ApiKey, Limits, read_keys
 from pyfast.server.middleware import OPEN, Guard, counted, direct
 from pyfast.server.schemas import Error, Model, ModelList, Status, fault_of
 from pyfast.server.service import CONTENT_TYPE, GivenIndex, Service, Systems
@@ -32,6 +33,7 @@ _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
     400: "The request is malformed, exceeds a limit of the server, or needs something that it cannot do.",
     401: "The API key is missing or wrong.",
+    403: "The API key sees only some documents, and cannot see what others ask.",
     404: "There is no such path, model, index, file or batch.",
     408: "The body of the request did not arrive in time.",
     409: "The request conflicts with a batch: an unfinished batch needs the file, the batch has ended, or the"
@@ -69,7 +71,8 @@ def create_app(
         limits: Limits of requests.
         options: As in `serve`. When the server ends, the questions in progress of a batch may still take
             `options.grace` seconds. (Your ASGI server has its own limit for requests.)
-        keys: API keys that requests may use. Empty: a request needs no key.
+        keys: API keys that requests may use, in addition to those of the file `options.keys`. If there are none,
+            a request needs no key.
         hosts: The host names that requests may use for this server. None: any.
 
     Returns:
@@ -87,11 +90,23 @@ def create_app(
     """
     limits = Limits.of(limits)
     service = Service(index, llm, llm_options, systems, limits, concurrency, budget, options)
-    batches = None if options.jobs is None else Batches(Path(options.jobs), service, options.grace)
+    known = {key: ApiKey(key) for key in keys}
+    for one in [] if options.keys is None else read_keys(Path(options.keys)):
+        if one.key in known:
+            raise InputError(f"{options.keys}: one of its keys is also given outside of the file")
+        known[one.key] = one
+    batches: dict[str, Batches] = {}
+    turn = asyncio.Lock()  # one batch at a time: requests that wait for an answer share the LLM with it
+    for one in [] if options.jobs is None else [ApiKey(""), *known.values()]:
+        jobs = Path(options.jobs or "", *(("keys", one.room) if one.room else ()))
+        if one.room not in batches:
+            batches[one.room] = Batches(jobs, service, options.grace, one, turn)
 
     @contextlib.asynccontextmanager
     async def running(_: object = None) -> AsyncIterator[None]:
-        async with service.running(), contextlib.nullcontext() if batches is None else batches.running():
+        async with service.running(), contextlib.AsyncExitStack() as stack:
+            for of_key in batches.values():
+                await stack.enter_async_context(of_key.running())
             yield
 
     app = FastAPI(
@@ -105,12 +120,12 @@ def create_app(
         telemetry={"operation_spans": False, "exclude": lambda scope: scope["path"] in _NOT_TRACED},
     )
     app.state.service, app.state.batches, app.state.running = service, batches, running
-    _add_pages(app, service, bool(keys))
+    _add_pages(app, service, bool(known))
     refused = (ApiError, PyfastError, TimeoutError, HTTPException, RequestValidationError)
     for error in (*refused, Exception):
         app.add_exception_handler(error, _refuse)
     app.add_middleware(direct, routes=app.routes, refuse=_refuse, refused=refused)
-    app.add_middleware(Guard, limits=limits, keys=tuple(keys), hosts=hosts)
+    app.add_middleware(Guard, limits=limits, keys=tuple(known.values()), hosts=hosts)
     app.add_middleware(counted, count=service.metrics.requests)
     return app
 

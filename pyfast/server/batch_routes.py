@@ -124,7 +124,7 @@ async def cancel(request: Request, batch_id: str) -> BatchObject:
 
 
 def _batches(request: Request) -> Batches:
-    batches: Batches | None = request.app.state.batches
+    batches: Batches | None = request.app.state.batches.get(request.scope["api_key"].room)
     if batches is None:
         raise ApiError(
             404, "this server accepts no batches: start it with a folder for them (--jobs)", "no_batches"

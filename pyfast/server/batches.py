@@ -3,6 +3,7 @@ folder with a run. The folder stays when the server ends.
 
     JOBS/files           the uploads, and the results of batches
     JOBS/batches/ID      batch.json, the questions, and the run
+    JOBS/keys/NAME       the same for each API key with a filter
 
 If the server ends before a batch has ended, the batch continues when the server starts again. It repeats no
 LLM call that had a reply, because the run's journal has every completion.
@@ -31,8 +32,9 @@ from pyfast.api.run import Run
 from pyfast.engine import Event, Record
 from pyfast.errors import InputError, PyfastError
 from pyfast.server.errors import ApiError
+from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
-from pyfast.server.service import Service
+from pyfast.server.service import Service, conversation
 from pyfast.utils.files import write_atomically, written_aside
 from pyfast.utils.options import RunOptions
 
@@ -98,19 +100,20 @@ class Files:
 
 
 class Batches:
-    """The batches of a server, in a folder that no other process uses."""
+    """The batches of a server, in a folder that no other process uses. Those of a key with a filter are apart
+    from all others."""
 
-    def __init__(self, folder: Path, service: Service, grace: float = 30.0) -> None:
+    def __init__(self, folder: Path, service: Service, grace: float, key: ApiKey, turn: asyncio.Lock) -> None:
+        """`turn` is held by the batch that is worked on, of all batches of the server."""
         self.files = Files(folder / "files", service.limits.files)
         self._folder = folder / "batches"
         self._folder.mkdir(exist_ok=True)
-        self.service = service
+        self.service, self._key, self._turn = service, key, turn
         self._grace = grace  # seconds that questions in progress may take when the server ends
         self._ending = False
         self._stops: dict[str, asyncio.Event] = {}
         self._known: dict[str, schemas.BatchObject] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turn = asyncio.Lock()  # one batch at a time: requests that wait for an answer share the LLM with it
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -210,25 +213,29 @@ class Batches:
         service = self.service
         questions = folder / "questions.jsonl"
         if not questions.exists():
-            model, count, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
+            shared, count, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
             if faults:
                 self._fail(id, *faults)
                 return
             counts = schemas.RequestCounts(total=count, completed=0, failed=0)
-            self._move(id, model=model, request_counts=counts)
-        system, index = service.resolve(_model(self._known[id]))
+            self._move(id, **shared, request_counts=counts)
+        batch = self._known[id]
+        system, index = service.resolve(_model(batch))
+        settings, conditions = service.settings(system, batch.settings), (*self._key.filter, *(batch.filter or ()))
         if self._known[id].status == "validating":
             self._move(id, "in_progress")
-        async with service.using(index) as served:
+        engine = service.engine(index)
+        async with engine.view(conditions) as view:
             if self._known[id].status != "finalizing":
-                run = await served.engine.answer_run(
+                run = await engine.answer_run(
                     questions,
                     folder / "run",
                     system=system,
-                    settings=service.systems[system],
+                    settings=settings,
                     options=RunOptions(outage=_PATIENCE_MINUTES),
                     on_event=lambda event: self._heard(id, event),
                     stop=stop,
+                    filter=view,
                 )
                 done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
                 is_cancelled = self._known[id].status == "cancelling"
@@ -236,7 +243,7 @@ class Batches:
                     return  # the server ends: it goes on when that starts again
                 counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
                 self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
-            outputs = await asyncio.to_thread(self._write_out, self._known[id], folder, served.title)
+            outputs = await asyncio.to_thread(self._write_out, self._known[id], folder, view.title)
         self._move(id, "cancelled" if self._known[id].status == "cancelling" else "completed", **outputs)
 
     def _heard(self, id: str, event: Event) -> None:
@@ -266,13 +273,15 @@ class Batches:
         write_atomically(self._folder / batch.id / "batch.json", batch.model_dump_json(), durable=True)
         return batch
 
-    def _read_in(self, batch: schemas.BatchObject, questions: Path) -> tuple[str, int, list[schemas.BatchFault]]:
+    def _read_in(
+        self, batch: schemas.BatchObject, questions: Path
+    ) -> tuple[dict[str, Any], int, list[schemas.BatchFault]]:
         """Check a batch's input and write its questions.
 
-        Returns (the model, the number of questions, the errors in the input).
+        Returns (the fields that all lines have in common, the number of questions, the errors in the input).
         """
         faults: list[schemas.BatchFault] = []
-        model = ""
+        shared: dict[str, Any] = {}
         seen: set[str] = set()
         with (
             self.files.path(batch.input_file_id).open("rb") as lines,
@@ -283,27 +292,33 @@ class Batches:
                 if line.isspace():
                     continue
                 try:
-                    custom_id, of, question = self._line(line, batch.endpoint)
+                    custom_id, asked = self._line(line, batch.endpoint)
+                    conditions = [asked.filter] if isinstance(asked.filter, str) else asked.filter
+                    common = {"model": asked.model, "filter": conditions, "settings": asked.settings}
                     if custom_id in seen:
                         raise ApiError(400, f"the custom_id {custom_id!r} came before", "duplicate_custom_id")
-                    if seen and of != model:
-                        raise ApiError(400, "all lines need the same model", "mismatched_model", param="model")
+                    for name in common:
+                        if seen and common[name] != shared[name]:
+                            fault = f"all lines need the same {name}"
+                            raise ApiError(400, fault, f"mismatched_{name}", param=name)
                 except ApiError as error:
                     faults.append(_fault(str(error), error.code, number, error.param))
                     if len(faults) == _MANY:
                         break
                     continue
                 seen.add(custom_id)
-                model = of
-                out.write(orjson.dumps({"id": custom_id, "question": question}) + b"\n")
+                shared = common
+                question, _ = conversation(asked.messages, self.service.limits)
+                written = {"id": custom_id, "question": question, "documents": asked.documents}
+                out.write(orjson.dumps(written) + b"\n")
         if not faults and not seen:
             faults = [_fault("no line", "empty_file")]
         if faults:
             questions.unlink()
-        return model, len(seen), faults
+        return shared, len(seen), faults
 
-    def _line(self, line: bytes, endpoint: str) -> tuple[str, str, str]:
-        """Return (custom_id, model, question) of a line of the uploaded file. Raises `ApiError` if the line
+    def _line(self, line: bytes, endpoint: str) -> tuple[str, schemas.ChatRequest]:
+        """Return (custom_id, request) of a line of the uploaded file. Raises `ApiError` if the line
         is not valid."""
         try:
             fields = orjson.loads(line)
@@ -321,10 +336,9 @@ class Batches:
             place, fault, field = schemas.fault_of(error.errors())
             where = f"body.{place}" if place else "body"
             raise ApiError(400, f"{where}: {fault}", "invalid_request", param=field) from None
-        read = self.service.read(asked)
-        if read.history:
+        if self.service.read(asked, self._key).history:
             raise ApiError(400, "a batch has no conversations: give one question", "has_history", param="messages")
-        return custom_id, asked.model, read.question
+        return custom_id, asked
 
     def _write_out(self, batch: schemas.BatchObject, folder: Path, title: Titles) -> dict[str, str | None]:
         """Write the two result files of a batch. `title` returns the titles of documents.

@@ -37,7 +37,7 @@ router = APIRouter(route_class=JsonRoute)
 async def chat(asked: ChatRequest, request: Request) -> Response:
     """Answer the last message of a conversation, with evidence as annotations."""
     service: Service = request.app.state.service
-    id, read = f"chatcmpl-{random.getrandbits(128):032x}", service.read(asked)
+    id, read = f"chatcmpl-{random.getrandbits(128):032x}", service.read(asked, request.scope["api_key"])
     if asked.stream:
         service.queue.check()
         with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)

@@ -11,7 +11,7 @@ from orjson import dumps
 from pyfast.errors import InputError, LLMUnavailableError, OutageError
 
 _LOG = logging.getLogger("pyfast")
-_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 class ApiError(Exception):

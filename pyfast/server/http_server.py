@@ -43,8 +43,9 @@ def serve(
 ) -> None:
     """Answer questions over HTTP until the process gets the signal SIGINT or SIGTERM, or `stop` is set.
 
-    The environment variable `PYFAST_API_KEYS` has the keys that clients may use, with commas between them.
-    Without keys, only programs on this machine can reach the server.
+    The environment variable `PYFAST_API_KEYS` has the keys that clients may use, with commas between them. The
+    file `options.keys` can have more, and bind a key to a filter. Without keys, only programs on this machine can
+    reach the server.
 
     Args:
         index: An index, its folder, a function that opens it, or a mapping from names to these. A request that
@@ -76,7 +77,8 @@ def serve(
         >>> pyfast.serve("IDX", "instant", port=0, stop=stop)
     """
     keys = tuple(key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip())
-    if not keys and not is_local(host):
+    has_keys = bool(keys) or options.keys is not None
+    if not has_keys and not is_local(host):
         raise InputError(
             f"{host}: set {KEYS_VARIABLE} to listen for other machines, or anyone could ask questions"
         )
@@ -90,7 +92,7 @@ def serve(
         limits=limits,
         options=options,
         keys=keys,
-        hosts=None if keys else _LOCAL | {host},
+        hosts=None if has_keys else _LOCAL | {host},
     )
     config = uvicorn.Config(
         app,

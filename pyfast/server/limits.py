@@ -1,16 +1,20 @@
-"""Limits of requests, of the number of waiting questions, and of the addresses that need no keys."""
+"""Limits of requests, of the number of waiting questions, of API keys, and of the addresses that need no keys."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import re
+import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
+from pathlib import Path
 from time import monotonic
 from typing import Any, Self
 
 from pyfast.errors import InputError
+from pyfast.retrieval.index.commit import parse_filter
 from pyfast.server.errors import ApiError
 
 
@@ -98,6 +102,51 @@ class Queue:
             self.admitted -= 1
             # With the time in the queue: a long queue asks for more patience than a short one, up to a minute.
             self._seconds += 0.05 * (min(monotonic() - began, 60.0) - self._seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """An API key, and what requests with it can see."""
+
+    key: str = field(repr=False)
+    room: str = ""
+    """The name of the place in which its files and batches are. Empty: the place of all keys without a filter"""
+    filter: tuple[str, ...] = ()
+    """Conditions that all documents meet which the requests see. Empty: they see all documents"""
+
+
+def read_keys(path: Path) -> list[ApiKey]:
+    """Read a TOML file with API keys. A table `[NAME]` has `key`, and optionally `filter`: one condition or a list
+    of conditions, as in `pyfast.open_index`.
+
+    Raises `InputError` if the file cannot be read, or a table is not valid. The message has no key.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}") from None
+    except tomllib.TOMLDecodeError:
+        raise InputError(f"{path}: not valid TOML") from None
+    keys: dict[str, ApiKey] = {}
+    for name, table in tables.items():
+        place = f"{path}: [{name}]"
+        if not re.fullmatch(r"[\w-][\w.-]*", name) or not isinstance(table, dict):
+            raise InputError(f"{place}: expected a table; its name may have letters, digits, dots, - and _")
+        if unknown := table.keys() - {"key", "filter"}:
+            raise InputError(f"{place}: {min(unknown)} is unknown; a table has key and filter")
+        key, given = table.get("key"), table.get("filter")
+        if not isinstance(key, str) or not key or key.strip() != key:
+            raise InputError(f"{place}: needs `key`, a text without spaces around it")
+        conditions = [given] if isinstance(given, str) else given
+        if given is not None and (not isinstance(conditions, list) or not conditions):
+            raise InputError(f"{place}: `filter` needs to be a condition, or a list of them that is not empty")
+        if key in keys:
+            raise InputError(f"{place}: another table has the same key")
+        parse_filter(read := tuple(map(str, conditions or ())))
+        keys[key] = ApiKey(key, name if read else "", read)
+    if not keys:
+        raise InputError(f"{path}: has no key")
+    return list(keys.values())
 
 
 def is_local(host: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from pyfast.errors import InputError, PyfastError
 from pyfast.retrieval import Index
 from pyfast.server.limits import is_local
 from pyfast.systems import System
+from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
 from pyfast.utils.version import __version__
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Passages(BaseModel):
     """Passages, best first."""
 
     passages: list[Passage]
+    next: int | None = Field(description="The `start` that continues the list. null: there are no more passages")
 
 
 class Answered(BaseModel):
@@ -65,6 +67,16 @@ class Source(BaseModel):
     characters: int = Field(description="The length of the whole text")
 
 
+Filter = Annotated[
+    list[str],
+    Field(description="Conditions that all documents must meet, such as source=reports/* or meta.year>=2020"),
+]
+Documents = Annotated[list[str] | None, Field(description="The uris of the documents to search. null: all")]
+MaxTokens = Annotated[
+    int, Field(ge=50, description="The length of the result, at most, roughly: three characters count as a token")
+]
+
+
 def mcp_server(
     index: Index | str | Path,
     llm: GivenLLM = "embedded",
@@ -78,7 +90,7 @@ def mcp_server(
     """Make the MCP server that `serve_mcp` runs. It has the tools `search`, `answer` and `read_source`.
 
     Args:
-        index: An index, or its folder.
+        index: An index, or its folder. If the index was opened with a filter, no tool shows other documents.
         llm: As in `pyfast.Engine`.
         llm_options: Options of a model that you pass as a text.
         system: The system that answers.
@@ -103,8 +115,19 @@ def mcp_server(
         "pyfast", instructions=_INSTRUCTIONS, version=__version__, lifespan=lambda _: engine, log_level="WARNING"
     )
 
-    def shown(item: Evidence) -> Passage:
-        return Passage(uri=item.uri, title=own.title(item.uri), text=item.line, score=item.score)
+    def shown(items: Iterable[Evidence], max_tokens: int) -> list[Passage]:
+        """Return the first passages that fit into the result together. The very first is cut if it is too long."""
+        left = int(max_tokens * CHARACTERS_PER_TOKEN)
+        passages: list[Passage] = []
+        for item in items:
+            passage = Passage(uri=item.uri, title=own.title(item.uri), text=item.line, score=item.score)
+            over = len(passage.model_dump_json()) - left
+            if over > 0 and passages:
+                break
+            passage.text = passage.text[: max(len(passage.text) - over, 0)] if over > 0 else passage.text
+            passages.append(passage)
+            left = -over
+        return passages
 
     @contextlib.contextmanager
     def told() -> Iterator[None]:
@@ -118,24 +141,36 @@ def mcp_server(
     async def search(
         query: Annotated[str, Field(description="Words, or a question")],
         k: Annotated[int, Field(ge=1, le=100, description="How many passages, at most")] = 10,
+        start: Annotated[int, Field(ge=0, le=10_000, description="How many passages to leave out")] = 0,
+        max_tokens: MaxTokens = 8_000,
+        filter: Filter = [],  # noqa: B006 pydantic copies it, and null would be a second way to say the same
+        documents: Documents = None,
     ) -> Passages:
         """Find the best passages for a query. No language model is called."""
         with told():
-            return Passages(passages=[shown(item) for item in await engine.retrieve(query, k)])
+            found = await engine.retrieve(query, start + k + 1, filter=filter, documents=documents)
+        passages = shown(found[start : start + k], max_tokens)
+        after = start + len(passages)
+        return Passages(passages=passages, next=after if after < len(found) else None)
 
     @server.tool()
     async def answer(
         question: Annotated[str, Field(description="A question that is clear by itself")],
+        max_tokens: MaxTokens = 8_000,
+        filter: Filter = [],  # noqa: B006 as in search
+        documents: Documents = None,
     ) -> Answered:
         """Answer a question by the documents of the collection. The result has the answer and its evidence."""
         with told():
             asked = {"id": "question", "question": question}
-            record = await engine.answer(asked, system=system, settings=settings)
+            record = await engine.answer(
+                asked, system=system, settings=settings, filter=filter, documents=documents
+            )
         return Answered(
             state=record.state,
             answer=record.answer,
             reason=record.reason,
-            evidence=[shown(item) for item in record.evidence],
+            evidence=shown(record.evidence, max_tokens),
             llm_calls=record.usage.llm_calls,
         )
 

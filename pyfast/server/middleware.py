@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
 from pyfast.server.errors import ApiError
-from pyfast.server.limits import Limits
+from pyfast.server.limits import ApiKey, Limits
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -24,6 +24,7 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready"})
 """Paths that need no key, because orchestrators such as Kubernetes call them"""
+_NO_KEY = ApiKey("")
 STREAMED = frozenset({"/v1/files"})
 """Paths whose functions read the body of a request piece by piece, with a limit of their own"""
 
@@ -33,7 +34,7 @@ class Guard:
     arrived. For the paths in `STREAMED`, it does not wait for the body.
     """
 
-    def __init__(self, app: Any, limits: Limits, keys: Sequence[str], hosts: Collection[str] | None) -> None:
+    def __init__(self, app: Any, limits: Limits, keys: Sequence[ApiKey], hosts: Collection[str] | None) -> None:
         """Wrap an application.
 
         Args:
@@ -46,7 +47,7 @@ class Guard:
         """
         self._app = app
         self._limits = limits
-        self._keys = [key.encode() for key in keys]
+        self._keys = [(one.key.encode(), one) for one in keys]
         self._hosts = hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -56,7 +57,7 @@ class Guard:
             return
         headers = dict(scope["headers"])
         try:
-            self._check(scope["path"], headers)
+            scope["api_key"] = self._check(scope["path"], headers)
             if scope["path"] not in STREAMED:
                 receive = _replayed(await self._body(headers, receive), receive)
         except ApiError as error:
@@ -66,18 +67,21 @@ class Guard:
             return
         await self._app(scope, receive, send)
 
-    def _check(self, path: str, headers: dict[bytes, bytes]) -> None:
+    def _check(self, path: str, headers: dict[bytes, bytes]) -> ApiKey:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
         if self._hosts is not None and name not in self._hosts:
             raise ApiError(400, "this server answers under no such host name", "unknown_host")
         if not self._keys or path in OPEN:
-            return
+            return _NO_KEY
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         # Every key is compared, each in constant time: the time tells nothing of them.
-        known = [hmac.compare_digest(key, given.strip()) for key in self._keys]
-        if scheme.lower() != b"bearer" or not any(known):
+        known = [one for key, one in self._keys if hmac.compare_digest(key, given.strip())]
+        if scheme.lower() != b"bearer" or not known:
             raise ApiError(401, "give an API key of this server: Authorization: Bearer KEY", "invalid_api_key")
+        if known[0].filter and path == "/metrics":
+            raise ApiError(403, "this key cannot see what others ask", "forbidden")
+        return known[0]
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """Return the whole body of a request. Raises `ApiError` if the body is too large or arrives too

@@ -56,7 +56,9 @@ def passage(one: Evidence, title: Titles) -> dict[str, Any]:
 
 def quoted(one: Evidence) -> dict[str, Any]:
     """Convert what a piece of evidence quotes to JSON types."""
-    return {"snippet": one.snippet, "offsets": one.offsets, "segment": one.segment, "score": one.score}
+    of_table = {name: one.metadata[name] for name in ("section", "header") if name in one.metadata}
+    fields = {"snippet": one.snippet, "offsets": one.offsets, "segment": one.segment, "score": one.score}
+    return {**fields, **of_table}
 
 
 def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:

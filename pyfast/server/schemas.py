@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
 T = TypeVar("T")
 
@@ -118,6 +118,15 @@ class ResponseFormat(_Request):
     type: Literal["text"]
 
 
+Filter = StrictStr | Annotated[list[StrictStr], Field(min_length=1)] | None
+Documents = Annotated[list[StrictStr], Field(min_length=1)] | None
+_FILTER = (
+    "One condition or several, such as source=reports/* or meta.year>=2020. Only documents that meet all of them"
+    " are searched. OpenAI's API has no such field"
+)
+_DOCUMENTS = "The uris of the documents that are searched. If it is left out: all documents that meet the filter"
+
+
 class ChatRequest(_Request):
     """A question, with the earlier turns of the conversation.
 
@@ -151,6 +160,12 @@ class ChatRequest(_Request):
     )
     n: Literal[1] | None = None
     response_format: ResponseFormat | None = None
+    filter: Filter = Field(default=None, description=_FILTER)
+    documents: Documents = Field(default=None, description=_DOCUMENTS)
+    settings: dict[str, StrictStr | StrictBool | StrictInt | StrictFloat] | None = Field(
+        default=None,
+        description="Settings of the system, by name, if the server allows them. OpenAI's API has no such field",
+    )
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
 
 
@@ -168,6 +183,8 @@ class UrlCitation(BaseModel):
     )
     segment: str
     score: float | None
+    section: str | None = Field(default=None, description="In a table: the section of the page from which it is")
+    header: list[str] | None = Field(default=None, description="In a table: the names of the columns")
 
 
 class Annotation(BaseModel):
@@ -249,6 +266,8 @@ class RetrieveRequest(_Request):
     index: StrictStr | None = Field(
         default=None, description="The name of the index. If it is left out: the first index"
     )
+    filter: Filter = Field(default=None, description=_FILTER)
+    documents: Documents = Field(default=None, description=_DOCUMENTS)
 
 
 class Passage(BaseModel):
@@ -260,6 +279,8 @@ class Passage(BaseModel):
     offsets: tuple[int, int]
     segment: str
     score: float | None
+    section: str | None = Field(default=None, description="In a table: the section of the page from which it is")
+    header: list[str] | None = Field(default=None, description="In a table: the names of the columns")
 
 
 class RetrieveResponse(BaseModel):
@@ -388,6 +409,8 @@ class BatchObject(BaseModel):
     metadata: dict[str, str] | None
     status: State
     model: str | None
+    filter: list[str] | None = Field(default=None, description="The `filter` of the lines of the file")
+    settings: dict[str, Any] | None = Field(default=None, description="The `settings` of the lines of the file")
     errors: BatchFaults | None
     output_file_id: str | None
     error_file_id: str | None

@@ -25,10 +25,13 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
     """Return the best passages for a query."""
     service: Service = request.app.state.service
     _check(asked.query, asked.k, service, "k")
-    async with asyncio.timeout(service.limits.seconds), service.using(asked.index) as served:
-        passages = await unless_gone(served.engine.retrieve(asked.query, asked.k), request.receive)
-    results = [{"uri": one.uri, "title": served.title(one.uri), **quoted(one)} for one in passages]
-    body = {"object": "list", "index": served.name, "results": results}
+    name = service.first if asked.index is None else asked.index
+    engine, conditions = service.engine(name), service.narrowed(asked, request.scope["api_key"])
+    async with asyncio.timeout(service.limits.seconds), engine.view(conditions) as view:
+        work = engine.retrieve(asked.query, asked.k, filter=view, documents=asked.documents)
+        passages = await unless_gone(work, request.receive)
+    results = [{"uri": one.uri, "title": view.title(one.uri), **quoted(one)} for one in passages]
+    body = {"object": "list", "index": name, "results": results}
     return Response(dumps(body), media_type="application/json")
 
 

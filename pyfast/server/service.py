@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +18,18 @@ from pyfast.api.engine import Engine
 from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep, Record
-from pyfast.errors import InputError, PyfastError
+from pyfast.errors import InputError
 from pyfast.retrieval import Index
-from pyfast.retrieval.index.manifest import state_of
+from pyfast.retrieval.index.commit import parse_filter
 from pyfast.server.errors import ApiError
-from pyfast.server.limits import Limits, Queue
+from pyfast.server.limits import ApiKey, Limits, Queue
 from pyfast.server.openai_objects import Titles, failure
-from pyfast.server.schemas import ChatMessage, ChatRequest
+from pyfast.server.schemas import ChatMessage, ChatRequest, RetrieveRequest
 from pyfast.systems.registry import load_system, names
 from pyfast.utils.options import ServerOptions
 
 GivenIndex = Index | str | Path | Callable[[], Index]
-_LOG = logging.getLogger("pyfast")
 Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
-_FORGOTTEN_S = 1.0
-_TITLES = 1 << 14  # the number of titles of an index that stay in memory, because finding a title takes long
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The format of the metrics, as an HTTP header says it"""
@@ -43,13 +38,16 @@ _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A parsed request: the question, the earlier (question, answer) pairs, and the names of system and
-    index."""
+    """A parsed request: the question, the earlier (question, answer) pairs, the system with its settings, and
+    what the question searches."""
 
     question: str
     history: tuple[tuple[str, str], ...]
     system: str
+    settings: Mapping[str, Any]
     index: str
+    filter: tuple[str, ...]
+    documents: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +58,6 @@ class Answered:
     cached_tokens: int
     title: Titles
     """Returns the titles of documents of the index that was searched"""
-
-
-@dataclass(slots=True, eq=False)
-class Served:
-    """An index at one commit, and its engine."""
-
-    name: str
-    index: Index | None
-    engine: Engine
-    title: Titles
-    """Returns the title of a document of the index, by its uri. Without an index, all titles are empty"""
-    users: int = 0
-    """The number of requests that use it"""
-    state: object = None
-    """The state of the folder (`state_of`) when `index` was last known to be at the current commit"""
 
 
 class Metrics:
@@ -132,8 +115,10 @@ class Service:
         self.started_at = int(time.time())
         self.is_ready = False
         indexes: Mapping[str, Index | None] = _opened(index) or {"": None}
-        self.systems = _served(served, any(indexes.values()))
-        self._engine = partial(
+        self._has_index = any(one is not None for one in indexes.values())
+        self.systems = _served(served, self._has_index)
+        self._client_settings = _of_clients(options.client_settings, self.systems)
+        engine = partial(
             Engine,
             llm=opened(llm, llm_options).by_role,  # opened once: all engines share them
             concurrency=concurrency,
@@ -141,23 +126,18 @@ class Service:
             outage=options.outage,
             prompts=options.prompts,
             follow_ups=options.follow_ups,
+            follow=True,
+            views=options.views,
         )
-        self._served = {name: self._serving(name, one) for name, one in indexes.items()}
-        self._opening: dict[str, asyncio.Task[None]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-
-    def _serving(self, name: str, index: Index | None) -> Served:
-        title: Titles = (lambda uri: "") if index is None else lru_cache(_TITLES)(index.title)
-        return Served(name, index, self._engine(index), title)
+        self._served = {name: engine(one) for name, one in indexes.items()}
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the LLMs, and keep them loaded while the `with` block runs. Raises `LLMUnavailableError` if
         an LLM cannot be started."""
         async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_exit(self._end)
-            for name in self._served:  # A local variable would keep what it names open.
-                await self._served[name].engine.__aenter__()
+            for engine in self._served.values():
+                await stack.enter_async_context(engine)
             self.is_ready = True
             try:
                 yield
@@ -168,75 +148,19 @@ class Service:
     def models(self) -> list[str]:
         """The names that clients can use for `model`: the name of each system (`SYSTEM`), and the names of
         each pair of a system and an index (`SYSTEM@INDEX`)."""
-        indexes = [name for name, served in self._served.items() if served.index is not None]
+        indexes = [name for name, engine in self._served.items() if engine.index is not None]
         return [*self.systems, *(f"{name}@{index}" for index in indexes for name in self.systems)]
 
-    @contextlib.asynccontextmanager
-    async def using(self, index: str | None) -> AsyncIterator[Served]:
-        """Yield an index at its current commit, and keep it open while the `with` block runs, even if there are
-        newer commits. If `index` is None, the first index is used.
+    def engine(self, index: str) -> Engine:
+        """Return the engine of an index. Raises `ApiError` 404 if there is no such index."""
+        if index not in self._served:
+            raise ApiError(404, f"there is no index {index!r}", "index_not_found", param="index")
+        return self._served[index]
 
-        Raises `ApiError` 404 if there is no such index.
-        """
-        name = next(iter(self._served)) if index is None else index
-        if name not in self._served:
-            raise ApiError(404, f"there is no index {name!r}", "index_not_found", param="index")
-        while self._is_changed(self._served[name]):
-            if name not in self._opening:
-                self._opening[name] = asyncio.ensure_future(self._follow(name))
-            await asyncio.shield(self._opening[name])  # Other requests need it too.
-        served = self._served[name]
-        served.users += 1
-        try:
-            yield served
-        finally:
-            served.users -= 1
-            self._close_unused(served)
-
-    def _is_changed(self, served: Served) -> bool:
-        state = None if served.index is None else state_of(served.index.folder)
-        return state is not None and state != served.state
-
-    async def _follow(self, name: str) -> None:
-        """Open the current commit of an index. If it cannot be opened, the server keeps the commit that it has."""
-        served = self._served[name]
-        assert served.index is not None
-        served.state = state_of(served.index.folder)
-        try:
-            index = await asyncio.to_thread(served.index.newest)
-            if index is not served.index:
-                new = self._serving(name, index)
-                new.state = served.state
-                await new.engine.__aenter__()
-                self._served[name] = new
-                _LOG.info("%s: commit %d", index.folder, index.commit)
-                self._close_unused(served)
-        except PyfastError as error:
-            _LOG.error("the server stays at commit %d: %s", served.index.commit, error)
-        finally:
-            del self._opening[name]
-
-    def _close_unused(self, served: Served) -> None:
-        if served.users or self._served[served.name] is served:
-            return
-
-        async def close() -> None:
-            await served.engine.__aexit__(None)
-
-        closing = asyncio.ensure_future(close())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-        # Objects of an index refer to each other, so only the collector frees its files. It waits until the last
-        # request and the threads have forgotten the index.
-        loop = asyncio.get_running_loop()
-        closing.add_done_callback(lambda _: loop.call_later(_FORGOTTEN_S, gc.collect))
-
-    async def _end(self, *error: Any) -> None:
-        """Close all engines, as their own `__aexit__` does."""
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
-        for served in self._served.values():
-            await served.engine.__aexit__(*error)
-        await asyncio.gather(*self._closing)
+    @property
+    def first(self) -> str:
+        """The name of the index of requests that name none."""
+        return next(iter(self._served))
 
     def resolve(self, model: str) -> tuple[str, str]:
         """Return (the name of the system, the name of the index) for a model `SYSTEM` or `SYSTEM@INDEX`.
@@ -247,14 +171,47 @@ class Service:
                 404, f"there is no model {model!r}; /v1/models lists them", "model_not_found", param="model"
             )
         system, at, index = model.partition("@")
-        return system, index if at else next(iter(self._served))
+        return system, index if at else self.first
 
-    def read(self, request: ChatRequest) -> Asked:
-        """Parse a request for an answer. Raises `ApiError` if there is no such model, or if the messages
-        exceed a limit or have no question."""
+    def read(self, request: ChatRequest, key: ApiKey) -> Asked:
+        """Parse a request for an answer. Raises `ApiError` if there is no such model, or if a field exceeds a
+        limit or is not valid."""
         system, index = self.resolve(request.model)
         question, history = conversation(request.messages, self.limits)
-        return Asked(question, history, system, index)
+        settings = self.settings(system, request.settings)
+        return Asked(question, history, system, settings, index, self.narrowed(request, key), request.documents)
+
+    def settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Return the settings of a system, with those that a request gives. Raises `ApiError` if a request may
+        not change one of them, or its value is not valid."""
+        if not given:
+            return self.systems[system]
+        if unknown := [name for name in given if f"{system}.{name}" not in self._client_settings]:
+            fault = f"settings: requests cannot change {unknown[0]} of {system} here"
+            raise ApiError(400, fault, "setting_not_allowed", param=f"settings.{unknown[0]}")
+        try:
+            _check(system, settings := {**self.systems[system], **given}, True)
+        except InputError as error:
+            raise ApiError(400, str(error), "invalid_setting", param="settings") from None
+        return settings
+
+    def narrowed(self, request: ChatRequest | RetrieveRequest, key: ApiKey) -> tuple[str, ...]:
+        """Return the conditions of the key, and then those of the request. Raises `ApiError` if a condition cannot
+        be read, or if there are too many documents or conditions."""
+        given = [request.filter] if isinstance(request.filter, str) else request.filter or []
+        if sum(map(len, given)) > self.limits.question_chars:
+            fault = f"the filter is longer than {self.limits.question_chars} characters"
+            raise ApiError(400, fault, "filter_too_long", param="filter")
+        if len(request.documents or ()) > self.limits.documents:
+            raise ApiError(400, f"documents: at most {self.limits.documents}", "too_many", param="documents")
+        for name in ("filter", "documents"):
+            if getattr(request, name) is not None and not self._has_index:
+                raise ApiError(400, f"{name}: this server has no index", "no_index", param=name)
+        try:
+            parse_filter(given)
+        except InputError as error:
+            raise ApiError(400, str(error), "invalid_filter", param="filter") from None
+        return (*key.filter, *given)
 
     async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
         """Answer a question, and count it in the metrics.
@@ -264,14 +221,17 @@ class Service:
         """
         metrics, ledger = self.metrics, Ledger()
         with self.queue.place(), metrics.seconds(asked.system).time():
-            async with asyncio.timeout(self.limits.seconds), self.using(asked.index) as served:
-                record = await served.engine.answer(
+            engine = self.engine(asked.index)
+            async with asyncio.timeout(self.limits.seconds), engine.view(asked.filter) as view:
+                record = await engine.answer(
                     {"id": id, "question": asked.question},
                     system=asked.system,
-                    settings=self.systems[asked.system],
+                    settings=asked.settings,
                     history=asked.history,
                     on_step=on_step,
                     ledger=ledger,
+                    filter=view,
+                    documents=asked.documents,
                 )
         usage = record.usage
         metrics.questions(asked.system, record.state).inc()
@@ -282,7 +242,7 @@ class Service:
             metrics.tokens(asked.system, kind).inc(count)
         if record.state == "failed":
             raise failure(record)
-        return Answered(record, cached, served.title)
+        return Answered(record, cached, view.title)
 
 
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -343,6 +303,15 @@ def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, An
     if not settings:
         raise InputError("no system is given")
     return settings
+
+
+def _of_clients(given: Sequence[str], systems: Mapping[str, Any]) -> frozenset[str]:
+    """Check the settings that requests may change."""
+    known = {f"{system}.{name}" for system in systems for name in load_system(system).settings.model_fields}
+    for one in given:
+        if one not in known:
+            raise InputError(f"client_settings: {one!r} is no setting of a served system; give SYSTEM.NAME")
+    return frozenset(given)
 
 
 def _check(name: str, values: Mapping[str, Any], has_index: bool) -> None:

@@ -393,6 +393,30 @@ class ServerOptions(Options):
         ),
     ] = None
     """Unfinished batches continue when the server starts again"""
+    keys: Annotated[
+        str | Path | None,
+        Option(
+            "A TOML file with API keys, each in a table [NAME] with key and, to let its clients see only some"
+            " documents, filter.",
+            typed=Path | None,
+        ),
+    ] = None
+    client_settings: Annotated[
+        Sequence[str],
+        Option(
+            "A setting that requests may change, as SYSTEM.NAME; repeatable.",
+            flag="--client-setting",
+            typed=list[str] | None,
+            read="several",
+        ),
+    ] = ()
+    views: Annotated[
+        int,
+        Option(
+            "How many filters of requests and keys keep their documents in temporary files at once.",
+            min=1,
+        ),
+    ] = 32
     grace: Annotated[
         float, Option("How many seconds the server waits for requests in progress when it is stopped.", min=0.0)
     ] = 30.0

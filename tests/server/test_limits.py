@@ -122,8 +122,8 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
 @pytest.mark.parametrize(
     ("path", "fields", "named", "hint"),
     [
-        ("chat/completions", {"filter": "source=a/*"}, "filter", ""),
-        ("chat/completions", {"settings": {"hops": 1}}, "settings", ""),
+        ("chat/completions", {"filters": "source=a/*"}, "filters", ""),
+        ("chat/completions", {"settings": {"hops": 1}}, "settings.hops", "requests cannot change hops"),
         ("chat/completions", {"message": []}, "message", "did you mean messages?"),
         ("chat/completions", {"stop": ["x"]}, "stop", "not possible"),
         ("chat/completions", {"logprobs": True}, "logprobs", "not possible"),
@@ -133,7 +133,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
             "messages.0.filter",
             "",
         ),
-        ("retrieve", {"query": "moons", "filter": "source=a/*"}, "filter", ""),
+        ("retrieve", {"query": "moons", "filters": "source=a/*"}, "filters", ""),
         ("rerank", {"query": "moons", "documents": ["a"], "top_k": 1}, "top_k", ""),
         (
             "rerank",

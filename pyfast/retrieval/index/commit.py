@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache
 from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,8 @@ class Condition:
         """
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
-        form = partial(unicodedata.normalize, "NFC") if self.key == "source" else compared
-        equal = any(_pattern(form(one)).fullmatch(form(value)) for one in self.values for value in values)
+        pattern = _pattern(self.key, self.values)
+        equal = any(pattern.fullmatch(_form(self.key, value)) for value in values)
         return equal == (self.operator == "=")
 
 
@@ -96,10 +96,24 @@ def _compared(operator: str, one: str, other: str) -> bool:
         return _ORDER[operator](compared(one), compared(other))
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    """Compile a value of a condition to a regular expression. In the value, `*` stands for any text, and `?`
+def _form(key: str, value: str) -> str:
+    return unicodedata.normalize("NFC", value) if key == "source" else compared(value)
+
+
+@lru_cache(256)
+def _pattern(key: str, values: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile the values of a condition to a regular expression. In a value, `*` stands for any text, and `?`
     for any character."""
-    return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+    return re.compile("|".join(_wildcards(_form(key, value)) for value in values), re.DOTALL)
+
+
+def _wildcards(value: str) -> str:
+    # Each piece between two `*` matches where it first occurs, and never again: conditions of clients of a server
+    # must not take a time that grows with a power of the length.
+    first, *pieces = [re.escape(piece).replace(r"\?", ".") for piece in value.split("*")]
+    if not pieces:
+        return first
+    return first + "".join(f"(?>.*?{piece})" for piece in pieces[:-1]) + f".*{pieces[-1]}"
 
 
 def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
@@ -167,6 +181,8 @@ class Commit:
         If a condition is about `time`, the result has a new part after each part. The new part has the documents
         that the mask of the old part would choose, and the mask of the old part chooses none. In the new part, a
         knowledge graph has only the triples that meet all conditions on `time`.
+
+        Raises `InputError` if no document with passages meets the conditions.
         """
         parts: list[Part] = []
         masks: list[Mask] = []
@@ -186,7 +202,10 @@ class Commit:
                 made = make_part(cut, self.parameters)
                 parts.append(replace(made, vectors=vectors_of(made.rendered, self.parameters)))
                 masks.append(np.ones(made.corpus.documents, bool))
-        return Commit(self.manifest, parts, masks)
+        fitting = Commit(self.manifest, parts, masks)
+        if not any(kept.any() for kept in fitting.kept_passages()):
+            raise InputError(f"no document fits {' and '.join(map(str, conditions))}")
+        return fitting
 
     def of_documents(self, whole: Part, uris: Sequence[str]) -> Commit:
         """Make a commit from some documents of this one. The result equals a part made from only these documents.

@@ -89,8 +89,6 @@ class Index:
         opened = open_commit(folder, commit)
         if self.filter:
             opened = opened.fitting(self.filter)
-            if not any(kept.any() for kept in opened.kept_passages()):
-                raise InputError(f"{folder}: no document fits {' and '.join(map(str, self.filter))}")
         self.manifest = opened.manifest
         self.is_restricted = bool(self.filter)
         """Whether documents of the folder are left out, by a filter or by `within`"""
@@ -165,7 +163,21 @@ class Index:
 
         Raises `InputError` if a document is not in the index, or if these documents have no passages.
         """
-        chosen = self._commit.of_documents(self.whole, uris)
+        return self._with(self._commit.of_documents(self.whole, uris))
+
+    def fitting(self, filter: str | Sequence[str]) -> Index:
+        """Return an index of the same commit. It has only the documents of this index that also meet the
+        conditions of `filter`, as `parse_filter` reads them.
+
+        Raises `InputError` if a condition cannot be read, or if no document meets the conditions.
+        """
+        conditions = parse_filter(filter)
+        other = self._with(self._commit.fitting(conditions))
+        other.filter = (*self.filter, *conditions)
+        return other
+
+    def _with(self, chosen: Commit) -> Index:
+        """Return an index of the documents of `chosen`, which are some of this index."""
         other = copy(self)
         for name in [name for name, of in vars(Index).items() if isinstance(of, cached_property)]:
             other.__dict__.pop(name, None)  # The cached value belongs to all documents.
