@@ -43,6 +43,7 @@ from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError
+from pyfast.llm.protocol import OnText
 from pyfast.llm.roles import check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.systems import System
@@ -156,6 +157,7 @@ class Engine:
         history: Sequence[tuple[str, str]] = (),
         on_step: OnStep | None = None,
         ledger: Ledger | None = None,
+        on_text: OnText | None = None,
     ) -> Record:
         """Answer one question.
 
@@ -169,6 +171,9 @@ class Engine:
                 is called twice for each step: when the step begins and when it ends.
             ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's calls, tokens, and time of each
                 stage into it.
+            on_text: A function that is called in this event loop with the answer so far, while the LLM writes it.
+                Some systems and LLMs cannot do this, and then it is not called. If the reply cannot be used in the
+                end, the record has another answer.
 
         Returns:
             The record of the question. If the question could not be answered, its state is `failed`, with a
@@ -186,7 +191,7 @@ class Engine:
         if len(turns) != 1:
             raise InputError("a conversation has several answers: give it to answer_many")
         prepared = await self._prepare(system, settings)
-        return (await self._answer(turns, prepared, past, on_step, ledger))[0]
+        return (await self._answer(turns, prepared, past, on_step, ledger, on_text))[0]
 
     async def answer_many(
         self,
@@ -338,6 +343,7 @@ class Engine:
         past: Past,
         on_step: OnStep | None = None,
         ledger: Ledger | None = None,
+        on_text: OnText | None = None,
     ) -> list[Record]:
         """Answer one question, or the turns of one conversation. Return the record of each, in order."""
         ask, replaced, system = prepared
@@ -349,7 +355,8 @@ class Engine:
             async with self._free:
                 for question in turns:
                     number = next(self._numbers)
-                    context = Context(self._entered(), question, number, past, replaced, on_step, system)
+                    given = past, replaced, on_step, system, on_text
+                    context = Context(self._entered(), question, number, *given)
                     context.ledger = ledger or context.ledger
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
                     if self._folder is not None:

@@ -21,6 +21,7 @@ from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep, Record
 from pyfast.errors import InputError, PyfastError
+from pyfast.llm.protocol import OnText
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.manifest import state_of
 from pyfast.server.errors import ApiError
@@ -256,8 +257,10 @@ class Service:
         question, history = conversation(request.messages, self.limits)
         return Asked(question, history, system, index)
 
-    async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
-        """Answer a question, and count it in the metrics.
+    async def answer(
+        self, asked: Asked, id: str, on_step: OnStep | None = None, on_text: OnText | None = None
+    ) -> Answered:
+        """Answer a question, and count it in the metrics. The two functions are those of `Engine.answer`.
 
         Raises `ApiError` if the queue is full or the question fails, `TimeoutError` if the time limit is
         reached, and the errors of `Engine.answer`.
@@ -272,6 +275,7 @@ class Service:
                     history=asked.history,
                     on_step=on_step,
                     ledger=ledger,
+                    on_text=on_text,
                 )
         usage = record.usage
         metrics.questions(asked.system, record.state).inc()
