@@ -195,7 +195,7 @@ def text_reader(on_text: OnText) -> Callable[[bytes], None]:
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             if line.startswith(b"data:"):
-                # Whoever reads the whole body finds its faults.
+                # `reply_of` reads the whole body later, and finds its faults.
                 with suppress(*FAULTS_OF_JSON):
                     text += orjson.loads(line[5:])["choices"][0]["delta"]["content"]
         if len(text) > before:

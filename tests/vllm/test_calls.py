@@ -36,6 +36,13 @@ async def test_an_answer_obeys_its_schema_and_is_repeatable(llm: LLM) -> None:
     assert (await llm.complete(ask("France"))).text == first.text
 
 
+async def test_the_text_is_told_while_it_is_written(llm: LLM) -> None:
+    heard: list[str] = []
+    done = await llm.complete(ask("France", on_text=heard.append))
+    assert heard[-1] == done.text == (await llm.complete(ask("France"))).text and len(heard) > 5
+    assert all(text.startswith(before) for before, text in zip(heard, heard[1:], strict=False))
+
+
 async def test_text_without_a_schema_is_cut_off_at_the_limit(llm: LLM) -> None:
     done = await llm.complete(Request(dialogue("Tell me a long story about a river."), 5))
     assert done.finish_reason == "length" and done.completion_tokens == 5 and done.text
