@@ -144,17 +144,20 @@ class _Stream(Response):
         while True:
             try:
                 async with asyncio.timeout(_ALIVE_S):
-                    event: bytes | None = await ready.get()
+                    events: list[bytes | None] = [await ready.get()]
+                while not ready.empty():  # One message to the socket for all of them.
+                    events.append(ready.get_nowait())
             except TimeoutError:
-                event = b": working\n\n"
+                events = [b": working\n\n"]
+            waiting = b"".join(filter(None, events))
             # `send` waits for a client that reads slowly, but not for ever, and with little that it has not read.
             async with asyncio.timeout(self._service.limits.seconds):
-                if event is None:
+                for start in range(0, len(waiting), _PIECE):
+                    piece = waiting[start : start + _PIECE]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if events[-1] is None:
                     await send({"type": "http.response.body", "body": b""})
                     return
-                for start in range(0, len(event), _PIECE):
-                    piece = event[start : start + _PIECE]
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
 
     def _event(self, delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
