@@ -193,6 +193,7 @@ PACKAGE = {
     "sklearn": "scikit-learn",
     "Stemmer": "pystemmer",
     "multipart": "python-multipart",
+    "pydantic_core": "pydantic",
     "starlette": "fastapi",
     "prometheus_client": "prometheus-client",
     "tomli_w": "tomli-w",

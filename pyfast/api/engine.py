@@ -46,6 +46,7 @@ from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import AnswerError, InputError, PyfastError
+from pyfast.llm.protocol import OnText
 from pyfast.llm.roles import check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.index.commit import Condition, parse_filter
@@ -202,6 +203,7 @@ class Engine:
         ledger: Ledger | None = None,
         filter: Filter = (),
         documents: Sequence[str] | None = None,
+        on_text: OnText | None = None,
     ) -> Record:
         """Answer one question.
 
@@ -220,6 +222,9 @@ class Engine:
                 batches. You can also give a `view`, to stay at its commit.
             documents: Uris. The question sees only these documents. If it names `documents` itself, it sees those
                 that are in both lists.
+            on_text: A function that is called in this event loop with the answer so far, while the LLM writes it.
+                Some systems and LLMs cannot do this, and then it is not called. If the reply cannot be used in the
+                end, the record has another answer.
 
         Returns:
             The record of the question. If the question could not be answered, its state is `failed`, with a
@@ -240,7 +245,7 @@ class Engine:
         async with self.view(filter) as view:
             turns = _narrowed(turns, documents, view)
             prepared = await self._prepare(view, system, settings)
-            return (await self._answer(turns, view, prepared, past, on_step, ledger))[0]
+            return (await self._answer(turns, view, prepared, past, on_step, ledger, on_text))[0]
 
     async def answer_many(
         self,
@@ -514,6 +519,7 @@ class Engine:
         past: Past,
         on_step: OnStep | None = None,
         ledger: Ledger | None = None,
+        on_text: OnText | None = None,
     ) -> list[Record]:
         """Answer one question, or the turns of one conversation. Return the record of each, in order."""
         ask, replaced, system = prepared
@@ -525,7 +531,8 @@ class Engine:
             async with self._free:
                 for question in turns:
                     number = next(self._numbers)
-                    context = Context(view.runtime, question, number, past, replaced, on_step, system)
+                    given = past, replaced, on_step, system, on_text
+                    context = Context(view.runtime, question, number, *given)
                     context.ledger = ledger or context.ledger
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
                     if self._folder is not None:

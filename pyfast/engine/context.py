@@ -28,6 +28,7 @@ from pyfast.engine.prompt import Prompt, with_sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, Cited, cite, reply_begins
+from pyfast.engine.replies import fields_so_far
 from pyfast.engine.run_folder import RunFolder
 from pyfast.engine.telemetry import RETRIEVAL, tracing
 from pyfast.errors import (
@@ -42,7 +43,7 @@ from pyfast.errors import (
 )
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.batch_interface import Progress
-from pyfast.llm.protocol import device_of, weights_of
+from pyfast.llm.protocol import OnText, device_of, weights_of
 from pyfast.llm.reply_cleaning import check_size, without_controls, without_controls_in, without_reasoning
 from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
 from pyfast.retrieval.index.index import Index
@@ -252,6 +253,7 @@ class Context:
         replaced: PromptOverrides | None = None,
         on_step: OnStep | None = None,
         system: str = "",
+        on_text: OnText | None = None,
     ) -> None:
         """Prepare the context of one question. The engine makes it. A system only uses it.
 
@@ -264,11 +266,13 @@ class Context:
             on_step: A function that is called for each step of this question. None: the function for all
                 questions.
             system: The name of the system, for the question's OpenTelemetry span.
+            on_text: A function that is called with the answer so far, while the LLM writes it.
         """
         self._runtime = runtime
         self.system = system
         self.tracing = runtime.tracing
         self._on_step = on_step or runtime.on_step
+        self._on_text = on_text
         self._replaced = replaced
         self._number = number
         self._asked: Counter[str] = Counter()  # how often each request was made
@@ -366,6 +370,13 @@ class Context:
             prompt = self._replaced.apply(prompt)
         prompt = self._sized(prompt)
         request = prompt.request(fields, sampling.temperature, sampling.seed)
+        if (tell := self._on_text) is not None and (streamed := prompt.streamed) is not None:
+
+            def on_text(reply: str) -> None:
+                if text := streamed(fields_so_far(reply)):
+                    tell(text)
+
+            request = replace(request, on_text=on_text)
         attempts = self.attempts if prompt.attempts is None else min(prompt.attempts, self.attempts)
         refused: AnswerError | None = None
         for attempt in range(1, attempts + 1):

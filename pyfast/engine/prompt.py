@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -93,6 +94,13 @@ class Prompt(Generic[M]):
     would be cut off too"""
     role: Role = DEFAULT_ROLE
     """The purpose of the prompt. If you give a model for this role, that model answers the prompt"""
+    streamed: Callable[[Mapping[str, Any]], str] | None = None
+    """For a prompt whose reply has the answer to the question: a function that returns the beginning of the
+    answer, given the fields of a reply that has not ended.
+
+    Clients of a server get this text at once, so it must not have what the rest of the reply can still change.
+    None: they get the answer as a whole
+    """
     schema: dict[str, Any] = field(init=False)
     _parts: list[str] = field(init=False)
 

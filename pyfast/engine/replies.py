@@ -10,10 +10,14 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import from_json
+
+from pyfast.llm.reply_cleaning import before_controls
 
 _LONGEST = 100_000  # the number of characters, counted from the end, that are searched for JSON
 _TRIES = 64  # the maximum number of braces that are tried as the start of an object, so that no text takes long
 
+_LONGEST_READ = 20_000
 _LONGEST_BROKEN = 4_000
 _MOST_BRACES = 32
 _BEGINS = 4
@@ -39,6 +43,19 @@ def objects_in(text: str) -> Iterator[str]:
                 objects.append(text[at:end])
         at = text.find("{", end)
     yield from reversed(objects)
+
+
+def fields_so_far(text: str) -> dict[str, Any]:
+    """Read the fields of a reply that has not ended. The last text in it may be cut off.
+
+    The result is empty if the reply does not begin as a JSON object, or if reading it again and again took long.
+    """
+    if len(text) > _LONGEST_READ or text.lstrip()[:1] != "{":
+        return {}
+    with suppress(ValueError):  # `Prompt.parse` tells what is wrong, or mends it.
+        fields = from_json(before_controls(text), allow_partial="trailing-strings")
+        return fields if isinstance(fields, dict) else {}
+    return {}
 
 
 def repaired_in(text: str) -> Iterator[str]:

@@ -7,7 +7,8 @@ import html
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 import orjson
 
 from pyfast.errors import CallError
-from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.protocol import Completion, OnText, Request
 from pyfast.llm.reply_cleaning import share_of_reasoning, without_controls
 
 # Some servers write NaN, or line breaks in texts.
@@ -183,6 +184,25 @@ def _of_stream(text: str) -> dict[str, Any]:
                     message["tool_calls"].append({"function": {"arguments": arguments}})
             choice["finish_reason"] = part.get("finish_reason") or choice.get("finish_reason")
     return {"choices": [choice], "usage": usage}
+
+
+def text_reader(on_text: OnText) -> Callable[[bytes], None]:
+    """Make a function that takes an event stream piece by piece, and calls `on_text` with the text so far."""
+    text, rest = "", b""
+
+    def take(piece: bytes) -> None:
+        nonlocal text, rest
+        before = len(text)
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:"):
+                # `reply_of` reads the whole body later, and finds its faults.
+                with suppress(*FAULTS_OF_JSON):
+                    text += orjson.loads(line[5:])["choices"][0]["delta"]["content"]
+        if len(text) > before:
+            on_text(text)
+
+    return take
 
 
 def choice_of(data: Mapping[str, Any]) -> dict[str, Any] | None:

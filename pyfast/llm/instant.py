@@ -61,6 +61,9 @@ class Instant:
         words = tail.rstrip().rpartition(b"\n")[2].decode().split() or ["instant"]
         write = _words if request.schema is None else _compiled(request.schema)
         text = write(words, number)
+        if request.on_text is not None:
+            for end in range(4, len(text), 4):
+                request.on_text(text[:end])
         asked = sum([len(message.content) for message in request.messages])
         return Completion(text, "stop", asked // 4, 0, len(text) // 4 + 1)
 

@@ -15,6 +15,7 @@ import struct
 import threading
 import urllib.request
 import weakref
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -154,22 +155,31 @@ class LlamaCpp:
         body = as_json(request_fields(replace(request, messages=messages), fields))
         dropped = threading.Event()
         loop = asyncio.get_running_loop()
+        on_text = request.on_text
+        tell = None if on_text is None else lambda text: loop.call_soon_threadsafe(on_text, text)
         try:
-            return await loop.run_in_executor(self._executor, self._stream, self._server[0], body, dropped)
+            return await loop.run_in_executor(self._executor, self._stream, self._server[0], body, dropped, tell)
         finally:
             # A finished call ignores this. For a cancelled call, llama.cpp stops at its next token.
             dropped.set()
 
-    def _stream(self, server: Any, body: bytes, dropped: threading.Event) -> Completion:
+    def _stream(
+        self, server: Any, body: bytes, dropped: threading.Event, tell: Callable[[str], object] | None
+    ) -> Completion:
         """Run one request, in a thread of the executor. The call blocks until the answer is complete, but it
         does not hold Python's global lock (GIL).
 
         The method asks for a stream of tokens, because only the callback after each token can stop a request.
         """
         chunks: list[bytes] = []
+        text = ""
 
         def on_chunk(chunk: bytes) -> bool:
+            nonlocal text
             chunks.append(chunk)
+            if tell is not None and not dropped.is_set() and (piece := _text_in(orjson.loads(chunk))):
+                text += piece
+                tell(text)
             return dropped.is_set() or self._closing.is_set()
 
         if not self._closing.is_set() and not dropped.is_set():
@@ -191,6 +201,10 @@ class LlamaCpp:
         self._server.clear()
 
 
+def _text_in(chunk: Mapping[str, Any]) -> str:
+    return "".join(choice["delta"].get("content") or "" for choice in chunk.get("choices", ()))
+
+
 def _assemble(chunks: list[bytes]) -> Completion:
     """Make the completion from the chunks of a stream. Raises `CallError` if a chunk is an error, or if the
     last chunk is missing."""
@@ -200,8 +214,8 @@ def _assemble(chunks: list[bytes]) -> Completion:
         data = orjson.loads(chunk)
         if "error" in data:
             raise CallError(f"llama.cpp refuses the request: {error_text(chunk)}")
+        pieces.append(_text_in(data))
         for choice in data["choices"]:
-            pieces.append(choice["delta"].get("content") or "")
             finish_reason = choice["finish_reason"] or finish_reason
         usage = data.get("usage") or usage
     if finish_reason is None:

@@ -28,10 +28,19 @@ from pyfast.llm.chat import (
     reply_of,
     request_fields,
     status_in,
+    text_reader,
     texts_of,
 )
-from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, Completion, Request, take_options
-from pyfast.llm.redaction import api_key, check_no_secret, from_environment, hider, keys_in, proxy_passwords
+from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, Completion, OnText, Request, take_options
+from pyfast.llm.redaction import (
+    api_key,
+    check_no_secret,
+    from_environment,
+    hider,
+    keys_in,
+    proxy_passwords,
+    revealed,
+)
 from pyfast.llm.reply_cleaning import bounded, without_controls
 from pyfast.llm.request_fallbacks import Fallbacks, LearnedFallbacks, apply_fallbacks, fallback_for, whole_format
 
@@ -98,7 +107,8 @@ class OpenAI:
             )
         self._query, secrets = from_environment("query", options.query, self._key)
         self._headers, others = from_environment("headers", options.headers, self._key)
-        self._hidden = hider(self._key, *secrets, *others, *keys_in(base_url), *proxy_passwords())
+        hidden = self._key, *secrets, *others, *keys_in(base_url), *proxy_passwords()
+        self._hidden, self._revealed = hider(*hidden), revealed(*hidden)
         self._options = options
         self.spec = self._hidden(http.shown_url(spec))
         self.slots = options.concurrency
@@ -191,7 +201,7 @@ class OpenAI:
                     sent = as_json(body)
                     # Servers estimate the tokens of a request in this way before they count them.
                     tokens = len(sent) // BYTES_PER_TOKEN + request.max_tokens
-                    answer = await self._persist(sent, url, tokens, self._reply)
+                    answer = await self._persist(sent, url, tokens, self._reply, on_text=request.on_text)
                     break
                 except http.Unfit as unfit:
                     answer = unfit.completion
@@ -235,11 +245,19 @@ class OpenAI:
         body = request_fields(request, self._fields)
         if request.schema is not None:
             body["response_format"] = whole_format(request.schema)
+        if request.on_text is not None:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
         apply_fallbacks(body, request.schema, fallbacks)
         return body
 
     async def _persist(
-        self, body: bytes, url: URL, tokens: int, read: Callable[[bytes], T], most: int = http.LARGEST_ANSWER
+        self,
+        body: bytes,
+        url: URL,
+        tokens: int,
+        read: Callable[[bytes], T],
+        most: int = http.LARGEST_ANSWER,
+        on_text: OnText | None = None,
     ) -> T:
         """Send a request of about `tokens` tokens until an attempt succeeds, or until the attempts or the time are
         used up. Return what `read` makes of the body of the reply, which has at most `most` bytes. Raises
@@ -254,9 +272,10 @@ class OpenAI:
         async def attempt() -> T:
             nonlocal deadline, last, failures
             deadline += await self._rate.turn(tokens, self._running)
+            reader = None if on_text is None else text_reader(lambda text: on_text(self._revealed(text)))
             try:
                 async with asyncio.timeout_at(deadline):
-                    return read(await self._exchange("POST", url, most, data=body))
+                    return read(await self._exchange("POST", url, most, reader, data=body))
             except http.Unfit:
                 self._answered = clock()
                 raise
@@ -298,9 +317,16 @@ class OpenAI:
             raise self._refused(status_in(answer) or 503, {}, answer, "with no chat completion")
         return self._completion(choice, data.get("usage"))
 
-    async def _exchange(self, method: str, url: URL, most: int = http.LARGEST_ANSWER, **sent: Any) -> bytes:
+    async def _exchange(
+        self,
+        method: str,
+        url: URL,
+        most: int = http.LARGEST_ANSWER,
+        on_piece: Callable[[bytes], None] | None = None,
+        **sent: Any,
+    ) -> bytes:
         """Make one HTTP request, and return the body of the reply. The status must be 200, and the body may
-        have at most `most` bytes.
+        have at most `most` bytes. `on_piece` is called with each piece of it.
 
         Otherwise the method raises `Again`, `Refused`, or the error for the call.
         """
@@ -309,7 +335,7 @@ class OpenAI:
             async with self._running().request(
                 method, url, proxy=self._proxy, allow_redirects=False, **sent
             ) as response:
-                answer = await http.read_body(response, most)
+                answer = await http.read_body(response, most, on_piece)
         except aiohttp.ClientConnectorError as error:
             reason = one_line(self._hidden(str(error)))
             self._fallbacks.forget()  # Another server may answer here next.

@@ -17,6 +17,8 @@ import orjson
 from pyfast.errors import CallError, InputError
 
 Schema = Mapping[str, Any]
+OnText = Callable[[str], None]
+"""A function that is called with a text so far, each time that it has grown"""
 T = TypeVar("T")
 
 # For more bytes than this, hashlib releases the interpreter's lock and waits for it afterwards. With busy threads,
@@ -76,6 +78,12 @@ class Request:
     """The whole prompt as embeddings of shape [tokens, hidden size], in place of `messages`.
 
     Only vLLM and transformers accept embeddings
+    """
+    on_text: OnText | None = None
+    """A function for the text of the reply so far, from its beginning. An LLM that writes its reply piece by piece
+    calls it in the event loop, after each piece. If the LLM begins again, so does the text.
+
+    The reply is the same without it, and an LLM may ignore it. It is not part of the digest
     """
 
     def digest(self) -> bytes:

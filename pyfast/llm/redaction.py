@@ -15,6 +15,7 @@ from pyfast.errors import InputError
 
 HIDDEN = "***"
 SHORTEST = 8  # characters; shorter keys, such as "EMPTY", occur in ordinary texts
+_BEGINS = 6  # by so many characters a text is taken for the beginning of a secret
 _ROUNDS = 4  # rounds of decoding: a text may be escaped several times
 
 # Escapes of URLs, JSON, Python, HTML and mail; then invisible characters, which may split a key.
@@ -76,6 +77,21 @@ def hider(*secrets: str) -> Callable[[str], str]:
         return _without(text, wanted) if seen else text
 
     return hidden
+
+
+def revealed(*secrets: str) -> Callable[[str], str]:
+    """Make a function that cuts a text where one of the secrets may begin, for a text that has not ended: `hider`
+    finds only whole secrets. The function does not know escapes.
+
+    Example:
+        >>> revealed("sk-test-4711")("key sk-tes")
+        'key '
+    """
+    begins = {re.escape(form[:_BEGINS]) for one in secrets if len(one) >= SHORTEST for form in _forms(one)}
+    if not begins:
+        return lambda text: text
+    wanted = re.compile("|".join(begins), re.IGNORECASE)
+    return lambda text: wanted.split(text, 1)[0]
 
 
 def _forms(secret: str) -> set[str]:

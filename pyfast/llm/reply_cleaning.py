@@ -26,6 +26,7 @@ _CONTROL = re.compile(
     "|\r(?=\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
 _ESCAPED = re.compile(r"\\[bfr]|\\u(?:00[01789]|20[26])", re.IGNORECASE)
+_FIRST = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|{_ESCAPED.pattern}", re.IGNORECASE)
 
 
 def without_controls(text: str) -> str:
@@ -44,6 +45,11 @@ def has_escaped_controls(text: str) -> bool:
     """Return whether a JSON text may contain control characters in escaped form. If the result is False, the
     text certainly contains none."""
     return _ESCAPED.search(text) is not None
+
+
+def before_controls(text: str) -> str:
+    """Return the beginning of a JSON text that removing control characters cannot change, however it goes on."""
+    return _FIRST.split(text, 1)[0]
 
 
 def json_without_controls(text: str) -> str:

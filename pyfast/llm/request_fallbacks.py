@@ -92,6 +92,11 @@ def _without(field: str) -> Callable[[Body, Schema | None], object]:
     return lambda body, _: body.pop(field)
 
 
+def _whole(body: Body, _: Schema | None) -> None:
+    del body["stream"]
+    body.pop("stream_options", None)
+
+
 def _simpler_schema(body: Body, schema: Schema | None) -> None:
     if schema is not None:
         body["response_format"] = strict_format(schema)
@@ -126,6 +131,8 @@ _SYSTEM = (
 )
 
 FALLBACKS = (
+    Fallback("stream_options", "stream_options", "", "streams without token counts", _without("stream_options")),
+    Fallback("stream", r"\bstream(?:s|ing)?\b", _UNKNOWN, "no streams", _whole),
     Fallback("messages", _SYSTEM, "", "the system message before the first user message", _without_system),
     Fallback("max_tokens", r"\bmax_tokens\b", _UNKNOWN, "max_completion_tokens for max_tokens", _rename),
     Fallback("temperature", "temperature", _UNKNOWN, "no temperature", _without("temperature")),

@@ -209,9 +209,13 @@ def connector() -> aiohttp.TCPConnector:
     return made
 
 
-async def read_body(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER) -> bytes:
+async def read_body(
+    response: aiohttp.ClientResponse,
+    most: int = LARGEST_ANSWER,
+    on_piece: Callable[[bytes], None] | None = None,
+) -> bytes:
     """Read the body of a reply. Raises `CallError` if it has more than `most` bytes. The body is read piece
-    by piece, so that an endless body cannot fill the memory."""
+    by piece, so that an endless body cannot fill the memory. `on_piece` is called with each piece."""
     pieces, size = [], 0
     async for piece in response.content.iter_any():
         pieces.append(piece)
@@ -219,6 +223,8 @@ async def read_body(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER
         if size > most:
             response.close()  # The rest of the body is unread, so the connection cannot be used again.
             raise CallError(f"the LLM's answer is larger than {most >> 20} MB")
+        if on_piece is not None:
+            on_piece(piece)
     return b"".join(pieces)
 
 

@@ -208,7 +208,9 @@ class Vllm:
         try:
             number = str(next(self._shared.numbers))
             calling = engine.generate(prompt, _sampling(request), number, lora_request=self._lora_request())
-            given = [out async for out in calling]
+            async for done in calling:
+                if request.on_text is not None:
+                    request.on_text(done.outputs[0].text)
         except Exception as error:
             if engine.errored:
                 raise LLMUnavailableError(
@@ -216,7 +218,6 @@ class Vllm:
                 ) from None
             # The engine lives, so the error concerns this request: for example a schema that it cannot follow.
             raise CallError(f"vLLM refuses the request: {one_line(error.__cause__ or error)}") from None
-        done = given[-1]
         (answer,) = done.outputs
         counts = size, done.num_cached_tokens or 0, len(answer.token_ids)
         return Completion(answer.text, answer.finish_reason or "unknown", *counts)
@@ -271,5 +272,5 @@ def _sampling(request: Request) -> Any:
         seed=request.seed if request.temperature else None,
         max_tokens=request.max_tokens,
         structured_outputs=form,
-        output_kind=RequestOutputKind.FINAL_ONLY,
+        output_kind=RequestOutputKind.FINAL_ONLY if request.on_text is None else RequestOutputKind.CUMULATIVE,
     )

@@ -15,13 +15,17 @@ from fastapi.responses import Response
 from orjson import dumps
 
 from pyfast.engine import Step
-from pyfast.server.errors import ClientLeft, api_error
+from pyfast.server.errors import ApiError, ClientLeft, api_error
 from pyfast.server.middleware import JsonRoute, Message, Receive, Send
 from pyfast.server.openai_objects import citations, completion, text, usage
 from pyfast.server.schemas import ChatCompletion, ChatRequest
 from pyfast.server.service import Asked, Service
 
 T = TypeVar("T")
+_CHANGED = (
+    "the LLM's reply could not be used after a part of it had been sent, and the answer is another one: forget"
+    " what came, and ask again, without a stream to be sure"
+)
 _ALIVE_S = 15.0  # between two signs of life of a stream, for proxies that cut silent connections
 _PIECE = 1 << 16  # bytes that are given to the socket at once
 
@@ -72,8 +76,11 @@ async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
 
 
 class _Stream(Response):
-    """The answer as server-sent events: first the answer, then its evidence. If the request asks for the
-    trace, each step of the system comes before the answer, as it happens.
+    """The answer as server-sent events: first the answer, as the LLM writes it, then its evidence. If the request
+    asks for the trace, each step of the system comes as it happens.
+
+    Only the beginning of the answer is sent. If the LLM's reply cannot be used in the end, so that the answer is
+    another one, the stream ends with an error.
 
     A slow client delays only its own stream: the events of the stream wait in this object.
     """
@@ -107,14 +114,25 @@ class _Stream(Response):
             del fields["question"]
             put(self._event({}, trace=fields))
 
+        sent = ""
+
+        def on_text(so_far: str) -> None:
+            nonlocal sent
+            if so_far != sent and so_far.startswith(sent):
+                put(self._event({"content": so_far[len(sent) :]}))
+                sent = so_far
+
         put(self._event({"role": "assistant", "content": ""}))
+        listening = on_step if self._with_trace else None
         try:
-            answered = await self._service.answer(self._asked, self._id, on_step if self._with_trace else None)
+            answered = await self._service.answer(self._asked, self._id, listening, on_text)
+            on_text(text(answered.record))
+            if text(answered.record) != sent:
+                raise ApiError(502, _CHANGED, "answer_changed")
         except Exception as error:
             put(_line(api_error(error).body()))
         else:
             record = answered.record
-            put(self._event({"content": text(record)}))
             put(self._event({"annotations": citations(record, answered.title)}))
             put(self._event({}, "stop", state=record.state))
             if self._with_usage:
@@ -126,17 +144,20 @@ class _Stream(Response):
         while True:
             try:
                 async with asyncio.timeout(_ALIVE_S):
-                    event: bytes | None = await ready.get()
+                    events: list[bytes | None] = [await ready.get()]
+                while not ready.empty():  # One message to the socket for all of them.
+                    events.append(ready.get_nowait())
             except TimeoutError:
-                event = b": working\n\n"
+                events = [b": working\n\n"]
+            waiting = b"".join(filter(None, events))
             # `send` waits for a client that reads slowly, but not for ever, and with little that it has not read.
             async with asyncio.timeout(self._service.limits.seconds):
-                if event is None:
+                for start in range(0, len(waiting), _PIECE):
+                    piece = waiting[start : start + _PIECE]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if events[-1] is None:
                     await send({"type": "http.response.body", "body": b""})
                     return
-                for start in range(0, len(event), _PIECE):
-                    piece = event[start : start + _PIECE]
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
 
     def _event(self, delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}

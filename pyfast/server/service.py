@@ -19,6 +19,7 @@ from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep, Record
 from pyfast.errors import InputError
+from pyfast.llm.protocol import OnText
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.commit import parse_filter
 from pyfast.server.errors import ApiError
@@ -213,8 +214,10 @@ class Service:
             raise ApiError(400, str(error), "invalid_filter", param="filter") from None
         return (*key.filter, *given)
 
-    async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
-        """Answer a question, and count it in the metrics.
+    async def answer(
+        self, asked: Asked, id: str, on_step: OnStep | None = None, on_text: OnText | None = None
+    ) -> Answered:
+        """Answer a question, and count it in the metrics. The two functions are those of `Engine.answer`.
 
         Raises `ApiError` if the queue is full or the question fails, `TimeoutError` if the time limit is
         reached, and the errors of `Engine.answer`.
@@ -232,6 +235,7 @@ class Service:
                     ledger=ledger,
                     filter=view,
                     documents=asked.documents,
+                    on_text=on_text,
                 )
         usage = record.usage
         metrics.questions(asked.system, record.state).inc()

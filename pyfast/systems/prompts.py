@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import ceil
 from typing import Annotated, Any, TypeVar
@@ -17,8 +17,8 @@ from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
 INSUFFICIENT = "insufficient evidence"
 M = TypeVar("M", bound=BaseModel)
-_PARAGRAPHS = 12
-_Paragraph = Annotated[str, Field(min_length=1, max_length=600)]
+_PARAGRAPHS, _CHARACTERS, _REASONING = 12, 600, 800
+_Paragraph = Annotated[str, Field(min_length=1, max_length=_CHARACTERS)]
 _SHORT = 300
 """The maximum number of characters in an answer that is not a list"""
 
@@ -73,15 +73,35 @@ class LongFields(BaseModel):
 class LongReasonedFields(BaseModel):
     """Reasoning, then an answer to an open question."""
 
-    reasoning: str = Field(max_length=800)
+    reasoning: str = Field(max_length=_REASONING)
     paragraphs: list[_Paragraph] = Field(min_length=1, max_length=_PARAGRAPHS)
 
 
 class ReasonedFields(BaseModel):
     """Reasoning, then the final answer."""
 
-    reasoning: str = Field(max_length=800)
+    reasoning: str = Field(max_length=_REASONING)
     answer: str = Field(max_length=300)
+
+
+def short_so_far(fields: Mapping[str, Any]) -> str:
+    """Return the beginning of an answer whose reply has not ended (see `Prompt.streamed`). It is empty as long as
+    `final_text` may find that the LLM abstains."""
+    answer = fields.get("answer")
+    text = answer.strip() if isinstance(answer, str) else ""
+    return "" if INSUFFICIENT.startswith(text.lower().rstrip(".")) else text
+
+
+def long_so_far(fields: Mapping[str, Any]) -> str:
+    """Return the beginning of a long answer whose reply has not ended. What is too long is cut, as in `mended`."""
+    given = fields.get("paragraphs")
+    texts = given[:_PARAGRAPHS] if isinstance(given, list) else []
+    return long_text(text[:_CHARACTERS] for text in texts if isinstance(text, str)) or ""
+
+
+def _reasoned(so_far: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], str]:
+    """Stream nothing of a reply that is refused because its reasoning is missing or too long."""
+    return lambda fields: so_far(fields) if 0 < len(str(fields.get("reasoning", ""))) <= _REASONING else ""
 
 
 _PLAN = Prompt(
@@ -176,6 +196,7 @@ def _answer_prompt(most: int) -> Prompt[AnswerFields]:
         # The limit of a short reply is enough even if each character is a token, as in numbers.
         max_tokens=320 + ceil((most - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
         role="answer",
+        streamed=short_so_far,
     )
 
 
@@ -228,6 +249,7 @@ DIRECT = Prompt(
     answer=AnswerFields,
     max_tokens=320,
     role="answer",
+    streamed=short_so_far,
 )
 
 COT = Prompt(
@@ -241,6 +263,7 @@ COT = Prompt(
     answer=ReasonedFields,
     max_tokens=600,
     role="answer",
+    streamed=_reasoned(short_so_far),
 )
 
 
@@ -257,6 +280,7 @@ LONG_ANSWER = Prompt(
     answer=LongFields,
     max_tokens=2400,
     role="answer",
+    streamed=long_so_far,
 )
 
 LONG_DIRECT = Prompt(
@@ -266,6 +290,7 @@ LONG_DIRECT = Prompt(
     answer=LongFields,
     max_tokens=2400,
     role="answer",
+    streamed=long_so_far,
 )
 
 LONG_COT = Prompt(
@@ -278,6 +303,7 @@ LONG_COT = Prompt(
     answer=LongReasonedFields,
     max_tokens=2700,
     role="answer",
+    streamed=_reasoned(long_so_far),
 )
 
 

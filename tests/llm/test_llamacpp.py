@@ -2,11 +2,13 @@
 
 import asyncio
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,13 @@ async def test_an_answer_obeys_its_schema_and_is_repeatable(embedded: LLM) -> No
     second = await embedded.complete(ask("France"))
     assert second.text == first.text
     assert second.cached_tokens > 10
+
+
+async def test_the_text_is_told_while_it_is_written(embedded: LLM) -> None:
+    heard: list[str] = []
+    done = await embedded.complete(replace(ask("France"), on_text=heard.append))
+    assert heard[-1] == done.text == (await answered(embedded)).text and len(heard) > 5
+    assert all(text.startswith(before) for before, text in itertools.pairwise(heard))
 
 
 async def test_text_without_a_schema_is_cut_off_at_the_limit(embedded: LLM) -> None:

@@ -9,6 +9,7 @@ import random
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
@@ -326,3 +327,28 @@ async def test_what_the_client_quotes_of_a_server_names_no_key(form: str, monkey
             with pytest.raises(PyfastError) as error:
                 await backend.complete(ASK)
             assert form not in str(error.value) and KEY[:8].lower() not in str(error.value).lower()
+
+
+@pytest.mark.guarantee("G5")
+@pytest.mark.parametrize(
+    "form", [KEY, KEY.upper(), base64.b64encode(KEY.encode()).decode().rstrip("="), KEY.encode().hex()]
+)
+async def test_a_key_that_comes_in_pieces_is_told_to_nobody(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    text = f"The key is {form}, so."
+    events = [{"choices": [{"index": 0, "delta": {"content": letter}}]} for letter in text]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in events:
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+            await asyncio.sleep(0.001)
+        return response
+
+    heard: list[str] = []
+    async with serving(handler) as backend:
+        done = await backend.complete(replace(ASK, on_text=heard.append))
+    assert "***" in done.text and form not in done.text
+    assert len(set(heard)) > 3 and max(map(len, heard)) < len("The key is ") + 6

@@ -1,6 +1,7 @@
 """Calls of a real engine, one at a time and many at once."""
 
 import asyncio
+import itertools
 import os
 import time
 from pathlib import Path
@@ -34,6 +35,13 @@ async def test_an_answer_obeys_its_schema_and_is_repeatable(llm: LLM) -> None:
     assert "\n" not in first.text and first.finish_reason == "stop"
     assert first.prompt_tokens > 10 and first.completion_tokens > 5
     assert (await llm.complete(ask("France"))).text == first.text
+
+
+async def test_the_text_is_told_while_it_is_written(llm: LLM) -> None:
+    heard: list[str] = []
+    done = await llm.complete(ask("France", on_text=heard.append))
+    assert heard[-1] == done.text == (await llm.complete(ask("France"))).text and len(heard) > 5
+    assert all(text.startswith(before) for before, text in itertools.pairwise(heard))
 
 
 async def test_text_without_a_schema_is_cut_off_at_the_limit(llm: LLM) -> None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
 from pyfast.knowledge.fact_retrieval import MAX_TRIPLES
-from pyfast.systems.prompts import INSUFFICIENT
+from pyfast.systems.prompts import INSUFFICIENT, short_so_far
 
 _Text = Annotated[str, Field(max_length=200)]
 
@@ -155,5 +155,6 @@ FROM_MEMORY = Prompt(
     answer=FinalFields,
     max_tokens=800,
     role="answer",
+    streamed=short_so_far,
     cut_is_final=True,
 )
