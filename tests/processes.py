@@ -99,8 +99,10 @@ def at_terminal(width: int, *arguments: object, cwd: Path) -> tuple[int, str, st
         given = ([*map(str, arguments)], places, partial(_at_terminal, cwd))
         process: BaseProcess = _SERVER.Process(target=_main, args=given, daemon=True)
         process.start()
-        while process.is_alive() or select.select([ours], [], [], 0)[0]:
-            if select.select([ours], [], [], 0.01)[0]:
+        ready = select.poll()  # `select` fails for descriptors above 1,023.
+        ready.register(ours, select.POLLIN)
+        while process.is_alive() or ready.poll(0):
+            if ready.poll(10):
                 told += os.read(ours, 1 << 16)
         os.close(ours)
         os.close(terminal)

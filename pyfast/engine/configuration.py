@@ -31,6 +31,8 @@ FORMAT = 1
 """The number of a run's format"""
 _FORMAT = "format_version"
 _PLACES = "places"  # Paths of index and model. They may differ between sessions of a run.
+STARTED_IN = "started_in"
+"""The place that names the working directory of a run's last session, relative to the run's folder"""
 
 
 def configuration(
@@ -137,8 +139,9 @@ def recorded_value(run: Path, table: str, name: str) -> Any:
 def recorded_path(run: Path, name: str) -> Path:
     """Find a file or folder that run.toml names in its table `places`.
 
-    A relative path is searched for in the working directory, and then in the folders that contain the run, from
-    the innermost to the outermost.
+    A relative path is searched for in the working directory, in the folder that contains the run, and in the
+    folder in which the run was started. If this folder has moved together with the run, it is found at its new
+    place.
 
     Args:
         run: The folder of a run.
@@ -155,13 +158,15 @@ def recorded_path(run: Path, name: str) -> Path:
     recorded = recorded_value(run, _PLACES, name)
     if not isinstance(recorded, str) or not recorded:
         raise InputError(f"{run}: its {what} is missing: it records none")
-    folders = dict.fromkeys((Path.cwd(), *run.resolve().parents))
+    began = recorded_value(run, _PLACES, STARTED_IN)
+    started = [(run.resolve() / began).resolve()] if isinstance(began, str) else []
+    folders = dict.fromkeys((Path.cwd(), run.resolve().parent, *started))
     for folder in folders:
         if (folder / recorded).exists():
             return Path(recorded) if folder == Path.cwd() else folder / recorded
     where = hint = ""
     if not Path(recorded).is_absolute():
-        where = f" in {Path.cwd()} or in a folder that contains the run"
+        where = f" in {' or in '.join(map(str, folders))}"
         hint = "; go to the folder in which the run was started"
     raise InputError(f"{run}: its {what} is missing: there is no {recorded}{where}{hint}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -12,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.engine.budget import Budget, Profile, profile_of
-from pyfast.engine.configuration import Configuration, configuration, recorded_value, with_accepted_code
+from pyfast.engine.configuration import (
+    STARTED_IN,
+    Configuration,
+    configuration,
+    recorded_value,
+    with_accepted_code,
+)
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
 from pyfast.engine.journal.journal import reused_runs
 from pyfast.engine.outages import Waiting
@@ -99,6 +106,7 @@ class Job:
             places={
                 "questions": self.questions.place,
                 "profile": str(self.profile),
+                **self._started_in(),
                 **self._specs(),
                 **self.places,
             },
@@ -140,6 +148,10 @@ class Job:
             copied = reused_runs(self.folder / JOURNAL, self.options.reused)
             for run in (run for run in self.options.reused if run not in copied):
                 check_reused(self.folder, described, run)
+
+    def _started_in(self) -> dict[str, str]:
+        """The working directory, relative to the run, so that both can move together."""
+        return {} if self.folder is None else {STARTED_IN: os.path.relpath(Path.cwd(), self.folder.resolve())}
 
     def _specs(self) -> dict[str, str]:
         llms = by_role(self.llm).items()

@@ -202,9 +202,24 @@ def test_where_a_missing_index_was_looked_for(
     index, questions = (tomllib.loads(text)["places"][name] for name in ("index", "questions"))
     recorded.write_text(text.replace(index, "IDX").replace(questions, "q.jsonl"))
     pyfast.show(tmp_path / "elsewhere" / "run", "q0")
-    where = f"in {Path.cwd()} or in {tmp_path / 'elsewhere'}; go to the folder in which the run was started"
+    where = f"in {Path.cwd()} or in {tmp_path / 'elsewhere'} or in "
     assert f"its index is missing: there is no IDX {where}" in caplog.text
     assert f"its file of questions is missing: there is no q.jsonl {where}" in caplog.text
+    assert "; go to the folder in which the run was started" in caplog.text
+
+
+def test_a_run_finds_its_questions_from_any_folder(
+    examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after the folder in which it was started has moved, with the run in it."""
+    (tmp_path / "a" / "data").mkdir(parents=True)
+    shutil.copy(examples / "questions.jsonl", tmp_path / "a" / "data")
+    monkeypatch.chdir(tmp_path / "a")
+    pyfast.answer("data/questions.jsonl", llm="instant", system="direct", run="runs/all/one", limit=3)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").rename(tmp_path / "b")
+    table = pyfast.Run("b/runs/all/one").to_arrow()
+    assert None not in table["question"].to_pylist() and None not in table["em"].to_pylist()
 
 
 def test_bad_input(place: Path, tmp_path: Path) -> None:
