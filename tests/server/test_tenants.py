@@ -68,7 +68,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         runner.run(stack.aclose())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(filters=FILTERS, documents=DOCUMENTS, system=st.sampled_from(sorted(SYSTEMS)))
 @example(filters=["source=a/*"], documents=None, system="mtqa")
 @example(filters=["source=a/*"], documents=["b/text"], system="n2n")
