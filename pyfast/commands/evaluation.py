@@ -58,6 +58,8 @@ def evaluate(
     given: Any = {"metrics": metric or None, "figures": figure or ()}
     reports = {str(run): pyfast.api.evaluation.evaluate(run, gold, **given) for run in runs}
     if per_question is not None:
+        if per_question.exists():  # It may be the file of the questions.
+            raise InputError(f"--per-question: {per_question} exists already; choose another file")
         _write(per_question, reports)
     if json:
         print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +123,17 @@ def test_latency_by_one_client_stands_beside_throughput(data: Path, tmp_path: Pa
     assert [cell.latency for cell in without.cells] == [{}, {}] and len(without.summary()[0]) == len(head) - 3
 
 
+def busy_seconds(run: Path) -> float:
+    """For how long at least one question was in progress, moment by moment."""
+    with closing(sqlite3.connect(run / "journal.sqlite")) as database:
+        ledgers = [json.loads(text) for (text,) in database.execute("SELECT ledger FROM questions")]
+    spans = [(one["started"], one["started"] + one["seconds"]) for one in ledgers]
+    moments = sorted({moment for span in spans for moment in span})
+    return sum(
+        b - a for a, b in itertools.pairwise(moments) if any(begin <= a and b <= end for begin, end in spans)
+    )
+
+
 def test_seeds_are_averaged_over_questions(data: Path, tmp_path: Path, url: str) -> None:  # noqa: F811
     plan = {**PLAN, "sets": ["moons"], "rows": PLAN["rows"][:1], "seeds": [1, 2, 3], "temperature": 0.7}
     cell = pyfast.experiment(plan, data, tmp_path / "E", llm=url, limit=6).cells[0]
@@ -132,6 +146,8 @@ def test_seeds_are_averaged_over_questions(data: Path, tmp_path: Path, url: str)
     assert cell.cost.prompt_tokens == pytest.approx(sum(one.prompt_tokens for one in statuses) / 18)
     assert cell.cost.completion_tokens == pytest.approx(sum(one.completion_tokens for one in statuses) / 18)
     assert cell.cost.right == pytest.approx(mean)
+    rates = [6 / busy_seconds(run) for run in cell.runs]
+    assert cell.throughput == pytest.approx(sum(rates) / 3, rel=1e-3)
 
 
 def test_a_sample_grows(data: Path, tmp_path: Path) -> None:

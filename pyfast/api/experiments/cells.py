@@ -274,7 +274,7 @@ def _cell(
         for run, report in zip(runs, reports, strict=True)
     ]
     figures, paper = rows_of(scored)[0].figures, row.paper.get(name, {})
-    rates = [times.rate for times in map(service_times, runs) if times is not None]
+    rates = [times.throughput for times in map(service_times, runs) if times is not None]
     rate = fmean(rates) if len(rates) == len(runs) else None
     return Cell(name, row.name, model, runs, figures, paper, mean_cost(costs), scored, rate, timed())
 

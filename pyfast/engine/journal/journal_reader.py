@@ -142,6 +142,8 @@ class ServiceTimes:
     """The seconds of each question, from its start to its end"""
     rate: float
     """Questions a second, while the usual number of questions was in progress"""
+    throughput: float
+    """All questions, divided by the seconds in which at least one question was in progress"""
     shares: Mapping[str, float]
     """The shares of a question's time, between 0 and 1, by their names: `llm`, `waiting for the llm`,
     `search` (searches and other batched calls) and `engine` (pyfast's own process)"""
@@ -177,7 +179,13 @@ def service_times(run: Path) -> ServiceTimes | None:
     edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
     gaps = gaps[edge : len(gaps) - edge]
     gaps = gaps[gaps <= max(seconds)]  # A longer gap is a pause: no question was in progress.
-    rate = len(gaps) / max(float(gaps.sum()), 1e-9)
+    # Questions that end together would give any rate, but at most `peak` are in progress (Little's law).
+    starts, ended = np.sort(np.subtract(ends, seconds)), np.sort(ends)
+    peak = int((np.arange(1, len(ends) + 1) - np.searchsorted(ended, starts, side="right")).max())
+    rate = min(len(gaps) / max(float(gaps.sum()), 1e-9), peak / float(np.mean(seconds)))
+    order = np.argsort(np.subtract(ends, seconds), kind="stable")
+    until = np.maximum.accumulate(np.array(ends)[order])
+    busy = float(until[-1] - starts[0] - np.maximum(starts[1:] - until[:-1], 0.0).sum())
     shares = {name: part / sum(seconds) for name, part in parts.items()}
     shares["engine"] = max(1.0 - sum(shares.values()), 0.0)
-    return ServiceTimes(tuple(seconds), rate, shares)
+    return ServiceTimes(tuple(seconds), rate, len(ends) / max(busy, 1e-9), shares)
