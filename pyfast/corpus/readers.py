@@ -506,7 +506,8 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
                 seen.add(real)
                 inside.append(path.name)
         folders[:] = inside
-        for path in (Path(folder, name) for name in names if not name.startswith(".")):
+        # Office programs keep a file `~$NAME` beside each open document.
+        for path in (Path(folder, name) for name in names if not name.startswith((".", "~$"))):
             if path.is_file():
                 found.append(path)
             else:

@@ -783,3 +783,15 @@ def test_an_order_in_a_filter_sees_no_case_and_no_accents(tmp_path: Path) -> Non
     for condition, right in (("meta.city>=m", {"Malm\u00f6", "M\u00dcNCHEN"}), ("meta.city<B", {"\u00c5rhus"})):
         index = pyfast.open_index(tmp_path / "I", filter=condition)
         assert {index.uri(number) for number in range(len(index.passages))} == right
+
+
+def test_the_lock_of_an_open_document_is_no_document(tmp_path: Path) -> None:
+    """So that `sync` may delete what is gone while someone has a workbook open."""
+    (tmp_path / "corpus").mkdir()
+    for name, content in (("a.md", "Titan is a moon."), ("b.md", "Io is one, too."), ("~$staff.xlsx", "")):
+        (tmp_path / "corpus" / name).write_text(content)
+    unread: list[Unread] = []
+    pyfast.build_index(tmp_path / "corpus", tmp_path / "IDX", on_unread=unread.append)
+    (tmp_path / "corpus" / "b.md").unlink()
+    change = pyfast.sync_documents(tmp_path / "IDX", tmp_path / "corpus", on_unread=unread.append)
+    assert unread == [] and change.deleted == 1
