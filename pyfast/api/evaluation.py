@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from pyfast.api.run import GoldLike, Run, answers_of, folder_of, gold_of, questions_of, report_of, results_of
 from pyfast.engine import Record, recorded_value
-from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report
 from pyfast.evaluation.compare import AnswerChange, Comparison, change_of, least_to_differ
@@ -114,12 +113,12 @@ def export(
         raise InputError(f"{path}: exists already; give overwrite (--overwrite) to replace it")
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist")
-    for run in filter(None, map(folder_of, runs)):
-        count = recorded_value(run, "questions", "count")
-        if isinstance(count, int) and (left := count - sum(1 for _ in read_answers(run / ANSWERS))) > 0:
-            _LOG.warning("%s: %d of its %d questions are not finished, and have no row", run, left, count)
     lines = gold_of(runs[0], gold) if gold is not None else None
     results = [results_of(run, name, lines, metrics) for run, name in zip(runs, _names(runs), strict=True)]
+    for folder, one in zip(map(folder_of, runs), results, strict=True):
+        count = None if folder is None else recorded_value(folder, "questions", "count")
+        if isinstance(count, int) and (left := count - len(one.records)) > 0:
+            _LOG.warning("%s: %d of its %d questions are not finished, and have no row", folder, left, count)
     schema = schema_of(results)
     if wide:
         tables = {one.run: pa.Table.from_batches(rows_of(one, schema), schema) for one in results}

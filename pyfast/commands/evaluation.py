@@ -192,17 +192,15 @@ def compare(
 
 
 def _show_changes(changes: list[AnswerChange]) -> None:
-    changed = [change for change in changes if change.differs != ("evidence",)]
-    others = [change for change in changes if change.differs == ("evidence",)]
-    say(f"{len(changed)} answers changed, {len(others)} more only in their evidence")
-    for change in [*changed, *others]:
+    only = sum(change.differs == ("evidence",) for change in changes)
+    say(f"{len(changes) - only} answers changed, {only} more only in their evidence")
+    for change in sorted(changes, key=lambda change: change.differs == ("evidence",)):
         asked = f": {plain(change.question)}" if change.question else ""
         say(f"\n{plain(change.id)}: {', '.join(change.differs)}{asked}")
         for sign, record, evidence in zip("-+", (change.before, change.after), change.evidence, strict=True):
-            if change in changed:
-                say(f"{sign} {record.state}: {plain(record.answer or record.reason or '')}")
-            elif sign == "-":
-                say(f"  {record.state}: {plain(record.answer or record.reason or '')}")
+            same = change.differs == ("evidence",)
+            if not same or sign == "-":
+                say(f"{' ' if same else sign} {record.state}: {plain(record.answer or record.reason or '')}")
             for one in evidence:
                 say(f"{sign}   {plain(one.uri)}: {cut(one.line, SNIPPET)}")
 

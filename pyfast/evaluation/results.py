@@ -37,7 +37,7 @@ class Results:
 
     run: str
     """The name of the run"""
-    records: Iterable[Record]
+    records: Sequence[Record]
     questions: Mapping[str, str]
     """The texts of the questions, by id"""
     gold: Mapping[str, Sequence[str]]

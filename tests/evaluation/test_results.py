@@ -205,6 +205,14 @@ def test_no_file_is_replaced_unless_asked(run: Path, tmp_path: Path) -> None:
         pyfast.export([run], tmp_path / "nowhere" / "x.csv")
 
 
+def test_the_scores_of_each_question_replace_no_file(run: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "questions.csv"
+    kept.write_text("my questions")
+    done = CliRunner().invoke(app, ["evaluate", str(run), "--per-question", str(kept)])
+    assert isinstance(done.exception, InputError) and "exists already" in str(done.exception)
+    assert kept.read_text() == "my questions"
+
+
 def test_questions_that_are_not_finished_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pyfast.answer(ASKED, llm="instant", system=SAYS, run=tmp_path / "run")
     answers = tmp_path / "run" / "answers.jsonl"

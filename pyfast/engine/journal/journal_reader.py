@@ -175,16 +175,16 @@ def service_times(run: Path) -> ServiceTimes | None:
             ends.append(float(ledger["started"]) + seconds[-1])
     if len(seconds) < 2 or not sum(seconds):
         return None
-    gaps = np.diff(np.sort(ends))
+    starts = np.subtract(ends, seconds)
+    order = np.argsort(starts, kind="stable")
+    starts, until, ended = starts[order], np.maximum.accumulate(np.array(ends)[order]), np.sort(ends)
+    gaps = np.diff(ended)
     edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
     gaps = gaps[edge : len(gaps) - edge]
     gaps = gaps[gaps <= max(seconds)]  # A longer gap is a pause: no question was in progress.
     # Questions that end together would give any rate, but at most `peak` are in progress (Little's law).
-    starts, ended = np.sort(np.subtract(ends, seconds)), np.sort(ends)
     peak = int((np.arange(1, len(ends) + 1) - np.searchsorted(ended, starts, side="right")).max())
     rate = min(len(gaps) / max(float(gaps.sum()), 1e-9), peak / float(np.mean(seconds)))
-    order = np.argsort(np.subtract(ends, seconds), kind="stable")
-    until = np.maximum.accumulate(np.array(ends)[order])
     busy = float(until[-1] - starts[0] - np.maximum(starts[1:] - until[:-1], 0.0).sum())
     shares = {name: part / sum(seconds) for name, part in parts.items()}
     shares["engine"] = max(1.0 - sum(shares.values()), 0.0)
