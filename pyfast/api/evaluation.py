@@ -20,6 +20,7 @@ from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
+from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import check_kind, rows_of, schema_of, side_by_side, write_results
 
 _LOG = logging.getLogger("pyfast")
@@ -31,6 +32,7 @@ def evaluate(
     *,
     metrics: Sequence[str | Metric] | None = None,
     figures: Sequence[str] = (),
+    judged: str | Path | None = None,
 ) -> Report:
     """Score the answers of a run.
 
@@ -48,6 +50,8 @@ def evaluate(
             None: the metrics that the gold file names. If it names no metric: `em_f1` and `evidence`, or `hits`
             for conversations.
         figures: The names of the figures to report, such as `em`. Empty: all figures of the metrics.
+        judged: The folder of a run of `pyfast.api.judgement.judge_answers`. Its verdicts become the figures
+            `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
 
     Returns:
         Figures with 95 % intervals: first for all questions, then for each type of question. For conversations
@@ -63,7 +67,8 @@ def evaluate(
         >>> em = report.rows[0]["em"]
         >>> print(em.value, em.low, em.high)
     """
-    return report_of(run, gold_of(run, gold), metrics, figures)
+    also = () if judged is None else (judged_by(judged),)
+    return report_of(run, gold_of(run, gold), metrics, figures, also)
 
 
 def export(

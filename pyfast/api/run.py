@@ -186,11 +186,15 @@ def folder_of(run: Run | str | Path) -> Path | None:
 
 
 def report_of(
-    run: Run | str | Path, gold: Lines, metrics: Sequence[str | Metric] | None, figures: Sequence[str] = ()
+    run: Run | str | Path,
+    gold: Lines,
+    metrics: Sequence[str | Metric] | None,
+    figures: Sequence[str] = (),
+    also: Sequence[Metric] = (),
 ) -> Report:
     """Score the answers of a run, as `pyfast.evaluate` does."""
     answers, where = answers_of(run)
-    return evaluate(answers, gold, metrics, where, _rows_of(run), figures)
+    return evaluate(answers, gold, metrics, where, _rows_of(run), figures, also)
 
 
 def scores_and_gold(

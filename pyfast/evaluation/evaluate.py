@@ -106,6 +106,7 @@ def evaluate(
     where: str = "the run",
     rows: Rows | None = None,
     figures: Sequence[str] = (),
+    also: Sequence[Metric] = (),
 ) -> Report:
     """Score answers. A failed question counts as wrong. Unfinished questions are listed in `not_run`, but do
     not count.
@@ -121,6 +122,7 @@ def evaluate(
         rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
             table counts as this table, if the gold does not name rows.
         figures: The names of the figures that the report has. Empty: all of them.
+        also: Metrics beside `metrics`.
 
     Returns:
         Figures with 95 % intervals, for all questions and then for each group.
@@ -144,7 +146,7 @@ def evaluate(
         fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
         fault = f"none of its {len(without)} questions has gold answers (`answers`)" if without else fault
         raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
-    named = _chosen(list(names), conversations[0]) if metrics is None else metrics
+    named = [*(_chosen(list(names), conversations[0]) if metrics is None else metrics), *also]
     # The gold is read a second time: all of it would take more memory than the rest.
     whole: list[str] = []
 
