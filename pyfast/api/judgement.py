@@ -156,7 +156,7 @@ def _carried_out(
     options = options.only(name, *OF_EVERY_RUN)
     limits = Budget.parse(budget or {})
     used = opened(llm, llm_options)
-    check_roles(name, ("judge",), used.by_role)
+    check_roles(name, (JUDGE.role,), used.by_role)
     models = used.full()
     made = job(
         folder=Path(folder),

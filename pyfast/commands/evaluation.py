@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
@@ -76,7 +77,7 @@ def evaluate(
         folder, llm = run.with_name(f"{run.resolve().name}-judged"), read_models(judge)
         common: Any = {"concurrency": concurrency, "options": options, **given.given}
         work = partial(judge_answers, run, gold, judged=folder, llm=llm, **common)
-        tell(watched(folder, llm, lambda watch: work(watch=watch)))
+        tell(watched(folder, llm, lambda watch: work(watch=watch)), partial(print, file=sys.stderr))
         return folder
 
     if not judge and (concurrency or given.given != LlmOptions().given or options != RunOptions()):
