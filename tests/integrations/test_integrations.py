@@ -14,8 +14,18 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGES = [
     *("langchain-core>=1.0", "langchain-tests", "llama-index-core>=0.14", "haystack-ai>=3", "dspy>=3"),
+    *("fastapi", "uvicorn", "httpx", "ray[data]>=2.60", "ragas>=0.4", "deepeval>=3"),
     "datasets",  # PyLate imports it
 ]
+
+
+# Nothing that they would fetch or report.
+QUIET = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "RAGAS_DO_NOT_TRACK": "true",
+    "DEEPEVAL_TELEMETRY_OPT_OUT": "YES",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +44,7 @@ def test_with_the_real_packages(cases: str, python: Path) -> None:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **QUIET},
         capture_output=True,
         text=True,
     )
