@@ -76,6 +76,7 @@ def judge_runs(
         >>> judgement = judge_runs("RUN_A", "RUN_B", run="JUDGED", llm="openai:qwen3-8b@http://127.0.0.1:8000")
         >>> print(judgement.rows[-1].dimension, judgement.rows[-1].rate)
     """
+    options = options.only("judge_runs", *OF_EVERY_RUN)
     pairs = open_pairs(Path(run_a), Path(run_b), None if questions is None else Path(questions))
     job = partial(
         Job,
@@ -87,7 +88,7 @@ def judge_runs(
         prompts=(JUDGE if ties else JUDGE_WITHOUT_TIES,),
         places={"run_a": str(run_a), "run_b": str(run_b)},
     )
-    done = _carried_out(job, "judge_runs", run, llm, llm_options, concurrency, budget, options, watch)
+    done = _carried_out(job, run, llm, llm_options, concurrency, budget, options, watch)
     left = done.status.questions - done.status.ended
     rows, failed = ([], 0) if left else win_rates(Path(run))
     return Judgement(done, rows, failed)
@@ -129,6 +130,7 @@ def judge_answers(
         >>> report = pyfast.evaluate("RUN", judged="RUN-judged")
         >>> print(report.rows[0]["judged_correct"].value)
     """
+    options = options.only("judge_answers", *OF_EVERY_RUN)
     given = open_answers(Path(run), gold_of(run, gold))
     job = partial(
         Job,
@@ -139,12 +141,11 @@ def judge_answers(
         prompts=tuple(PROMPTS.values()),
         places={"run": str(run)},
     )
-    return _carried_out(job, "judge_answers", judged, llm, llm_options, concurrency, budget, options, watch)
+    return _carried_out(job, judged, llm, llm_options, concurrency, budget, options, watch)
 
 
 def _carried_out(
     job: Callable[..., Job],
-    name: str,
     folder: str | Path,
     llm: GivenLLM,
     llm_options: Mapping[str, Any] | None,
@@ -153,10 +154,9 @@ def _carried_out(
     options: RunOptions,
     watch: Watch,
 ) -> Run:
-    options = options.only(name, *OF_EVERY_RUN)
     limits = Budget.parse(budget or {})
     used = opened(llm, llm_options)
-    check_roles(name, (JUDGE.role,), used.by_role)
+    check_roles("judge", (JUDGE.role,), used.by_role)
     models = used.full()
     made = job(
         folder=Path(folder),
