@@ -203,7 +203,8 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
 
     Args:
         before: A run, or its folder.
-        after: A run, or its folder. Questions that only one of the runs has finished are left out.
+        after: A run, or its folder. Questions that only one of the runs has finished are left out. A warning
+            counts them.
 
     Returns:
         The changes, in the order of the questions in `after`.
@@ -221,6 +222,10 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
     shared = [(places[record.id], record) for record in second if record.id in places]
     if not shared:
         raise InputError(f"{', '.join(_names([before, after]))}: they have no question in common")
+    asked = {record.id for _, record in shared}
+    if alone := [*(places.keys() - asked), *(record.id for record in second if record.id not in places)]:
+        some = ", ".join(sorted(alone)[:5])
+        _LOG.warning("%d questions are not compared, because only one run has finished them: %s", len(alone), some)
     changes = (change_of(first[place], record) for place, record in shared)
     found = [change for change in changes if change.differs]
     folder = folder_of(after)
