@@ -1,9 +1,12 @@
-"""Train the models of two systems: the encoder and language model of graph_convqa, and the iterator of hseq."""
+"""Train the models of two systems: the encoder and language model of graph_convqa, and the iterator of hseq. Teach
+a model of any system from finished runs."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -12,15 +15,25 @@ from typing import TYPE_CHECKING, Any
 from pyfast.api.answer import answer
 from pyfast.api.index import index_of
 from pyfast.api.models import GivenLLM
-from pyfast.api.run import Run
-from pyfast.engine import questions_in
+from pyfast.api.run import GoldLike, Run, folder_of, gold_of, questions_of, report_of
+from pyfast.engine import questions_in, recorded_value
+from pyfast.engine.configuration import recorded_path
 from pyfast.errors import InputError
+from pyfast.evaluation.gold import read_gold as read_gold_answers
+from pyfast.evaluation.metrics import normalise
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.hseq.planner import PLANNER
 from pyfast.systems.hseq.system import Settings
 from pyfast.utils.extras import explained
-from pyfast.utils.options import GRAPH_CONVQA_DEFAULTS, HSEQ_DEFAULTS, GraphConvqaOptions, HseqOptions
+from pyfast.utils.options import (
+    DISTILL_DEFAULTS,
+    GRAPH_CONVQA_DEFAULTS,
+    HSEQ_DEFAULTS,
+    DistillOptions,
+    GraphConvqaOptions,
+    HseqOptions,
+)
 
 if TYPE_CHECKING:
     from pyfast.training.devices import Estimate
@@ -247,6 +260,117 @@ def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
     if not sources:
         raise InputError("sources: expected at least one file of questions with its index")
     return [(index_of(index), read_gold(Path(questions))) for questions, index in sources.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Distilled:
+    """What a model learned from finished runs."""
+
+    path: Path
+    """The folder of the training, with the examples"""
+    runs: Mapping[str, tuple[int, int]]
+    """For each run: how many of its questions came out right, and how many have ended"""
+    prompts: Mapping[str, tuple[int, int]]
+    """For each prompt, such as `plan`: the number of examples, and the number of those that are held out"""
+    left_out: Mapping[str, int]
+    """How many LLM calls gave no example, by the reason"""
+
+
+@explained()
+def distill(
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    *,
+    out: str | Path,
+    gold: GoldLike | None = None,
+    not_in: str | Path | Sequence[str | Path] = (),
+    options: DistillOptions = DISTILL_DEFAULTS,
+) -> Distilled:
+    """Collect examples from finished runs of any system and LLM. An example is an LLM call of a question that came
+    out right: the name of the prompt, its messages, and the reply.
+
+    Each prompt counts once. If the LLM was asked again after a reply in the wrong form, the last reply goes with
+    the first prompt.
+
+    Args:
+        runs: Runs with stored prompts, or their folders.
+        out: The folder to write.
+        gold: The gold answers for `options.right="gold"`, as in `pyfast.evaluate`.
+        not_in: Files of questions on which the model will be tested. No question of the runs may be in them.
+        options: Which examples are chosen.
+
+    Returns:
+        What the examples are. `out` has them in `examples.jsonl`, and in `held_out.jsonl` those of the questions
+        that are held out.
+
+    Raises:
+        InputError: A run stores no prompts, no question came out right, or a question is in a file of `not_in`.
+
+    Example:
+        >>> import pyfast
+        >>> learned = pyfast.distill("RUN", out="OUT", options=pyfast.DistillOptions(right="all"))
+        >>> print(learned.prompts)
+    """
+    from pyfast.training.run_examples import EXAMPLES, HELD_OUT, Collected, balanced, is_held_out, write_examples
+
+    given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    tests = [Path(one) for one in ([not_in] if isinstance(not_in, str | Path) else not_in)]
+    collected, counts = Collected(), dict[str, tuple[int, int]]()
+    for one in given:
+        folder = folder_of(one)
+        if folder is None:
+            raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
+        run = Run(folder)
+        texts = {question.id: question.text for question in questions_of(folder)}
+        ended = [record.id for record in run.records]
+        _refuse_tests(folder, {id: texts.get(id) for id in ended}, tests)
+        right = _right(run, gold, options)
+        held = {id for id in ended if is_held_out(texts.get(id, id), options.held_out)}
+        used = collected.add(folder, len(ended), right, held)
+        counts[str(folder)] = used, len(ended)
+    if not collected.examples:
+        raise InputError("no example: no question of the runs came out right, or all of them are held out")
+    many = math.ceil(options.size * options.held_out)
+    chosen = balanced(collected.examples, options.size, options.seed)
+    held_out = balanced(collected.held_out, many, options.seed)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_examples(folder / EXAMPLES, chosen)
+    write_examples(folder / HELD_OUT, held_out)
+    own, others = (Counter(it.prompt for it in some) for some in (chosen, held_out))
+    prompts = {name: (own[name], others[name]) for name in sorted(own | others)}
+    return Distilled(folder, counts, prompts, {why: n for why, n in collected.left_out.items() if n})
+
+
+def _right(run: Run, gold: GoldLike | None, options: DistillOptions) -> set[str]:
+    """Return the ids of the questions of a run that came out right."""
+    assert run.path is not None
+    if options.right == "all":
+        return {record.id for record in run.records if record.state != "failed"}
+    if options.right == "gold":
+        scored = report_of(run, gold_of(run, gold), ["em_f1"]).questions
+        return {one.id for one in scored if (one.figures["f1"] or 0) >= options.min_f1}
+    judged = Path(options.right)
+    if recorded_value(judged, "system", "name") != "judge":
+        raise InputError(f"right: expected gold, all or the folder of a run of `pyfast judge`, not {judged}")
+    sides = [side for side in "ab" if recorded_path(judged, f"run_{side}").resolve() == run.path.resolve()]
+    if not sides:
+        raise InputError(f"{judged}: did not judge {run.path}")
+    return {record.id for record in Run(judged).records if record.answer in sides}
+
+
+def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Path]) -> None:
+    """Raise `InputError` if a run has a question of a file of tests. `asked` has the text of each question of the
+    run, by its id. The texts are compared, or the ids if one of the two texts is not known."""
+    texts = {normalise(text) for text in asked.values() if text is not None}
+    for file in tests:
+        shared = []
+        for one in read_gold_answers(file):
+            text = (one.model_extra or {}).get("question")
+            by_id = text is None or asked.get(one.id, "") is None
+            if one.id in asked if by_id else normalise(str(text)) in texts:
+                shared.append(one.id)
+        if shared:
+            raise InputError(f"{run}: has {len(shared)} questions of {file}, the first of them {shared[0]!r}")
 
 
 @explained()

@@ -1,4 +1,4 @@
-"""`pyfast train`: graph-convqa, hseq-iterator, merge."""
+"""`pyfast train`: graph-convqa, hseq-iterator, merge. `pyfast distill`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import pairs, with_options
-from pyfast.commands.terminal import console
-from pyfast.utils.options import GraphConvqaOptions, HseqOptions
+from pyfast.commands.arguments import RunFolders, pairs, with_options
+from pyfast.commands.terminal import console, plain, say, show_table
+from pyfast.utils.options import DistillOptions, GraphConvqaOptions, HseqOptions
 
 if TYPE_CHECKING:
     from pyfast.api.training import OnStep, Training
@@ -87,6 +87,30 @@ def hseq_iterator(
             on_estimate=lambda cost: console().print(str(cost)),
         )
     _tell(training)
+
+
+@with_options
+def distill(
+    runs: RunFolders,
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    options: DistillOptions,
+    gold: Annotated[
+        Path | None,
+        typer.Option(help="The gold answers, as in `pyfast evaluate`; by default those of the run's questions."),
+    ] = None,
+    not_in: Annotated[
+        list[Path] | None,
+        typer.Option(help="Questions or gold answers of a test; the runs may have no question of it; repeatable."),
+    ] = None,
+) -> None:
+    """Collect the prompts and replies of questions that came out right."""
+    import pyfast.api.training
+
+    learned = pyfast.api.training.distill(runs, out=out, gold=gold, not_in=not_in or (), options=options)
+    show_table(["run", "right", "questions"], [(run, *counts) for run, counts in learned.runs.items()])
+    show_table(["prompt", "examples", "held out"], [(name, *counts) for name, counts in learned.prompts.items()])
+    for why, count in learned.left_out.items():
+        say(plain(f"{count} calls left out: {why}"))
 
 
 @app.command()
