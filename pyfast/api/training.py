@@ -7,7 +7,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from pyfast.utils.options import (
     DISTILL_DEFAULTS,
     GRAPH_CONVQA_DEFAULTS,
     HSEQ_DEFAULTS,
+    AdapterOptions,
     DistillOptions,
     GraphConvqaOptions,
     HseqOptions,
@@ -168,7 +169,8 @@ def train_hseq_iterator(
         >>> training = train_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", out="OUT", options=options)
         >>> print(training.path)
     """
-    from pyfast.training.hseq_iterator import ADAPTER, Compute, train
+    from pyfast.training.adapter import ADAPTER, Compute
+    from pyfast.training.hseq_iterator import train
 
     recipe = _recipe(settings, options)
     golds = _golds(sources)
@@ -220,7 +222,8 @@ def estimate_hseq_iterator(
         >>> estimate = estimate_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL")
         >>> print(estimate)
     """
-    from pyfast.training.hseq_iterator import Compute, estimate
+    from pyfast.training.adapter import Compute
+    from pyfast.training.hseq_iterator import estimate
 
     recipe, compute = _recipe(settings, options), options.part(Compute)
     return estimate(_golds(sources), Path(model), recipe, _schedule(options), compute)
@@ -247,8 +250,8 @@ def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, fol
     return {text: record.answer for text, record in zip(texts, run.records, strict=True) if record.answer}
 
 
-def _schedule(options: HseqOptions) -> Schedule:
-    """HSEQ's learning-rate schedule (A.3.4)."""
+def _schedule(options: AdapterOptions) -> Schedule:
+    """The learning-rate schedule of HSEQ (A.3.4)."""
     from pyfast.training.loop import Schedule
 
     return options.part(Schedule, rate="cosine", warmup=0.03)
@@ -274,6 +277,11 @@ class Distilled:
     """For each prompt, such as `plan`: the number of examples, and the number of those that are held out"""
     left_out: Mapping[str, int]
     """How many LLM calls gave no example, by the reason"""
+    training: Training | None = None
+    """The training. Its `path` is the folder of the adapter. None: no model was given"""
+    losses: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """The mean loss of the examples that are held out, by prompt: of the model without and with the adapter. Empty
+    if the training was stopped before its end"""
 
 
 @explained()
@@ -281,29 +289,39 @@ def distill(
     runs: Run | str | Path | Sequence[Run | str | Path],
     *,
     out: str | Path,
+    model: str | Path | None = None,
     gold: GoldLike | None = None,
     not_in: str | Path | Sequence[str | Path] = (),
     options: DistillOptions = DISTILL_DEFAULTS,
+    on_step: OnStep | None = None,
+    on_estimate: OnEstimate | None = None,
 ) -> Distilled:
-    """Collect examples from finished runs of any system and LLM. An example is an LLM call of a question that came
-    out right: the name of the prompt, its messages, and the reply.
+    """Teach a model what finished runs of any system and LLM did right. An example is an LLM call of a question
+    that came out right: the name of the prompt, its messages, and the reply.
 
     Each prompt counts once. If the LLM was asked again after a reply in the wrong form, the last reply goes with
-    the first prompt.
+    the first prompt. The training is LoRA. It runs on a GPU if the machine has one, otherwise on the CPU.
 
     Args:
         runs: Runs with stored prompts, or their folders.
-        out: The folder to write.
+        out: The folder to write. To resume an interrupted training, call the function again with the same
+            arguments.
+        model: The folder of the language model to train, in safetensors. None: `out` gets only the examples.
         gold: The gold answers for `options.right="gold"`, as in `pyfast.evaluate`.
         not_in: Files of questions on which the model will be tested. No question of the runs may be in them.
-        options: Which examples are chosen.
+        options: Which examples are chosen, and how the training uses them.
+        on_step: As in `train_hseq_iterator`.
+        on_estimate: As in `train_hseq_iterator`.
 
     Returns:
-        What the examples are. `out` has them in `examples.jsonl`, and in `held_out.jsonl` those of the questions
-        that are held out.
+        What the model learned from. `out` has the examples in `examples.jsonl`, and in `held_out.jsonl` those of
+        the questions that are held out. Its folder `adapter` has the adapter in peft's format, for vLLM and
+        transformers, and as `adapter.gguf` for llama.cpp.
 
     Raises:
-        InputError: A run stores no prompts, no question came out right, or a question is in a file of `not_in`.
+        InputError: A run stores no prompts, no question came out right, a question is in a file of `not_in`, the
+            model cannot be read, or `out` has another training.
+        RunError: The loss became infinite or NaN.
 
     Example:
         >>> import pyfast
@@ -332,13 +350,33 @@ def distill(
     many = math.ceil(options.size * options.held_out)
     chosen = balanced(collected.examples, options.size, options.seed)
     held_out = balanced(collected.held_out, many, options.seed)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_examples(folder / EXAMPLES, chosen)
-    write_examples(folder / HELD_OUT, held_out)
+    path = Path(out)
+    path.mkdir(parents=True, exist_ok=True)
+    write_examples(path / EXAMPLES, chosen)
+    write_examples(path / HELD_OUT, held_out)
     own, others = (Counter(it.prompt for it in some) for some in (chosen, held_out))
     prompts = {name: (own[name], others[name]) for name in sorted(own | others)}
-    return Distilled(folder, counts, prompts, {why: n for why, n in collected.left_out.items() if n})
+    left_out = {why: n for why, n in collected.left_out.items() if n}
+    if model is None:
+        return Distilled(path, counts, prompts, left_out)
+    from pyfast.training.adapter import ADAPTER, Compute
+    from pyfast.training.distillation import Recipe, train
+
+    taught = train(
+        chosen,
+        held_out,
+        Path(model),
+        path,
+        options.part(Recipe),
+        _schedule(options),
+        options.part(Compute),
+        {"right": str(options.right), "min_f1": options.min_f1, "runs": counts, "prompts": prompts},
+        stop=_over(options.minutes),
+        on_step=on_step or _ignore,
+        on_estimate=on_estimate,
+    )
+    left_out |= {"longer than --max-tokens": taught.too_long} if taught.too_long else {}
+    return Distilled(path, counts, prompts, left_out, Training(path / ADAPTER, taught.curve), taught.losses)
 
 
 def _right(run: Run, gold: GoldLike | None, options: DistillOptions) -> set[str]:

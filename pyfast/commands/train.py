@@ -92,8 +92,12 @@ def hseq_iterator(
 @with_options
 def distill(
     runs: RunFolders,
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    out: Annotated[Path, typer.Option(help="The folder to write. If it has a training, the training resumes.")],
     options: DistillOptions,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="The folder of the model to train, in safetensors. Without it: only write examples."),
+    ] = None,
     gold: Annotated[
         Path | None,
         typer.Option(help="The gold answers, as in `pyfast evaluate`; by default those of the run's questions."),
@@ -103,14 +107,32 @@ def distill(
         typer.Option(help="Questions or gold answers of a test; the runs may have no question of it; repeatable."),
     ] = None,
 ) -> None:
-    """Collect the prompts and replies of questions that came out right."""
+    """Teach a model (LoRA) the prompts and replies of finished runs, from the questions that came out right."""
     import pyfast.api.training
 
-    learned = pyfast.api.training.distill(runs, out=out, gold=gold, not_in=not_in or (), options=options)
+    with _progress() as on_step:
+        learned = pyfast.api.training.distill(
+            runs,
+            out=out,
+            model=model,
+            gold=gold,
+            not_in=not_in or (),
+            options=options,
+            on_step=on_step,
+            on_estimate=lambda cost: console().print(str(cost)),
+        )
+    if os.environ.get("RANK", "0") != "0":
+        return
     show_table(["run", "right", "questions"], [(run, *counts) for run, counts in learned.runs.items()])
-    show_table(["prompt", "examples", "held out"], [(name, *counts) for name, counts in learned.prompts.items()])
+    heads = ["prompt", "examples", "held out", *(["loss before", "after"] if learned.losses else ())]
+    losses = {name: [f"{loss:.3f}" for loss in pair] for name, pair in learned.losses.items()}
+    others = ["", ""] if losses else []
+    rows = [(name, *counts, *losses.get(name, others)) for name, counts in learned.prompts.items()]
+    show_table(heads, rows)
     for why, count in learned.left_out.items():
-        say(plain(f"{count} calls left out: {why}"))
+        say(plain(f"{count} left out: {why}"))
+    if learned.training is not None:
+        _tell(learned.training)
 
 
 @app.command()

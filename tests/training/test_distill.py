@@ -1,6 +1,11 @@
 """What a model learns from finished runs: the examples that `pyfast distill` chooses."""
 
 import json
+import math
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -154,3 +159,108 @@ def test_the_words_of_a_question_decide_whether_it_is_held_out() -> None:
     assert all(is_held_out(f"Who is {n}?", 0.5) == is_held_out(f"who  is {n}?", 0.5) for n in range(50))
     assert reply_of('Sure: {"a": [1,\n2], "b": "é"} ok') == '{"a": [1, 2], "b": "é"}'
     assert reply_of(" Paris \n") == "Paris"
+
+
+TRAINED = pyfast.DistillOptions(accumulation=4, epochs=2, lora_rank=4, held_out=0.3, learning_rate=1e-2)
+
+
+def test_a_model_learns_the_replies(run: Path, tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    pytest.importorskip("gguf")
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    steps = []
+    learned = pyfast.distill(
+        run, out=tmp_path, model=tiny, options=TRAINED, on_step=lambda point, total: steps.append(total)
+    )
+    assert learned.training is not None and learned.training.path == tmp_path / "adapter"
+    examples = len(written(tmp_path / "examples.jsonl"))
+    assert steps == [2 * math.ceil(examples / 4)] * len(steps) and len(steps) == len(learned.training.curve)
+    before, after = learned.losses["direct"]
+    assert after < before - 1
+    # Independent: transformers' own loss of the whole conversation, with labels for the reply alone.
+    import torch
+    from transformers import AutoTokenizer
+
+    tokenizer, plain = AutoTokenizer.from_pretrained(tiny), AutoModelForCausalLM.from_pretrained(tiny)
+    taught = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny), learned.training.path).eval()
+    for model, expected in ((plain, before), (taught, after)):
+        losses = []
+        for one in written(tmp_path / "held_out.jsonl"):
+            prompt = tokenizer.apply_chat_template(one["messages"], tokenize=False, add_generation_prompt=True)
+            reply = tokenizer(f"{one['reply']}{tokenizer.eos_token}", add_special_tokens=False).input_ids
+            asked = tokenizer(prompt, add_special_tokens=False).input_ids
+            inputs, labels = torch.tensor([asked + reply]), torch.tensor([[-100] * len(asked) + reply])
+            with torch.inference_mode():
+                losses.append(model(input_ids=inputs, labels=labels).loss.item())
+        assert sum(losses) / len(losses) == pytest.approx(expected, rel=1e-3)
+    recipe = json.loads((tmp_path / "recipe.json").read_text())
+    assert recipe["recipe"]["runs"] == {str(run): [20, 40]} and recipe["examples"] == examples
+    assert recipe["recipe"]["prompts"] == {"direct": list(learned.prompts["direct"])}
+    with pytest.raises(InputError, match=r"all .* examples have more than 20 tokens"):
+        pyfast.distill(
+            run, out=tmp_path / "b", model=tiny, options=pyfast.DistillOptions(max_tokens=20, held_out=0)
+        )
+
+
+@pytest.mark.slow(suite="training")
+def test_a_training_that_is_killed_ends_with_the_same_bits(run: Path, tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    given = ["--model", tiny, "--accumulation", 1, "--epochs", 3, "--lora-rank", 4, "--right", "all"]
+    called = [*map(str, [sys.executable, "-m", "pyfast", "distill", run, *given, "--out"])]
+    subprocess.run([*called, tmp_path / "whole"], check=True, capture_output=True)
+    with subprocess.Popen(
+        [*called, tmp_path / "parts"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as it:
+        while not (tmp_path / "parts" / "checkpoint.safetensors").exists():
+            assert it.poll() is None
+            time.sleep(0.01)
+        it.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "parts" / "recipe.json").exists()
+    done = subprocess.run([*called, tmp_path / "parts"], check=True, capture_output=True, text=True)
+    for name in ("adapter_model.safetensors", "adapter.gguf"):
+        whole, parts = (tmp_path / folder / "adapter" / name for folder in ("whole", "parts"))
+        assert whole.read_bytes() == parts.read_bytes()
+    assert "before" in done.stdout and "steps, loss" in done.stdout
+
+
+@pytest.mark.slow(suite="training")
+def test_llama_cpp_and_transformers_agree_on_an_adapter(tmp_path: Path) -> None:
+    """The next token after a prompt: of the real small model (in 4 bits) with an adapter that changes it much."""
+    for package in ("peft", "gguf", "xllamacpp"):
+        pytest.importorskip(package)
+    import torch
+    from models import converted_model
+
+    from pyfast.llm.llamacpp import embedded_model, import_runtime, start_server
+    from pyfast.llm.local import chat_tokens
+    from pyfast.training.lora import ALL_PROJECTIONS, open_model, with_lora, write_gguf
+
+    folder = converted_model()
+    model, tokenizer = open_model(folder)
+    torch.manual_seed(1)
+    model = with_lora(model, rank=8, alpha=16, targets=ALL_PROJECTIONS).eval()
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "lora_B" in name:  # most in those projections whose rows llama.cpp has in another order
+                weights.normal_(0, 0.6 if "q_proj" in name or "k_proj" in name else 0.03)
+    model.save_pretrained(tmp_path)
+    write_gguf(tmp_path, folder, tmp_path / "adapter.gguf")
+    asked = Message("user", "Name the capital of France.")
+    tokens = torch.tensor([chat_tokens(tokenizer, [asked])])
+    with torch.inference_mode():
+        taught = torch.log_softmax(model(tokens).logits[0, -1], -1)
+        with model.disable_adapter():
+            plain = torch.log_softmax(model(tokens).logits[0, -1], -1)
+    import_runtime()
+    body = {"messages": [{"role": asked.role, "content": asked.content}], "max_tokens": 1, "temperature": 0}
+    for adapter, own, other in ((None, plain, taught), (tmp_path / "adapter.gguf", taught, plain)):
+        server, _ = start_server(embedded_model(), adapter, 1, 256, 2)
+        replies: list[bytes] = []
+        asking = json.dumps({**body, "logprobs": True, "top_logprobs": 10}).encode()
+        server.handle_chat_completions(asking, lambda reply, to=replies: bool(to.append(reply)))
+        (first,) = json.loads(replies[0])["choices"][0]["logprobs"]["content"]
+        found = {each["id"]: each["logprob"] for each in first["top_logprobs"]}
+        gaps = [[abs(logprob - float(of[id])) for id, logprob in found.items()] for of in (own, other)]
+        assert max(gaps[0]) < 0.5 and max(gaps[1]) > 2, gaps
