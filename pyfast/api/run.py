@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, overload
@@ -255,12 +255,17 @@ def _rows_of(run: Run | str | Path) -> Rows | None:
             _LOG.warning("%s; any row of a gold table counts as evidence", error)
             return None
 
+    return rows_in(index)
+
+
+def rows_in(index: Callable[[], Index | None]) -> Rows:
+    """Return a function that returns the rows of a table in an index."""
+
     @lru_cache(64)
     def rows(uri: str) -> list[str] | None:
         opened = index()
-        for part in reversed(
-            [] if opened is None else opened.parts
-        ):  # An update of a document is in a later part.
+        # An update of a document is in a later part.
+        for part in reversed([] if opened is None else opened.parts):
             source = part.corpus.find(uri)
             document = None if source is None else part.corpus.document(source)
             if isinstance(document, Table):

@@ -72,7 +72,7 @@ class Models(LlmOptions):
     llm: Annotated[
         Mapping[str, str],
         Option(
-            "The LLM: embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER,"
+            "The LLM: embedded, embedded:base, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER,"
             " openai:MODEL@URL, batch:MODEL@URL, instant, or MODULE:NAME. ROLE=LLM chooses the LLM for"
             " the prompts of one role, such as pick=vllm:MODEL; repeatable.",
             typed=list[str],

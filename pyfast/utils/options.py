@@ -422,6 +422,7 @@ class ServerOptions(Options):
     ] = 30.0
 
 
+Epochs = Annotated[int, Option("How often the training goes through all examples.", min=1)]
 LearningRate = Annotated[float, Option("The highest learning rate of Adam.", min=0.0)]
 Accumulation = Annotated[int, Option("Number of examples for each step of the optimizer.", min=1)]
 LoraRank = Annotated[int, Option("The rank of LoRA's updates.", min=1)]
@@ -432,7 +433,7 @@ LoraAlpha = Annotated[int, Option("The scale of LoRA's updates.", min=1)]
 class TrainingOptions(Options):
     """The options that all trainings share. Each training has its own defaults."""
 
-    epochs: Annotated[int, Option("How often the training goes through all examples.", min=1)] = 1
+    epochs: Epochs = 1
     learning_rate: LearningRate = 5e-5
     accumulation: Accumulation = 4
     """In all processes together"""
@@ -488,7 +489,57 @@ class GraphConvqaOptions(TrainingOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HseqOptions(TrainingOptions):
+class AdapterOptions(TrainingOptions):
+    """The options that the trainings of adapters share."""
+
+    accumulation: Accumulation = 16
+    batch: Annotated[int, Option("Maximum number of examples that go through the model together.", min=1)] = 1
+    """They have similar lengths"""
+    precision: Annotated[Literal["float32", "bfloat16"], Option("Precision of the model's own weights.")] = (
+        "float32"
+    )
+    """The trained updates are always in float32"""
+    checkpointing: Annotated[
+        bool,
+        Option(
+            "Do not store the layers' outputs, but compute them again for the gradient. This needs"
+            " less memory and more time."
+        ),
+    ] = False
+    lora_rank: LoraRank = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillOptions(AdapterOptions):
+    """How `distill` chooses examples and trains on them. During the first 3 % of the steps, the learning rate
+    rises. Then it falls along a cosine."""
+
+    right: Annotated[
+        str | Path,
+        Option(
+            "Which questions give examples. gold: those whose answer is right by the gold answers. all: all that"
+            " did not fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred.",
+            typed=str,
+        ),
+    ] = "gold"
+    min_f1: Annotated[
+        float, Option("With --right gold: the smallest F1 of an answer that counts as right.", min=0, max=1)
+    ] = 1.0
+    held_out: Annotated[
+        float, Option("The share of the questions that only measure the trained model.", min=0, max=0.9)
+    ] = 0.1
+    """The text of a question decides, so that a question of several runs is on one side"""
+    size: Annotated[int, Option("Maximum number of examples. Each prompt gets an equal share.", min=1)] = 4000
+    """A prompt with fewer examples than its share leaves the rest to the others"""
+    max_tokens: Annotated[
+        int, Option("Maximum tokens of an example, prompt and reply together. Longer ones are left out.", min=16)
+    ] = 2048
+    epochs: Epochs = 2
+    learning_rate: LearningRate = 2e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HseqOptions(AdapterOptions):
     """How `train_hseq_iterator` trains. During the first 3 % of the steps, the learning rate rises. Then it
     falls along a cosine."""
 
@@ -515,21 +566,6 @@ class HseqOptions(TrainingOptions):
     ] = 1.0
     """The weight in the loss. All other tokens of an action have the weight 1"""
     learning_rate: LearningRate = 2e-5
-    accumulation: Accumulation = 16
-    batch: Annotated[int, Option("Maximum number of examples that go through the model together.", min=1)] = 1
-    """They have similar lengths"""
-    precision: Annotated[Literal["float32", "bfloat16"], Option("Precision of the model's own weights.")] = (
-        "float32"
-    )
-    """The trained updates are always in float32"""
-    checkpointing: Annotated[
-        bool,
-        Option(
-            "Do not store the layers' outputs, but compute them again for the gradient. This needs"
-            " less memory and more time."
-        ),
-    ] = False
-    lora_rank: LoraRank = 16
 
 
 RUN_DEFAULTS = RunOptions()
@@ -537,6 +573,7 @@ INDEX_DEFAULTS = IndexOptions()
 SERVER_DEFAULTS = ServerOptions()
 GRAPH_CONVQA_DEFAULTS = GraphConvqaOptions()
 HSEQ_DEFAULTS = HseqOptions()
+DISTILL_DEFAULTS = DistillOptions()
 OF_EVERY_RUN = ("outage", "sync", "restart", "retry_failed")
 """The options of the runs of `judge_runs` and `write_questions`"""
 OF_EXTRACTION = ("outage", "max_failures", "restart", "retry_failed")
