@@ -369,8 +369,8 @@ def sync_documents(
     Documents are added and replaced as in `update_documents`. All other documents whose uris begin as those of the
     given folders are deleted, also those that were not read from a file. For a folder inside a folder that
     was given before, these are only the documents with uris such as `finance/...`. A folder that no longer exists
-    has no documents. If a file cannot be read, no document is deleted, because it is not known which documents the
-    file has.
+    has no documents. If a file cannot be read, the documents of missing files stay, because it is not known which
+    documents the file has.
 
     Args:
         index: The folder of the index.
@@ -409,7 +409,7 @@ def sync_documents(
         def within() -> list[str]:
             if not any(it.missing for it in unread or ()):
                 return beginnings
-            _LOG.warning("%s: no document is deleted, because a file cannot be read", index)
+            _LOG.warning("%s: the documents of missing files stay, because a file cannot be read", index)
             return []
 
         read = _documents(listed, [] if unread is None else unread, files)

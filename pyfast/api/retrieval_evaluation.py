@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -103,6 +104,8 @@ class RetrievalReport:
     """The differences between each setting and each later setting"""
     without_gold: tuple[str, ...]
     """The ids of the questions that name no gold evidence. They are not scored"""
+    not_indexed: tuple[str, ...] = ()
+    """Gold documents that the index does not have. They count as not found"""
 
     def as_json(self) -> dict[str, Any]:
         """Return the report in JSON types, without the figures of single questions."""
@@ -111,7 +114,8 @@ class RetrievalReport:
             for name, one in self.settings.items()
         }
         differences = [asdict(one) for one in self.differences]
-        return {"settings": reports, "differences": differences, "without_gold": list(self.without_gold)}
+        left_out = {"without_gold": list(self.without_gold), "not_indexed": list(self.not_indexed)}
+        return {"settings": reports, "differences": differences, **left_out}
 
 
 def evaluate_retrieval(
@@ -166,7 +170,9 @@ def evaluate_retrieval(
     asked, without = _asked(questions, gold)
     opened = index_of(index)
     rows = rows_in(lambda: opened)
-    asked = [with_rows(one, rows)[0] for one in asked]
+    completed = [with_rows(one, rows) for one in asked]
+    asked = [one for one, _, _ in completed]
+    not_indexed = tuple(dict.fromkeys(chain.from_iterable(missing for _, _, missing in completed)))
     reports: dict[str, SettingReport] = {}
     for name, setting in named.items():
         own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank)
@@ -185,7 +191,7 @@ def evaluate_retrieval(
         reports[name] = SettingReport(setting, rows_of(scored), scored)
     scored_by_name = {name: report.questions for name, report in reports.items()}
     differences, _ = differences_of(scored_by_name)
-    return RetrievalReport(reports, differences, without)
+    return RetrievalReport(reports, differences, without, not_indexed)
 
 
 def _named(

@@ -259,21 +259,19 @@ def _rows_of(run: Run | str | Path) -> Rows | None:
 
 
 def rows_in(index: Callable[[], Index | None]) -> Rows:
-    """Return a function that returns the rows of a table in an index."""
+    """Return a function that returns the rows of a table in an index. If there is no index, each document counts
+    as a text."""
 
     @lru_cache(64)
     def rows(uri: str) -> list[str] | None:
         opened = index()
-        # An update of a document is in a later part.
-        for part in reversed([] if opened is None else opened.parts):
-            source = part.corpus.find(uri)
-            document = None if source is None else part.corpus.document(source)
-            if isinstance(document, Table):
-                return [row_text(" ".join(row)) for row in document.rows]
-            if isinstance(document, KnowledgeGraph):
-                return [row_text(f"{triple.head} {triple.relation} {triple.tail}") for triple in document.triples]
-            if document is not None:
-                return None
+        if opened is None:
+            return None
+        document = opened.document(uri)
+        if isinstance(document, Table):
+            return [row_text(" ".join(row)) for row in document.rows]
+        if isinstance(document, KnowledgeGraph):
+            return [row_text(f"{triple.head} {triple.relation} {triple.tail}") for triple in document.triples]
         return None
 
     return rows
@@ -303,6 +301,7 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     path = folder_of(run)
     if path is None:
         raise InputError("the run is in memory: give the gold")
+    answers_of(run)  # A folder that is no run is not a question of its gold.
     try:
         place = recorded_path(path, "gold" if recorded_value(path, "places", "gold") else "questions")
     except InputError as error:

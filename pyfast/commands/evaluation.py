@@ -80,7 +80,7 @@ def evaluate(
         tell(watched(folder, llm, lambda watch: work(watch=watch)), partial(print, file=sys.stderr))
         return folder
 
-    if not judge and (concurrency or given.given != LlmOptions().given or options != RunOptions()):
+    if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
         raise InputError("the options of a run belong to --judge: give an LLM that judges")
     asked: Any = {"metrics": metric or None, "figures": figure or ()}
     folders = {run: judged(run) if judge else None for run in runs}
@@ -145,7 +145,14 @@ def _show_counts(report: Report, which: str) -> None:
             f"{len(report.whole_tables)} questions have a gold table without a row that has the answer: any row of"
             f" it counts as evidence: {some(report.whole_tables)}"
         )
+    _show_not_indexed(report)
     _show_without_gold(report)
+
+
+def _show_not_indexed(report: Report | RetrievalReport) -> None:
+    if report.not_indexed:
+        count, named = len(report.not_indexed), some(report.not_indexed)
+        say(f"{count} gold documents are not in the index, and count as not found: {named}")
 
 
 def _show_without_gold(result: Report | Comparison) -> None:
@@ -267,9 +274,10 @@ def _show_comparison(comparison: Comparison) -> None:
             " change in the same direction"
         )
     for flips in comparison.flips:
-        for which, ids in ((flips.b, flips.gained), (flips.a, flips.lost)):
+        for right, wrong, ids in ((flips.b, flips.a, flips.gained), (flips.a, flips.b, flips.lost)):
             if ids:
-                say(f"{plain(flips.figure)} right in {plain(which)} alone: {len(ids)}: {some(ids)}")
+                pair = f"right in {plain(right)} and wrong in {plain(wrong)}"
+                say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some(ids)}")
     if comparison.left_out:
         say(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
     _show_without_gold(comparison)
@@ -341,5 +349,6 @@ def _show_retrieval(report: RetrievalReport) -> None:
             for one in report.differences
         )
         show_table(["settings", "figure", "difference", "95 %", "p (Holm)"], differences)
+    _show_not_indexed(report)
     if report.without_gold:
         say(f"{len(report.without_gold)} questions name no gold evidence and are not scored")

@@ -66,8 +66,8 @@ def _f1_draws(questions: Sequence[Counts]) -> Float64:
 
 G = TypeVar("G", bound=Gold)
 Rows = Callable[[str], Sequence[str] | None]
-"""Returns the rows of a table or the triples of a knowledge graph, each by `row_text`. Returns None for a text and
-for a uri that the index does not have"""
+"""Returns the rows of a table or the triples of a knowledge graph, each by `row_text`. Returns None for a text.
+Raises `KeyError` for a uri that the index does not have"""
 
 
 @of_each
@@ -125,17 +125,22 @@ def holds(text: str, wanted: Iterable[str]) -> bool:
     return any(one and f" {one} " in text for one in map(normalise, wanted))
 
 
-def with_rows(gold: G, rows: Rows) -> tuple[G, bool]:
-    """Return (the gold with `by_row`, whether a gold table has no gold row, so that any row of it counts)."""
+def with_rows(gold: G, rows: Rows) -> tuple[G, bool, list[str]]:
+    """Return (the gold with `by_row`, whether a gold table has no gold row, so that any row of it counts, the gold
+    documents that the index does not have)."""
     named = {uri for uri, _ in gold.supporting_facts or ()} | gold.supporting_cells.keys()
-    by_row, whole = set[str](), False
-    for uri in gold.supporting or () if gold.answers else ():
-        texts = None if uri in named else rows(uri)
-        if texts is not None:
+    by_row, whole, missing = set[str](), False, list[str]()
+    for uri in gold.supporting or ():
+        try:
+            texts = rows(uri)
+        except KeyError:
+            missing.append(uri)
+            continue
+        if texts is not None and uri not in named and gold.answers:
             own = any(holds(text, gold.answers) for text in texts)
             by_row |= {uri} if own else set()
             whole = whole or not own
-    return gold.model_copy(update={"by_row": frozenset(by_row)}), whole
+    return gold.model_copy(update={"by_row": frozenset(by_row)}), whole, missing
 
 
 @of_each

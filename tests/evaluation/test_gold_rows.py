@@ -67,6 +67,10 @@ def test_the_row_with_the_answer_counts(index: pyfast.Index, tmp_path: Path) -> 
     assert report.rows[0]["evidence_precision"].value == len(RIGHT) / len(QUESTIONS)
     selection = pyfast.evaluate(run, metrics=["selection"]).rows[0]
     assert selection["selection_recall"].value == selection["selection_f1"].value == len(RIGHT) / len(QUESTIONS)
+    assert report.not_indexed == ()
+    elsewhere = [{**one, "supporting": ["lakes.csv#Sheet", *one["supporting"]]} for one in QUESTIONS[:2]]
+    assert pyfast.evaluate(run, elsewhere, metrics=["evidence"]).not_indexed == ("lakes.csv#Sheet",)
+    assert pyfast.evaluate_retrieval(index, elsewhere).not_indexed == ("lakes.csv#Sheet",)
     # A search alone: the gold document comes first if its gold row does.
     retrieval = pyfast.evaluate_retrieval(index, QUESTIONS, at=[1]).settings["retriever=bm25"]
     assert {one.id for one in retrieval.questions if one.figures["recall@1"] == 1} == RIGHT

@@ -19,14 +19,14 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 import pyfast.ops as ops
-from pyfast.corpus import Corpus, EntityLinks, Level, entity_links, stream
+from pyfast.corpus import Corpus, Document, EntityLinks, Level, entity_links, stream
 from pyfast.errors import ArrayError, InputError
 from pyfast.ops.arrays import Int32, Int64, ends
 from pyfast.retrieval.forward_index import ForwardIndex
 from pyfast.retrieval.index.commit import Commit, open_commit, parse_filter
 from pyfast.retrieval.index.manifest import read_manifest
 from pyfast.retrieval.index.parts import Part
-from pyfast.retrieval.part_files import Mask, RenderedPassages, lines_of
+from pyfast.retrieval.part_files import Mask, RenderedPassages, find_documents, lines_of
 from pyfast.retrieval.pools import OFF, Pool, Reranker, Retriever, ScoreCache, open_rerankers, open_retriever
 from pyfast.retrieval.terms import Analysis, Terms, Vocabulary
 
@@ -342,6 +342,14 @@ class Index:
         """
         source = self.corpus.find(uri)
         return "" if source is None else self.corpus.title(source)
+
+    def document(self, uri: str) -> Document:
+        """Return the document with this uri, as it was read. Raises `KeyError` if there is no such document."""
+        for part, live in zip(self._commit.parts, self._commit.live, strict=True):
+            source = find_documents(part.corpus, part.files, [uri]).get(uri)
+            if source is not None and live[source]:
+                return part.corpus.document(source)
+        raise KeyError(uri)
 
     @of_index
     def text(self, passage: int) -> str:
