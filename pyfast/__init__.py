@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pyfast.server import serve_mcp as serve_mcp
     from pyfast.utils.options import Cluster as Cluster
     from pyfast.utils.options import GraphConvqaOptions as GraphConvqaOptions
+    from pyfast.utils.options import Hardware as Hardware
     from pyfast.utils.options import HseqOptions as HseqOptions
     from pyfast.utils.options import IndexOptions as IndexOptions
     from pyfast.utils.options import Load as Load
@@ -84,8 +85,8 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
         "pyfast.api.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
         "pyfast.utils.options": (
-            *("Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"),
-            *("ServerOptions", "read_options"),
+            *("Cluster", "GraphConvqaOptions", "Hardware", "HseqOptions", "IndexOptions", "Load", "RunOptions"),
+            *("Sampling", "ServerOptions", "read_options"),
         ),
         "pyfast.reports": ("report", "show", "view"),
         "pyfast.retrieval": ("Index",),

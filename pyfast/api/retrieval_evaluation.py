@@ -163,7 +163,7 @@ def evaluate_retrieval(
     opened = index_of(index)
     reports: dict[str, SettingReport] = {}
     for name, setting in named.items():
-        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank)
+        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank, hardware=opened.hardware)
         if scores is not None:
             Path(scores).mkdir(parents=True, exist_ok=True)
             own = own.keeping_scores(Path(scores) / RERANK_SCORES)

@@ -14,7 +14,7 @@ import typer
 from pyfast.commands.arguments import IndexFolder, with_options
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
-from pyfast.utils.options import Cluster, IndexOptions
+from pyfast.utils.options import Cluster, Hardware, IndexOptions
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
@@ -43,6 +43,7 @@ def index(
     ],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
     options: IndexOptions,
+    hardware: Hardware,
     cluster: Cluster | None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     reader: Readers = None,
@@ -75,6 +76,7 @@ def index(
             on_unread=unread.append,
             on_progress=on_progress,
             options=options,
+            hardware=hardware,
             cluster=cluster,
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
