@@ -63,8 +63,10 @@ def index(
     index was built but a file, or a part of one, could not be read.
     """
     from pyfast.api.index import build_index
+    from pyfast.llm.protocol import ON_GPU, calls_counted
 
-    with unread_listed() as unread, _progress_shown() as on_progress:
+    began = time.monotonic()
+    with unread_listed() as unread, _progress_shown() as on_progress, calls_counted() as calls:
         built = build_index(
             sources,
             out,
@@ -80,6 +82,10 @@ def index(
             cluster=cluster,
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
+    seconds = sum(call.seconds for call in calls if ON_GPU in call.name)
+    if seconds:
+        texts, share = sum(call.texts for call in calls), seconds / (time.monotonic() - began)
+        print(f"{calls[0].name}: {texts:,} texts, {seconds:.2f} s, {share:.1%} of the time")
     exit_if_incomplete(unread)
 
 

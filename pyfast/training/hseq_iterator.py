@@ -16,7 +16,7 @@ from pyfast.llm.local import chat_tokens, digest, folder_hash
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
 from pyfast.training.devices import Devices, Estimate, estimated, open_devices
-from pyfast.training.loop import Batches, Point, Schedule, fit, steps_of, write_recipe
+from pyfast.training.loop import Batches, Point, Schedule, casting, fit, steps_of, write_recipe
 from pyfast.training.lora import ALL_PROJECTIONS, Precision, completion_losses, learning, open_model, with_lora
 from pyfast.training.trajectories import Target, mixed, trajectories
 from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
@@ -146,7 +146,9 @@ def estimate(
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
     batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
     steps = steps_of(examples, schedule, batches)
-    return estimated(steps, lambda batch: losses_of(batch, model).sum(), learning(model), batches.size, devices)
+    parameters = learning(model)
+    loss = casting(lambda batch: losses_of(batch, model).sum(), schedule, parameters)
+    return estimated(steps, loss, parameters, batches.size, devices)
 
 
 def prepared(

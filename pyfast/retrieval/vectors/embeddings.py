@@ -246,11 +246,10 @@ class Embedder:
             return self._vectors(threads.map(model.tokens, pieces), self._batches)
 
     def _vectors(self, pieces: Iterable[Sequence[Any]], batches: _Batches) -> Float32:
-        order, made, tokens_in_all = list[int](), list[Any](), 0
+        order, made = list[int](), list[Any]()
         watch = Stopwatch(self._model.device)
         for tokens in pieces:
             lengths, start = [len(each) for each in tokens], len(order)
-            tokens_in_all += sum(lengths)
             for places, copies in batches(lengths):
                 batch = [tokens[place] for place in places]
                 with watch.running():
@@ -260,7 +259,7 @@ class Embedder:
         if made:
             copied = [each if isinstance(each, np.ndarray) else each.cpu().numpy() for each in made]
             vectors[order] = np.concatenate(copied)
-        watch.count("encode", len(order), tokens_in_all)
+        watch.count("encode", len(order))
         return vectors
 
     def _is_alone_as_together(self, batches: _Batches) -> bool:
@@ -520,7 +519,7 @@ class Bert:
         return together
 
 
-def _varlen(device: str, precision: str, width: int) -> Callable[..., Tensor] | None:
+def _varlen(device: str, precision: str, width: int) -> Callable[..., Any] | None:
     """Return torch's attention for texts of different lengths. None: it cannot be used with this device, precision
     and width of a head."""
     import torch

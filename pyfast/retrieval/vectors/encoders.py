@@ -164,7 +164,7 @@ class SparseEmbedder:
     def dimensions(self) -> int:
         """The number of terms of the model's vocabulary."""
         with self._turn:
-            return self._vectors([""]).shape[1]
+            return len(self._vectors([""])[0])
 
     def _vectors(self, texts: list[str]) -> Float32:
         import torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast.errors import DeviceError
-from pyfast.llm.protocol import ServerCall, count_calls
+from pyfast.llm.protocol import ON_GPU, ServerCall, count_calls
 from pyfast.utils.extras import explained
 from pyfast.utils.options import Hardware
 
@@ -34,6 +34,19 @@ def torch_device(hardware: Hardware) -> str:
         cause = "" if torch.version.cuda else ": this torch was built without CUDA"
         raise DeviceError(f"device {hardware.device}: torch sees {seen} GPUs{cause}; use --device cpu")
     return hardware.device
+
+
+def torch_gpus() -> tuple[str, ...]:
+    """Describe the GPUs that torch can use: their names for torch, their models and their memory."""
+    try:
+        import torch
+    except ImportError:
+        return ()
+    described = []
+    for number in range(torch.cuda.device_count()):
+        free, size = (part / 1e9 for part in torch.cuda.mem_get_info(number))
+        described.append(f"cuda:{number}, {torch.cuda.get_device_name(number)}, {free:.1f} of {size:.1f} GB free")
+    return tuple(described)
 
 
 def search_device(hardware: Hardware) -> str:
@@ -77,16 +90,17 @@ class Stopwatch:
             return
         import torch
 
-        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        event: Callable[..., Any] = torch.cuda.Event
+        began, ended = event(enable_timing=True), event(enable_timing=True)
         stream = torch.cuda.current_stream(self._device)
         began.record(stream)
         yield
         ended.record(stream)
         self._work.append((began, ended))
 
-    def count(self, work: str, texts: int, tokens: int = 0) -> None:
+    def count(self, work: str, texts: int) -> None:
         """Count the measured time as one call, for the ledger of a run. This waits for the end of the work."""
         if self._work:
             self._work[-1][1].synchronize()
             seconds = sum(began.elapsed_time(ended) for began, ended in self._work) / 1000
-            count_calls([ServerCall(f"{work} on {self._device}", texts, tokens, seconds)])
+            count_calls([ServerCall(f"{work}{ON_GPU}{self._device}", texts, 0, seconds)])

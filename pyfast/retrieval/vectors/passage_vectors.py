@@ -134,7 +134,7 @@ class TokenStore:
                 watch = Stopwatch(device)
                 codes, offsets, scales = _on_device(tokens, device)
                 with watch.running():
-                    scored = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
+                    scored: Any = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
                 scores[chosen] = scored.cpu()
                 watch.count("maxsim", len(queries))
                 continue
