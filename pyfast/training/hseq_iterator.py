@@ -147,8 +147,11 @@ def estimate(
     batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
     steps = steps_of(examples, schedule, batches)
     parameters = learning(model)
-    loss = casting(lambda batch: losses_of(batch, model).sum(), schedule, parameters)
-    return estimated(steps, loss, parameters, batches.size, devices)
+
+    def loss(batch: Sequence[Example]) -> torch.Tensor:
+        return losses_of(batch, model).sum()
+
+    return estimated(steps, casting(loss, schedule, parameters), parameters, batches.size, devices)
 
 
 def prepared(

@@ -16,6 +16,7 @@ from pyfast.llm.protocol import ServerCall, calls_counted, count_calls
 from pyfast.retrieval import Pool
 from pyfast.retrieval.vectors.embeddings import Bert, Embedder, can_read, on_gpu
 from pyfast.retrieval.vectors.hardware import search_device
+from pyfast.retrieval.vectors.passage_vectors import Tokens, TokenStore
 from pyfast.retrieval.vectors.vector_search import DeviceVectors, Vectors
 
 torch = pytest.importorskip("torch")
@@ -86,7 +87,7 @@ def test_the_nearest(monkeypatch: pytest.MonkeyPatch, count: int, queries: int, 
     """In tiles and in one, with vectors that are equal, and where there are fewer than are wanted."""
     monkeypatch.setattr(vector_search, "_PRODUCTS", products)
     matrix = unit_vectors(count, 24, 1)
-    matrix[3 : count // 9] = matrix[2]
+    matrix[3 : min(count // 9, 60)] = matrix[2]
     asked = unit_vectors(queries, 24, 2)
     asked[: queries // 2] = matrix[: queries // 2]
     places, cosines = DeviceVectors(matrix, CPU).search(asked, k)
@@ -170,6 +171,20 @@ class TestOnAGpu:
         found, known = Vectors(matrix).search(asked, 20)
         np.testing.assert_array_equal(places, found)
         np.testing.assert_allclose(cosines, known, atol=1e-6)
+
+    def test_late_interaction(self) -> None:
+        rng = np.random.default_rng(3)
+        lengths = rng.integers(0, 30, 200)
+        codes = rng.integers(-127, 128, (int(lengths.sum()), 32), np.int8)
+        scales = rng.random(len(codes), dtype=np.float32)
+        store = TokenStore.of(Tokens(codes, scales, np.append(0, np.cumsum(lengths))))
+        store = TokenStore.join([store, store[np.arange(50)]])
+        queries = [unit_vectors(count, 32, count) for count in (1, 8, 20)]
+        passages = [rng.choice(250, 100, replace=False).astype(np.int32) for _ in queries]
+        for found, known in zip(
+            store.scores(queries, passages, "cuda"), store.scores(queries, passages), strict=True
+        ):
+            np.testing.assert_array_equal(found, known)
 
     def test_a_run_uses_it(self, folder: Path, tmp_path: Path) -> None:
         index = pyfast.open_index(folder, "hybrid", hardware=pyfast.Hardware("cuda", "float16"))

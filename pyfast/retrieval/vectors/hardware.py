@@ -59,16 +59,13 @@ def copied(array: npt.NDArray[Any], device: str, dtype: Any = None) -> Any:
     """Copy an array, which can be memory-mapped and larger than the memory, to a device. `dtype` is torch's; None:
     that of the array.
 
-    Raises `DeviceError` if the array does not fit into the memory of the device.
+    Raises `DeviceError` if the array does not fit into the memory of a GPU.
     """
     import torch
 
     kind = dtype or torch.from_numpy(np.empty(0, array.dtype)).dtype
-    try:
+    with Stopwatch(device).running():
         tensor = torch.empty(array.shape, dtype=kind, device=device)
-    except torch.cuda.OutOfMemoryError:
-        size = array.size * kind.itemsize / 1e9
-        raise DeviceError(f"{device} has no room for {size:.1f} GB of vectors: use --device cpu") from None
     for start in range(0, len(array), _ROWS):
         tensor[start : start + _ROWS] = torch.from_numpy(np.array(array[start : start + _ROWS]))
     return tensor
@@ -84,7 +81,8 @@ class Stopwatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Measure the work that the `with` block gives to the GPU."""
+        """Measure the work that the `with` block gives to the GPU. Raises `DeviceError` if its memory is too
+        small."""
         if self._device == "cpu":
             yield
             return
@@ -94,7 +92,10 @@ class Stopwatch:
         began, ended = event(enable_timing=True), event(enable_timing=True)
         stream = torch.cuda.current_stream(self._device)
         began.record(stream)
-        yield
+        try:
+            yield
+        except torch.cuda.OutOfMemoryError as error:
+            raise DeviceError(f"{self._device} has too little free memory: use --device cpu ({error})") from None
         ended.record(stream)
         self._work.append((began, ended))
 
