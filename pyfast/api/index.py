@@ -160,7 +160,7 @@ def open_index(
         InputError: There is no such retriever or reranker, a condition cannot be read, or no document meets the
             conditions.
         ModelNotFoundError: The model of the retriever or reranker is not on this machine.
-        DeviceError: `hardware` names a GPU that torch cannot use. Some retrievers raise it only when they search.
+        DeviceError: `hardware` names a GPU that torch cannot use.
 
     Example:
         >>> import pyfast

@@ -40,6 +40,7 @@ from pyfast.retrieval.index.parts import Part, open_part, save_part
 from pyfast.retrieval.part_files import shared_document
 from pyfast.retrieval.terms import TOKENS, WORDS, Analysis
 from pyfast.retrieval.vectors.encoders import describe_vectors
+from pyfast.retrieval.vectors.hardware import search_device
 from pyfast.retrieval.vectors.passage_vectors import PassageVectors, Spread, unfinished, vectors_of
 from pyfast.utils.blocks import map_folder
 from pyfast.utils.files import (
@@ -136,6 +137,7 @@ def build_index(
         raise InputError(f"memory: expected at least {_LEAST} MB, got {memory}")
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     _check_free(out, overwrite)
+    search_device(hardware)  # An error before the documents are read.
     described = describe_vectors(vectors)
     parameters = {
         "tokens": TOKENS,

@@ -29,6 +29,7 @@ from pyfast.retrieval.index.parts import Part
 from pyfast.retrieval.part_files import Mask, RenderedPassages, lines_of
 from pyfast.retrieval.pools import OFF, Pool, Reranker, Retriever, ScoreCache, open_rerankers, open_retriever
 from pyfast.retrieval.terms import Analysis, Terms, Vocabulary
+from pyfast.retrieval.vectors.hardware import search_device
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 Work = TypeVar("Work", bound=Callable[..., Any])
@@ -82,11 +83,12 @@ class Index:
         and vectors are searched.
 
         Raises `IndexFormatError` if the folder has no index, or the index is damaged. Raises `InputError` if no
-        document meets the conditions.
+        document meets the conditions, and `DeviceError` if torch cannot use the GPU of `hardware`.
         """
         self.folder = folder
         self._is_fixed = commit is not None
         self._retriever, self._rerank, self.hardware = retriever, rerank, hardware
+        search_device(hardware)  # The first search would be too late for an error.
         self.filter = parse_filter(filter)
         """The conditions that all documents of the index meet"""
         opened = open_commit(folder, commit)
