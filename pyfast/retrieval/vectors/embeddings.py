@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
-from itertools import accumulate, chain, count, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -220,14 +220,11 @@ class Embedder:
         Text beyond the model's maximum length is ignored.
         """
         with self._turn:
-            place = dict(zip(dict.fromkeys(texts), count()))
-            known = [(at, vector) for text, at in place.items() if (vector := self._known.get(text)) is not None]
+            place = {text: at for at, text in enumerate(dict.fromkeys(texts))}
             distinct = np.empty((len(place), self._model.dimensions), np.float32)
-            for at, vector in known:
-                distinct[at] = vector
-            seen = {at for at, _ in known}
-            new = [text for text, at in place.items() if at not in seen]
-            if new:
+            for text in place.keys() & self._known.keys():
+                distinct[place[text]] = self._known[text]
+            if new := [text for text in place if text not in self._known]:
                 distinct[[place[text] for text in new]] = self._new(new)
             for text in new[-_KNOWN:]:
                 self._known[text] = distinct[place[text]].copy()
