@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from pyfast.utils.options import Cluster as Cluster
     from pyfast.utils.options import DistillOptions as DistillOptions
     from pyfast.utils.options import GraphConvqaOptions as GraphConvqaOptions
+    from pyfast.utils.options import Hardware as Hardware
     from pyfast.utils.options import HseqOptions as HseqOptions
     from pyfast.utils.options import IndexOptions as IndexOptions
     from pyfast.utils.options import Load as Load
@@ -91,6 +92,7 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
                 "Cluster",
                 "DistillOptions",
                 "GraphConvqaOptions",
+                "Hardware",
                 "HseqOptions",
                 "IndexOptions",
                 "Load",

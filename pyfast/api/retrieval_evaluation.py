@@ -175,7 +175,7 @@ def evaluate_retrieval(
     not_indexed = tuple(dict.fromkeys(chain.from_iterable(missing for _, _, missing in completed)))
     reports: dict[str, SettingReport] = {}
     for name, setting in named.items():
-        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank)
+        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank, hardware=opened.hardware)
         if scores is not None:
             Path(scores).mkdir(parents=True, exist_ok=True)
             own = own.keeping_scores(Path(scores) / RERANK_SCORES)

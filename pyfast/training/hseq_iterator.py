@@ -17,7 +17,7 @@ from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
 from pyfast.training.adapter import PLAIN, Compute, Example, LoraRecipe, fit_adapter, losses_of, open_with_lora
 from pyfast.training.devices import Devices, Estimate, estimated, open_devices
-from pyfast.training.loop import Batches, Point, Schedule, steps_of, write_recipe
+from pyfast.training.loop import Batches, Point, Schedule, casting, steps_of, write_recipe
 from pyfast.training.lora import learning
 from pyfast.training.trajectories import Target, mixed, trajectories
 from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
@@ -107,7 +107,12 @@ def estimate(
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
     batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
     steps = steps_of(examples, schedule, batches)
-    return estimated(steps, lambda batch: losses_of(batch, model).sum(), learning(model), batches.size, devices)
+    parameters = learning(model)
+
+    def loss(batch: Sequence[Example]) -> torch.Tensor:
+        return losses_of(batch, model).sum()
+
+    return estimated(steps, casting(loss, schedule, parameters), parameters, batches.size, devices)
 
 
 def prepared(

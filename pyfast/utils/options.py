@@ -4,6 +4,7 @@ A field here is the one place for an option's name, type, default and meaning. T
 objects, the command line makes its options from the fields, and `read_options` reads them from a TOML file.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
@@ -304,6 +305,32 @@ class IndexOptions(Options):
     all files after it are read again"""
 
 
+@dataclass(frozen=True, slots=True)
+class Hardware(Options):
+    """Where models encode texts, and where dense vectors and vectors of tokens are searched."""
+
+    TABLE: ClassVar[str] = "hardware"
+
+    device: Annotated[
+        str,
+        Option(
+            "Where models encode texts and vectors are searched: cpu, cuda (a GPU) or cuda:NUMBER. auto: models"
+            " run on a GPU if there is one, and searches on the CPU."
+        ),
+    ] = "auto"
+    """With a GPU, the search keeps the vectors in its memory. Models that are ONNX files run only on the CPU"""
+    precision: Annotated[
+        Literal["float32", "float16", "bfloat16"],
+        Option("The precision of models that encode texts. A GPU is several times faster with 16-bit numbers."),
+    ] = "float32"
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if a value is not valid."""
+        Options.__post_init__(self)
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise InputError(f"device: expected auto, cpu, cuda or cuda:NUMBER, got {self.device!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Options):
     """The loads that `pyfast.bench` measures, and how. In an open loop (`rates`, `trace`), questions arrive at
@@ -445,6 +472,10 @@ class TrainingOptions(Options):
     minutes: Annotated[
         float | None, Option("Stop after this many minutes; to resume the training, repeat the command.", min=0.0)
     ] = None
+    autocast: Annotated[
+        bool, Option("Compute in bfloat16 where torch's autocast can. A GPU is several times faster then.")
+    ] = False
+    """The trained weights stay in float32"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -570,6 +601,7 @@ class HseqOptions(AdapterOptions):
 
 RUN_DEFAULTS = RunOptions()
 INDEX_DEFAULTS = IndexOptions()
+HARDWARE_DEFAULTS = Hardware()
 SERVER_DEFAULTS = ServerOptions()
 GRAPH_CONVQA_DEFAULTS = GraphConvqaOptions()
 HSEQ_DEFAULTS = HseqOptions()
@@ -586,14 +618,15 @@ GREEDY = Sampling()
 def read_options(path: str | Path) -> dict[str, Any]:
     """Read the options of a run from a TOML file.
 
-    The keys are the names of the fields of `RunOptions`. The tables `sampling` and `cluster` have the fields of
-    `Sampling` and `Cluster`.
+    The keys are the names of the fields of `RunOptions`. The tables `sampling`, `cluster` and `hardware` have the
+    fields of `Sampling`, `Cluster` and `Hardware`.
 
     Args:
         path: The file.
 
     Returns:
-        The arguments `options`, `sampling` and `cluster` of `pyfast.answer`.
+        The arguments `options`, `sampling` and `cluster` of `pyfast.answer`. If the file has the table `hardware`,
+        also the argument `hardware` of `pyfast.open_index`.
 
     Raises:
         InputError: The file cannot be read, a key is unknown, or a value is not valid.
@@ -605,9 +638,11 @@ def read_options(path: str | Path) -> dict[str, Any]:
         >>> given["options"].outage, given["sampling"].seed, given["cluster"]
         (60, 7, None)
     """
-    kinds: tuple[type[Options], ...] = (RunOptions, Sampling, Cluster)
-    wanted = {kind: [one.name for one in fields(kind)] for kind in kinds}
-    return {kind.TABLE or "options": kind.of(given) for kind, given in read_values(Path(path), wanted).items()}
+    kinds: tuple[type[Options], ...] = (RunOptions, Sampling, Cluster, Hardware)
+    read = read_values(Path(path), {kind: [one.name for one in fields(kind)] for kind in kinds})
+    return {
+        kind.TABLE or "options": kind.of(given) for kind, given in read.items() if given or kind is not Hardware
+    }
 
 
 def read_values(
