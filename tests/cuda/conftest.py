@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 sys.path.append(str(Path(__file__).parents[1] / "ops"))
 
-from builds import HERE, KERNELS, KINDS, build_ptx, compile_all, compile_core, link
+from builds import KERNELS, KINDS, SOURCES, build_ptx, compile_all, compile_core, link
 from device_ops import Device, TwoWays
 from emulated import Driver
 from interpreted import Interpreter
@@ -24,11 +24,6 @@ from pool_problems import Problem
 from real_pools import real_pools
 
 T = TypeVar("T")
-SOURCES = [
-    *sorted(KERNELS.glob("*.cu")),
-    *sorted((HERE / "driver").glob("*_calls.cpp")),
-    HERE / "driver" / "ops.cpp",
-]
 NO_EMULATOR = "" if platform.machine() == "x86_64" and shutil.which("g++") else "the emulator needs x86-64 and g++"
 NO_INTERPRETER = "" if shutil.which("nvcc") else "needs nvcc"
 

@@ -6,21 +6,19 @@ With PYFAST_REQUIRE_GPU=1, as `make gpu-check` has it, they fail where they woul
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pybind11
 import pytest
-from builds import ROOT, compile_all, run
+from builds import ROOT
 from emulated_cupy import emulated_cupy
+from emulated_module import build_module
 from gatv2_problems import Layer, random_layer
 from native_signatures import native_signatures, stub_signatures
 from pool_problems import Problem, random_problem
@@ -29,7 +27,7 @@ from test_maxsim import codes_of, every_pair, vectors
 
 from pyfast import _native, ops
 from pyfast.errors import ArrayError
-from pyfast.ops.backend import errors_at_end, gpu_problem
+from pyfast.ops.backend import GPU_OPS, errors_at_end, gpu_problem
 from pyfast.ops.gpu import degree_rank
 
 PROBLEM = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
@@ -58,18 +56,8 @@ class Library:
 @pytest.fixture(scope="session")
 def emulated_native(objects: Any, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """The bindings of the ops on a GPU, linked with the emulator."""
-    folder = tmp_path_factory.mktemp("module")
-    includes = [pybind11.get_include(), sysconfig.get_path("include"), ROOT / "bindings", ROOT / "bindings/cuda"]
-    flags = ["-fvisibility=hidden", *(word for folder in includes for word in ("-I", str(folder)))]
-    sources = [*(ROOT / "bindings/cuda").glob("*.cpp"), Path(__file__).parent / "driver" / "module.cpp"]
-    made = compile_all([(source, flags) for source in sources], folder)
-    path = folder / f"emulated_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-    run("g++", "-shared", *made, *objects("plain", "core"), *objects("plain", "ops"), "-o", path)
-    spec = importlib.util.spec_from_file_location("emulated_native", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    parts = [*objects("plain", "core"), *objects("plain", "ops")]
+    return build_module(tmp_path_factory.mktemp("module"), parts)
 
 
 def on_a_gpu(name: str) -> ModuleType:
@@ -97,6 +85,17 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return Library(
         "torch", lambda value: module.tensor(np.asarray(value)).cuda(), lambda value: value.cpu().numpy()
     )
+
+
+@pytest.mark.slow(suite="bindings")
+def test_the_benchmark(emulated_native: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its results are compared with the CPU's, over the emulator as on a GPU."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(_native, "cuda", None, raising=False)
+    benchmark = importlib.import_module("gpu")
+    timed = benchmark.measure(benchmark.EmulatedCard(emulated_native))
+    assert {each.op.split(",")[0].split(".")[0] for each in timed} | {"maxsim"} == {*GPU_OPS, "degree_rank"}
 
 
 @pytest.mark.slow(suite="bindings")
