@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 sys.path.append(str(Path(__file__).parents[1] / "ops"))
 
 from builds import KERNELS, KINDS, SOURCES, build_ptx, compile_all, compile_core, link
-from device_ops import Device, TwoWays
+from device_ops import Device, InTurns, TwoWays
 from emulated import Driver
 from interpreted import Interpreter
 from once import once
@@ -132,5 +132,5 @@ def way(request: pytest.FixtureRequest) -> Way:
         device: Device = request.getfixturevalue("interpreter")
     else:
         emulated = name == "emulated"
-        device = request.getfixturevalue("emulated") if emulated else request.getfixturevalue("driver")(name)
+        device = request.getfixturevalue("emulated") if emulated else InTurns(request.getfixturevalue("driver")(name))
     return Way(device, *WAYS[name])

@@ -6,7 +6,7 @@ from typing import Any
 import device_ops
 import numpy as np
 import pytest
-from device_ops import Attention, Device, Malformed, TwoWays
+from device_ops import Attention, Device, InTurns, Malformed, TwoWays
 from emulated import Argument, Array, CallError, Driver, InOut
 from gatv2_problems import random_layer
 from graph_problems import graph, random_matrix
@@ -57,7 +57,7 @@ class Spoiled:
     """A device that gets other arrays than the op was given: some numbers changed, all lengths as they were."""
 
     def __init__(self, device: Device, changes: list[tuple[int, int, float]]) -> None:
-        self.device = device.driver if isinstance(device, TwoWays) else device
+        self.device = device.driver if isinstance(device, TwoWays | InTurns) else device
         self.changes = changes
 
     @property
