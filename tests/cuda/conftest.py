@@ -130,7 +130,8 @@ def way(request: pytest.FixtureRequest) -> Way:
     name = request.param
     if name.startswith("interpreted"):
         device: Device = request.getfixturevalue("interpreter")
+    elif name == "emulated":
+        device = request.getfixturevalue("emulated")
     else:
-        emulated = name == "emulated"
-        device = request.getfixturevalue("emulated") if emulated else InTurns(request.getfixturevalue("driver")(name))
+        device = InTurns(request.getfixturevalue("driver")(name))
     return Way(device, *WAYS[name])
