@@ -33,7 +33,7 @@ class Malformed(Exception):
 
 def few_blocks(name: str) -> int:
     """The size of the small grids. One kernel of the derivative does not loop: it adds up few numbers."""
-    return MOST_BLOCKS if name.startswith("gatv2_backward") else 3
+    return MOST_BLOCKS if name.startswith("gatv2_backward") else 2
 
 
 class TwoWays:
@@ -186,6 +186,12 @@ def maxsim(
     arguments = [queries.ravel(), offsets[0], *documents, offsets[1], pairs.astype(np.int64).ravel()]
     out = Out((len(pairs),), np.float32)
     return _call(device, name, workspace, *arguments, queries.shape[1], out)[0]
+
+
+def scan(device: Device, numbers: Array) -> Array:
+    """The running sums."""
+    workspace = _size(device, "scan", len(numbers))
+    return _call(device, "scan", workspace, InOut(numbers))[0]
 
 
 def _stream(stream: Stream) -> list[Argument]:
