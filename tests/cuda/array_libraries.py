@@ -29,6 +29,7 @@ class Library:
     put: Callable[[Any], Any]
     get: Callable[[Any], Any]
     side_stream: Callable[[], AbstractContextManager[None]]
+    emulated: bool = False
 
     def matrix(self, X: csr_array, weights: Any = None) -> Any:
         """A forward index; `weights` take the place of those of X."""
@@ -70,7 +71,7 @@ def library_of(name: str) -> Library:
 
 
 def emulated_library(cupy: Any) -> Library:
-    return Library("cupy", cupy.asarray, cupy.asnumpy, cupy.side_stream)
+    return Library("cupy", cupy.asarray, cupy.asnumpy, cupy.side_stream, emulated=True)
 
 
 @contextmanager

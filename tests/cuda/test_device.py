@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -25,8 +26,8 @@ from pool_problems import random_problem
 from test_maxsim import codes_of, every_pair, vectors
 
 from pyfast import _native, ops
-from pyfast.errors import ArrayError
-from pyfast.ops.backend import GPU_OPS, errors_at_end
+from pyfast.errors import ArrayError, DeviceError
+from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end
 from pyfast.ops.gpu import degree_rank
 
 PROBLEM = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
@@ -210,8 +211,7 @@ def test_every_op_is_among_them() -> None:
     assert {*OF_ARRAYS} == {*GPU_OPS, "degree_rank"}
 
 
-@pytest.mark.parametrize("op", OF_ARRAYS)
-def test_work_goes_on_the_current_stream(library: Library, op: str) -> None:
+def check_stream(library: Library, op: str) -> None:
     """Where an array is filled, on a stream that is busy until then; on another stream it is empty."""
     array, run = OF_ARRAYS[op]
     expected = library.get(run(library, library.put, library.put(array)))
@@ -222,12 +222,52 @@ def test_work_goes_on_the_current_stream(library: Library, op: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("op", OF_ARRAYS)
-def test_arrays_with_gaps(library: Library, op: str) -> None:
+def check_gaps(library: Library, op: str) -> None:
     array, run = OF_ARRAYS[op]
     expected = library.get(run(library, library.put, library.put(array)))
     found = library.get(run(library, library.strided, library.strided(array)))
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("op", OF_ARRAYS)
+def test_work_goes_on_the_current_stream(library: Library, op: str) -> None:
+    check_stream(library, op)
+
+
+@pytest.mark.parametrize("op", OF_ARRAYS)
+def test_arrays_with_gaps(library: Library, op: str) -> None:
+    check_gaps(library, op)
+
+
+def _as_it_is(gpu: Gpu, name: str, array: Any, dtype: str) -> Any:
+    same = str(array.dtype).removeprefix("torch.") == dtype
+    return array if same else CAST(gpu, name, array, dtype)
+
+
+CAST = Gpu.cast
+# What is wrong with it, and which of the checks sees that, for every op.
+PLANTED: dict[str, tuple[str, Callable[..., Any], Callable[[Library, str], None]]] = {
+    "always the default stream": ("stream", lambda gpu: 0, check_stream),
+    "the GPU is not made the current one": ("current", lambda gpu: nullcontext(), check_stream),
+    "arrays stay as they are": ("cast", _as_it_is, check_gaps),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_what_is_planted_in_python_is_seen(library: Library, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, planted, check = PLANTED[fault]
+    if name == "current" and not library.emulated:
+        pytest.skip("the only GPU is always the current one")
+    monkeypatch.setattr(Gpu, name, planted)
+    if name == "cast" and library.emulated:
+        monkeypatch.setattr(sys.modules["cupy"], "ascontiguousarray", lambda value: value)
+    unseen = []
+    for op in OF_ARRAYS:
+        with suppress(AssertionError, ArrayError, DeviceError):
+            check(library, op)
+            unseen.append(op)
+    # gatv2 of CuPy and torch makes its arrays contiguous by itself
+    assert unseen == (["gatv2"] if name == "cast" and not library.emulated else [])
 
 
 def test_arrays_of_one_library_on_the_stream_of_another() -> None:
