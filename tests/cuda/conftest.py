@@ -1,5 +1,6 @@
 """The CUDA sources, built once to be executed without a GPU; and the ops' problems, of tests/ops."""
 
+import os
 import platform
 import shutil
 import sys
@@ -90,7 +91,7 @@ def interpreter(driver: Callable[[str], Driver], modules: list[str]) -> Interpre
 
 @pytest.fixture(scope="session")
 def emulated(driver: Callable[[str], Driver]) -> TwoWays:
-    return TwoWays(driver("plain"))
+    return TwoWays(driver(os.environ.get("PYFAST_EMULATED_BUILD", "plain")))
 
 
 @dataclass(frozen=True)

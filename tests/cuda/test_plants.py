@@ -183,7 +183,7 @@ REPORT = {
 }
 
 slow_but_plain = [
-    pytest.param(kind, marks=[pytest.mark.slow(suite="plants")] * (kind != "plain")) for kind in KINDS
+    pytest.param(kind, marks=[pytest.mark.slow(suite="plants")] * (kind != "plain")) for kind in REPORT
 ]
 of_controls = pytest.mark.parametrize("number", range(len(OF_CONTROLS)), ids=[plant.name for plant in OF_CONTROLS])
 of_kernels = pytest.mark.parametrize("plant", OF_KERNELS, ids=[plant.name for plant in OF_KERNELS])
