@@ -105,14 +105,28 @@ cuda-report: $(READY)
 # If you have an NVIDIA GPU and nvcc: the ops there against those on the CPU, then beside their peers. torch for
 # CUDA, as its package index has it, and CuPy of the same CUDA. All environments share the one native core, and another
 # may have built it last, without its GPU ops: it is built each time.
+# OFFLINE=1 asks no package index: $(PYTHON) has numpy, scipy, torch for CUDA, pybind11, pytest and hypothesis, and
+# nothing is installed into its environment. EMULATED=1 needs no GPU: the same files over the emulator of tests/cuda.
+BUILD_CUDA = CMAKE_ARGS="$(CMAKE_ARGS) -DPYFAST_CUDA=on" PYTHONWARNINGS=ignore
+ifdef EMULATED
+gpu-check: $(TESTED)
+	$(PYTEST) -m "slow(suite='bindings')" tests/cuda/test_device.py
+	$(BIN)/python benchmarks/gpu.py --emulated
+else
+gpu-check: CHECKER = $(if $(OFFLINE),PYTHONPATH=$(CURDIR):$$PYTHONPATH $(PYTHON),$(GPU_BIN)/python)
 gpu-check:
+ifdef OFFLINE
+	$(BUILD_CUDA) $(PYTHON) setup.py --quiet build_ext --inplace
+else
 	$(PYTHON) -m venv $(GPU_VENV)
 	$(GPU_BIN)/python -m pip install --quiet --upgrade pip
-	CMAKE_ARGS="$(CMAKE_ARGS) -DPYFAST_CUDA=on" PYTHONWARNINGS=ignore \
-		$(GPU_BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[qa,test]' torch cupy-cuda13x==14.2.0
-	$(GPU_BIN)/python -m pyfast.commands.cli doctor
-	PYFAST_REQUIRE_GPU=1 $(GPU_BIN)/python -m pytest tests/cuda/test_device.py
-	$(GPU_BIN)/python benchmarks/gpu.py
+	$(BUILD_CUDA) $(GPU_BIN)/python -m pip install --quiet --config-settings editable_mode=compat \
+		--editable '.[qa,test]' torch cupy-cuda13x==14.2.0
+endif
+	$(CHECKER) -c 'from pyfast.ops.backend import require_gpu; require_gpu()'
+	PYFAST_REQUIRE_GPU=1 $(CHECKER) -m pytest -m "not slow" tests/cuda/test_device.py
+	$(CHECKER) benchmarks/gpu.py
+endif
 
 # libFuzzer on every op, with clang++-19; then the lines that it reaches. SECONDS= for each op.
 fuzz: $(TESTED)

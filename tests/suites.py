@@ -67,7 +67,7 @@ SUITES: Mapping[str, Suite] = {
         80,
         (
             *(*KERNELS, "bindings/cuda/", "bindings/module.cpp", "pyfast/ops/arrays.py", "pyfast/ops/backend.py"),
-            *("pyfast/ops/gpu.py", "pyfast/ops/gatv2_gpu.py", "pyfast/ops/gatv2_torch.py"),
+            *("pyfast/ops/gpu.py", "pyfast/ops/gatv2_gpu.py", "pyfast/ops/gatv2_torch.py", "benchmarks/gpu.py"),
         ),
     ),
     # Runs that are killed, starved and damaged; and what they take of memory.

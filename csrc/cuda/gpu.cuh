@@ -4,7 +4,6 @@
 // Rules that keep a kernel testable: each thread of a block reaches each barrier, and all lanes of a warp reach
 // its ballots and shuffles. If a kernel leaves early, all of its threads leave. A kernel uses static or dynamic
 // shared memory, not both.
-// shuffles; a kernel that leaves early does so as a whole; static or dynamic shared memory, not both.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,6 +19,8 @@
     T* const name = reinterpret_cast<T*>(gpu_dyn_shared)
 // Marks these bytes of the workspace as an array: the emulator puts fences around it.
 #define GPU_CARVED(array, bytes) static_cast<void>(0)
+// The largest grid of a kernel that loops over the rest. The emulator has smaller ones, so that kernels do loop.
+#define GPU_MOST_BLOCKS (std::size_t{1} << 30)
 #endif
 
 #include <cstddef>
@@ -65,9 +66,8 @@ void check_queue(const Queue& queue, std::size_t workspace);
 // The number of blocks for this many pieces of work, within the limit of a grid's first dimension. Kernels loop
 // over the rest.
 inline unsigned blocks_for(std::size_t pieces, std::size_t of_a_block) {
-    constexpr std::size_t most = std::size_t{1} << 30;
     const std::size_t blocks = (pieces + of_a_block - 1) / of_a_block;
-    return static_cast<unsigned>(blocks < most ? blocks : most);
+    return static_cast<unsigned>(blocks < GPU_MOST_BLOCKS ? blocks : GPU_MOST_BLOCKS);
 }
 
 // Adds a fault to the status word. The order of the threads does not matter.

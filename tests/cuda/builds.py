@@ -11,6 +11,12 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 KERNELS = ROOT / "csrc" / "cuda"
+SOURCES = [
+    *sorted(KERNELS.glob("*.cu")),
+    *sorted((HERE / "driver").glob("*_calls.cpp")),
+    HERE / "driver" / "ops.cpp",
+]
+"""The ops and what calls them."""
 INCLUDES = ["-I", HERE / "emulator", "-I", HERE / "driver", "-I", ROOT / "csrc" / "include"]
 
 # What the kernels and the driver are compiled with, and the emulator's core, in which no access may count as a
@@ -22,6 +28,7 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
         ["-DEMULATOR_ASAN"],
     ),
     "thread": (["-fsanitize=thread"], ["-DEMULATOR_TSAN"]),
+    "coverage": (["--coverage"], []),  # of coverage.py
 }
 COMMON = ["-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-fPIC"]
 

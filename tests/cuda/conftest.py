@@ -1,5 +1,6 @@
 """The CUDA sources, built once to be executed without a GPU; and the ops' problems, of tests/ops."""
 
+import os
 import platform
 import shutil
 import sys
@@ -15,8 +16,8 @@ from hypothesis.strategies import SearchStrategy
 
 sys.path.append(str(Path(__file__).parents[1] / "ops"))
 
-from builds import HERE, KERNELS, KINDS, build_ptx, compile_all, compile_core, link
-from device_ops import Device, TwoWays
+from builds import KERNELS, KINDS, SOURCES, build_ptx, compile_all, compile_core, link
+from device_ops import Device, InTurns, TwoWays
 from emulated import Driver
 from interpreted import Interpreter
 from once import once
@@ -24,11 +25,6 @@ from pool_problems import Problem
 from real_pools import real_pools
 
 T = TypeVar("T")
-SOURCES = [
-    *sorted(KERNELS.glob("*.cu")),
-    *sorted((HERE / "driver").glob("*_calls.cpp")),
-    HERE / "driver" / "ops.cpp",
-]
 NO_EMULATOR = "" if platform.machine() == "x86_64" and shutil.which("g++") else "the emulator needs x86-64 and g++"
 NO_INTERPRETER = "" if shutil.which("nvcc") else "needs nvcc"
 
@@ -95,7 +91,7 @@ def interpreter(driver: Callable[[str], Driver], modules: list[str]) -> Interpre
 
 @pytest.fixture(scope="session")
 def emulated(driver: Callable[[str], Driver]) -> TwoWays:
-    return TwoWays(driver("plain"))
+    return TwoWays(driver(os.environ.get("PYFAST_EMULATED_BUILD", "plain")))
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,8 @@ def way(request: pytest.FixtureRequest) -> Way:
     name = request.param
     if name.startswith("interpreted"):
         device: Device = request.getfixturevalue("interpreter")
+    elif name == "emulated":
+        device = request.getfixturevalue("emulated")
     else:
-        emulated = name == "emulated"
-        device = request.getfixturevalue("emulated") if emulated else request.getfixturevalue("driver")(name)
+        device = InTurns(request.getfixturevalue("driver")(name))
     return Way(device, *WAYS[name])

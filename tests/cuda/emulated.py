@@ -19,6 +19,8 @@ Array = npt.NDArray[Any]
 
 
 PATIENCE_S = 120
+MOST_BLOCKS = 1 << 30
+"""As csrc/cuda/gpu.cuh has it."""
 
 
 class CallError(Exception):
@@ -74,22 +76,25 @@ class Driver:
     def driver(self) -> Driver:
         return self
 
-    def call(self, name: str, *arguments: Argument, seed: int = 0, poison: int = 0xFF) -> list[Array]:
+    def call(
+        self, name: str, *arguments: Argument, seed: int = 0, poison: int = 0xFF, most_blocks: int = MOST_BLOCKS
+    ) -> list[Array]:
         """The arrays that the call filled or changed, in the order of its arguments.
 
         Args:
             seed: 0 runs threads and blocks in their order; another number, in an order that it determines.
             poison: what each byte holds that was not written yet.
+            most_blocks: how many blocks a kernel has at most that loops over what is left.
 
         Raises:
             CallError: the call threw.
             Caught: the emulator or a sanitizer found a fault.
         """
-        return self._ask(name, arguments, seed, poison, False)[1]
+        return self._ask(name, arguments, (seed, poison, most_blocks), False)[1]
 
     def record(self, name: str, *arguments: Argument) -> Recorded:
         """The launches of the call, which are not run."""
-        return self._ask(name, arguments, 0, 0, True)[0]
+        return self._ask(name, arguments, (0, 0, MOST_BLOCKS), True)[0]
 
     def close(self) -> None:
         if self._process is not None:
@@ -101,9 +106,9 @@ class Driver:
             self._process = None
 
     def _ask(
-        self, name: str, arguments: Sequence[Argument], seed: int, poison: int, record: bool
+        self, name: str, arguments: Sequence[Argument], schedule: tuple[int, int, int], record: bool
     ) -> tuple[Recorded, list[Array]]:
-        head = struct.pack("<I", len(name)) + name.encode() + struct.pack("<QB?", seed, poison, record)
+        head = struct.pack("<I", len(name)) + name.encode() + struct.pack("<QBQ?", *schedule, record)
         request = [head, struct.pack("<I", len(arguments)), *(_sent(a) for a in arguments)]
         process = self._running()
         patience = Timer(PATIENCE_S, process.kill)

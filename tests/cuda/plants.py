@@ -7,7 +7,7 @@ orders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builds import HERE, KERNELS
@@ -29,6 +29,8 @@ class Plant:
     """Where the fault goes, if not into the source itself."""
     silent: bool = False
     """Nothing is wrong with it: what looks like a fault and is none."""
+    interpreted: bool = True
+    """Whether the interpreter looks for it too: a wrong line is as wrong there, and takes time."""
 
 
 def _control(name: str, problem: str, build: str, old: str, new: str, silent: bool = False) -> Plant:
@@ -37,6 +39,11 @@ def _control(name: str, problem: str, build: str, old: str, new: str, silent: bo
 
 def _kernel(name: str, source: str, problem: str, build: str, old: str, new: str, header: str = "") -> Plant:
     return Plant(name, KERNELS / source, old, new, build, problem, KERNELS / header if header else None)
+
+
+def _line(name: str, source: str, problem: str, old: str, new: str, header: str = "") -> Plant:
+    """A line that computes something else: the plain build finds a wrong result."""
+    return replace(_kernel(name, source, problem, "plain", old, new, header), interpreted=False)
 
 
 OF_CONTROLS = [
@@ -239,5 +246,94 @@ OF_KERNELS = [
         *("pagerank.cu", "pagerank", "thread"),
         "        __syncthreads();  // a target occurs once in a row, so its sources come row by row\n",
         "",
+    ),
+    _kernel(
+        "weighted_degree without the barrier between pools",
+        *("weighted_degree.cu", "degree", "thread"),
+        "        sum_documents(terms, x, pools, weight, first, last, degree);\n        __syncthreads();\n",
+        "        sum_documents(terms, x, pools, weight, first, last, degree);\n",
+    ),
+    _line(
+        "weighted_degree whose table holds the terms of the block's first pool",
+        *("weighted_degree.cu", "degree"),
+        "        terms.clear();\n",
+        "        if (p == blockIdx.x) {\n            terms.clear();\n        }\n",
+    ),
+    _line(
+        "a scan that leaves out the last number of the later tiles",
+        *("scan.cu", "scan"),
+        "        if (at < n) {\n            numbers[at] += totals",
+        "        if (at + 1 < n) {\n            numbers[at] += totals",
+    ),
+    _line(
+        "a scan that adds the sum of another tile",
+        *("scan.cu", "scan"),
+        "numbers[at] += totals[blockIdx.x];",
+        "numbers[at] += totals[blockIdx.x + 1];",
+    ),
+    _line(
+        "a scan whose lanes leave out their neighbour",
+        *("scan.cu", "scan"),
+        "sum += lane >= distance ? other : 0;",
+        "sum += lane > distance ? other : 0;",
+    ),
+    _line(
+        "hseq_stream that starts a kernel on the default stream",
+        *("hseq_stream.cu", "steps"),
+        "threads, 0, stream_of(queue), memory.windows",
+        "threads, 0, nullptr, memory.windows",
+    ),
+    _line(
+        "hseq_stream that clears memory on the default stream",
+        *("hseq_stream.cu", "steps"),
+        "cudaMemsetAsync(offsets.data(), 0, sizeof(std::int64_t), stream_of(queue))",
+        "cudaMemsetAsync(offsets.data(), 0, sizeof(std::int64_t), nullptr)",
+    ),
+    _line(
+        "hseq_stream that takes a cursor beyond its stream",
+        *("hseq_stream.cu", "beyond"),
+        "cursors.place[i] > length + stream.live.places",
+        "cursors.place[i] > length + stream.live.places + 1",
+    ),
+    _line(
+        "hseq_stream whose windows are one segment too long",
+        *("hseq_stream.cu", "steps"),
+        "for (std::int64_t k = 1; k < room; ++k)",
+        "for (std::int64_t k = 0; k < room; ++k)",
+    ),
+    _kernel(
+        "hseq_stream whose choices do not wait for those that read the table",
+        *("hseq_stream.cu", "steps", "thread"),
+        "        __syncwarp();  // other lanes may still read the table\n",
+        "",
+    ),
+    _kernel(
+        "hseq_stream that finds the first choice without atomics",
+        *("hseq_stream.cu", "steps", "thread"),
+        "            atomicMin(known.first + known.add(cursors.chosen.values[i]), static_cast<int>(i - begin));\n",
+        "            int& first = known.first[known.add(cursors.chosen.values[i])];\n"
+        "            first = min(first, static_cast<int>(i - begin));\n",
+    ),
+    _line(
+        "live places that go down to the first word of a height",
+        *("hseq_stream.cu", "far"),
+        "at = at * 64 + lowest(words[begin[h - 1] + at]);",
+        "at = at * 64 + lowest(words[begin[h - 1]]);",
+        "live_places.cuh",
+    ),
+    _line(
+        "live places that look at the wrong bits of the height above",
+        *("hseq_stream.cu", "far"),
+        "            at = word + 1;\n",
+        "            at = word;\n",
+        "live_places.cuh",
+    ),
+    _line(
+        "a table of segments that is not searched where two fall on one slot",
+        *("hseq_stream.cu", "steps"),
+        "        while (segments[slot] != segment && segments[slot] != -1) {\n"
+        "            slot = (slot + 1) & (slots - 1);\n        }\n        return segments",
+        "        return segments",
+        "known_segments.cuh",
     ),
 ]

@@ -6,30 +6,28 @@ With PYFAST_REQUIRE_GPU=1, as `make gpu-check` has it, they fail where they woul
 
 from __future__ import annotations
 
-import importlib.util
-import os
+import importlib
 import sys
-import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pybind11
 import pytest
-from builds import ROOT, compile_all, run
+from array_libraries import Library, emulated_library, library_of, on_a_gpu
+from builds import ROOT
 from emulated_cupy import emulated_cupy
+from emulated_module import build_module
 from gatv2_problems import Layer, random_layer
 from native_signatures import native_signatures, stub_signatures
-from pool_problems import Problem, random_problem
-from scipy.sparse import csr_array
+from pool_problems import random_problem
 from test_maxsim import codes_of, every_pair, vectors
 
 from pyfast import _native, ops
-from pyfast.errors import ArrayError
-from pyfast.ops.backend import errors_at_end, gpu_problem
+from pyfast.errors import ArrayError, DeviceError
+from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end
 from pyfast.ops.gpu import degree_rank
 
 PROBLEM = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
@@ -37,50 +35,11 @@ PROBLEMS = {"many": PROBLEM, "long rows": random_problem([2, 30, 1], terms=3000,
 LAYER = random_layer(40, 40, 150, 2, 17)
 
 
-@dataclass(frozen=True)
-class Library:
-    """A library of arrays on a GPU: how they get there and back."""
-
-    name: str
-    put: Callable[[Any], Any]
-    get: Callable[[Any], Any]
-
-    def forward(self, X: csr_array) -> Any:
-        parts = self.put(X.indptr), self.put(X.indices), self.put(X.data)
-        if self.name == "torch":
-            return sys.modules["torch"].sparse_csr_tensor(*parts, size=X.shape)
-        return SimpleNamespace(format="csr", indptr=parts[0], indices=parts[1], data=parts[2], shape=X.shape)
-
-    def pools(self, q: Problem) -> tuple[Any, Any, Any]:
-        return self.forward(q.X), self.put(q.offsets), self.put(q.docs)
-
-
 @pytest.fixture(scope="session")
 def emulated_native(objects: Any, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """The bindings of the ops on a GPU, linked with the emulator."""
-    folder = tmp_path_factory.mktemp("module")
-    includes = [pybind11.get_include(), sysconfig.get_path("include"), ROOT / "bindings", ROOT / "bindings/cuda"]
-    flags = ["-fvisibility=hidden", *(word for folder in includes for word in ("-I", str(folder)))]
-    sources = [*(ROOT / "bindings/cuda").glob("*.cpp"), Path(__file__).parent / "driver" / "module.cpp"]
-    made = compile_all([(source, flags) for source in sources], folder)
-    path = folder / f"emulated_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-    run("g++", "-shared", *made, *objects("plain", "core"), *objects("plain", "ops"), "-o", path)
-    spec = importlib.util.spec_from_file_location("emulated_native", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def on_a_gpu(name: str) -> ModuleType:
-    """The library, where there is a GPU for it."""
-    without = pytest.fail if os.environ.get("PYFAST_REQUIRE_GPU") else pytest.skip
-    if problem := gpu_problem():
-        without(problem)
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        without(f"{name}: {error}")
+    parts = [*objects("plain", "core"), *objects("plain", "ops")]
+    return build_module(tmp_path_factory.mktemp("module"), parts)
 
 
 @pytest.fixture(params=[pytest.param("emulated", marks=pytest.mark.slow(suite="bindings")), "cupy", "torch"])
@@ -90,13 +49,19 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         cupy = emulated_cupy(native)
         monkeypatch.setitem(sys.modules, "cupy", cupy)
         monkeypatch.setattr(_native, "cuda", native.cuda, raising=False)
-        return Library("cupy", cupy.asarray, cupy.asnumpy)
-    module = on_a_gpu(request.param)
-    if request.param == "cupy":
-        return Library("cupy", module.asarray, module.asnumpy)
-    return Library(
-        "torch", lambda value: module.tensor(np.asarray(value)).cuda(), lambda value: value.cpu().numpy()
-    )
+        return emulated_library(cupy)
+    return library_of(request.param)
+
+
+@pytest.mark.slow(suite="bindings")
+def test_the_benchmark(emulated_native: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its results are compared with the CPU's, over the emulator as on a GPU."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(_native, "cuda", None, raising=False)
+    benchmark = importlib.import_module("gpu")
+    timed = benchmark.measure(benchmark.EmulatedCard(emulated_native))
+    assert {each.op.split(",")[0].split(".")[0] for each in timed} | {"maxsim"} == {*GPU_OPS, "degree_rank"}
 
 
 @pytest.mark.slow(suite="bindings")
@@ -191,6 +156,164 @@ def test_derivatives_of_gatv2(dtype: str) -> None:
     near = 1e-4 if dtype == "float32" else 5e-2
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(theirs, ours, rtol=near, atol=near * float(ours.abs().max()))
+
+
+TOKENS = vectors([3, 0, 20], 48, 1), vectors([33, 1, 0, 70], 48, 2)
+RANDOM = np.random.default_rng(0)
+LEVELS = RANDOM.integers(0, 9, 400)
+STREAM = ops.hseq_stream(LEVELS, np.full(400, -1), priority=[2, 5, 3], tombstones=RANDOM.random(400) < 0.5)
+CURSORS = STREAM.cursors(priors=(np.array([0, 0, 7, 47]), RANDOM.permutation(400)[:47]))
+GRAPH = ops.evidence_graph(PROBLEM.X, PROBLEM.offsets, PROBLEM.docs)
+Put = Callable[[Any], Any]
+
+
+def _pools(library: Library, put: Put, weights: Any) -> tuple[Any, Any, Any]:
+    return library.matrix(PROBLEM.X, weights), put(PROBLEM.offsets), put(PROBLEM.docs)
+
+
+def _tokens(put: Put, queries: Any) -> Any:
+    (_, query_offsets), (documents, token_offsets) = TOKENS
+    pairs = every_pair(TOKENS[0][0], documents)
+    tokens, scales = codes_of(np.concatenate(documents))
+    return ops.maxsim(queries, *map(put, (query_offsets, tokens, token_offsets, pairs, scales)))
+
+
+def _windows(library: Library, put: Put, segments: Any) -> Any:
+    cursors = replace(CURSORS, place=put(CURSORS.place), priors=(put(CURSORS.priors[0]), segments))
+    return STREAM.on_gpu(library.name).window(cursors, 33)  # type: ignore[arg-type]
+
+
+# An array of each op, and the op of this array on the GPU, its other arrays put there by the function.
+OF_ARRAYS: dict[str, tuple[Any, Callable[[Library, Put, Any], Any]]] = {
+    "weighted_degree": (PROBLEM.X.data, lambda of, put, given: ops.weighted_degree(*_pools(of, put, given))),
+    "degree_rank": (
+        PROBLEM.semantic,
+        lambda of, put, given: degree_rank(*_pools(of, put, put(PROBLEM.X.data)), given)[1],
+    ),
+    "graph_rank": (
+        PROBLEM.semantic,
+        lambda of, put, given: ops.graph_rank(given, put(PROBLEM.semantic % 0.3), put(PROBLEM.offsets)),
+    ),
+    "evidence_graph": (PROBLEM.X.data, lambda of, put, given: ops.evidence_graph(*_pools(of, put, given)).weights),
+    "pagerank": (
+        GRAPH.weights,
+        lambda of, put, given: ops.pagerank(
+            ops.EvidenceGraph(*map(put, (GRAPH.pool_offsets, GRAPH.indptr, GRAPH.indices)), given)
+        ),
+    ),
+    "maxsim": (np.concatenate(TOKENS[0][0]), lambda of, put, given: _tokens(put, given)),
+    "hseq_stream": (CURSORS.priors[1], lambda of, put, given: _windows(of, put, given)[1]),
+    "gatv2": (LAYER.x_src, lambda of, put, given: ops.gatv2(given, *map(put, LAYER[1:]))),
+}
+
+
+def test_every_op_is_among_them() -> None:
+    assert {*OF_ARRAYS} == {*GPU_OPS, "degree_rank"}
+
+
+def check_stream(library: Library, op: str) -> None:
+    """Where an array is filled, on a stream that is busy until then; on another stream it is empty."""
+    array, run = OF_ARRAYS[op]
+    expected = library.get(run(library, library.put, library.put(array)))
+    given, late = library.put(np.zeros_like(array)), library.put(array)
+    with library.side_stream():
+        given[...] = late
+        found = library.get(run(library, library.put, given))
+    np.testing.assert_array_equal(found, expected)
+
+
+def check_gaps(library: Library, op: str) -> None:
+    array, run = OF_ARRAYS[op]
+    expected = library.get(run(library, library.put, library.put(array)))
+    found = library.get(run(library, library.strided, library.strided(array)))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("op", OF_ARRAYS)
+def test_work_goes_on_the_current_stream(library: Library, op: str) -> None:
+    check_stream(library, op)
+
+
+@pytest.mark.parametrize("op", OF_ARRAYS)
+def test_arrays_with_gaps(library: Library, op: str) -> None:
+    check_gaps(library, op)
+
+
+def _as_it_is(gpu: Gpu, name: str, array: Any, dtype: str) -> Any:
+    same = str(array.dtype).removeprefix("torch.") == dtype
+    return array if same else CAST(gpu, name, array, dtype)
+
+
+CAST = Gpu.cast
+# What is wrong with it, and which of the checks sees that, for every op.
+PLANTED: dict[str, tuple[str, Callable[..., Any], Callable[[Library, str], None]]] = {
+    "always the default stream": ("stream", lambda gpu: 0, check_stream),
+    "the GPU is not made the current one": ("current", lambda gpu: nullcontext(), check_stream),
+    "arrays stay as they are": ("cast", _as_it_is, check_gaps),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_what_is_planted_in_python_is_seen(library: Library, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, planted, check = PLANTED[fault]
+    if name == "current" and not library.emulated:
+        pytest.skip("the only GPU is always the current one")
+    monkeypatch.setattr(Gpu, name, planted)
+    if name == "cast" and library.emulated:
+        monkeypatch.setattr(sys.modules["cupy"], "ascontiguousarray", lambda value: value)
+    unseen = []
+    for op in OF_ARRAYS:
+        with suppress(AssertionError, ArrayError, DeviceError):
+            check(library, op)
+            unseen.append(op)
+    # gatv2 of CuPy and torch makes its arrays contiguous by itself
+    assert unseen == (["gatv2"] if name == "cast" and not library.emulated else [])
+
+
+def test_arrays_of_one_library_on_the_stream_of_another() -> None:
+    """CuPy told to use torch's stream; and arrays of both, which go where torch's do."""
+    torch, cupy = on_a_gpu("torch"), on_a_gpu("cupy")
+    structural, offsets = PROBLEM.semantic % np.float32(0.3), PROBLEM.offsets
+    expected = ops.graph_rank(PROBLEM.semantic, structural, offsets)
+    late, other, ends = torch.tensor(PROBLEM.semantic).cuda(), cupy.asarray(structural), cupy.asarray(offsets)
+    cupy.cuda.get_current_stream().synchronize()
+    for of_cupy in (True, False):
+        scores = torch.zeros_like(late)
+        with library_of("torch").side_stream():
+            scores[...] = late
+            stream = torch.cuda.current_stream()
+            if of_cupy:
+                with cupy.cuda.ExternalStream(stream.cuda_stream):
+                    found = cupy.asnumpy(ops.graph_rank(cupy.asarray(scores), other, ends))
+            else:
+                found = ops.graph_rank(scores, other, ends).cpu().numpy()
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("late", ["x_src", "grad"])
+def test_derivatives_of_gatv2_on_the_current_stream(late: str) -> None:
+    """Also of features and gradients that are not contiguous: a sum's gradient is one number for all."""
+    torch = on_a_gpu("torch")
+    arrays = [torch.tensor(each).cuda() for each in LAYER]
+    x_src = arrays[0].transpose(1, 2).contiguous().transpose(1, 2)
+    grad = arrays[1][:, :1, :1].expand(arrays[1].shape)
+    features = [each.requires_grad_() for each in (x_src, arrays[1], arrays[4])]
+
+    def gradients(flow: Any) -> list[Any]:
+        y = ops.gatv2(features[0], features[1], arrays[2], arrays[3], features[2])
+        return [each.cpu() for each in torch.autograd.grad(y, features, flow)]
+
+    expected = gradients(grad)
+    filled = {"x_src": x_src, "grad": grad}[late].detach().clone()
+    place = torch.zeros_like(filled)
+    if late == "x_src":
+        features[0] = place.requires_grad_()
+    with library_of("torch").side_stream():
+        with torch.no_grad():
+            place[...] = filled
+        found = gradients(place if late == "grad" else grad)
+    for ours, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=0, atol=0)
 
 
 def test_what_is_malformed_is_raised(library: Library) -> None:

@@ -98,6 +98,13 @@ def test_forward_and_backward(way: Way, kind: str) -> None:
     way.every(st.tuples(layers(), slopes, st.booleans(), dropouts, ways), run)
 
 
+@pytest.mark.parametrize("channels", [97, 128, 300])
+def test_wide_rows_of_bfloat16(way: Way, channels: int) -> None:
+    if way.examples < 10:
+        pytest.skip("takes the interpreter some time: see its long run")
+    check(way, attention(random_layer(9, 9, 60, 2, channels), "bfloat16", loops=True))
+
+
 @pytest.mark.parametrize("channels", [1, 33, 65, 130, 300, 520])
 def test_other_sizes(way: Way, channels: int) -> None:
     """Each number of channels that a lane has a kernel for; rows of more than a warp's edges."""

@@ -6,7 +6,7 @@ from typing import Any
 import device_ops
 import numpy as np
 import pytest
-from device_ops import Attention, Device, Malformed, TwoWays
+from device_ops import Attention, Device, InTurns, Malformed, TwoWays
 from emulated import Argument, Array, CallError, Driver, InOut
 from gatv2_problems import random_layer
 from graph_problems import graph, random_matrix
@@ -57,7 +57,7 @@ class Spoiled:
     """A device that gets other arrays than the op was given: some numbers changed, all lengths as they were."""
 
     def __init__(self, device: Device, changes: list[tuple[int, int, float]]) -> None:
-        self.device = device.driver if isinstance(device, TwoWays) else device
+        self.device = device.driver if isinstance(device, TwoWays | InTurns) else device
         self.changes = changes
 
     @property
@@ -133,6 +133,9 @@ FAULTS = [
     ("pagerank", (4, 0, -1.0), "scores"),
     ("pagerank", (1, 2, 99), "offsets"),
     ("window", (4, 0, -1), "places"),
+    ("window", (0, 2, 10**6), "segments"),
+    ("window", (3, 47, 2.0**47), "tombstones"),
+    ("window", (4, 1, 10**6), "places"),
     ("window", (8, 0, 3000), "segments"),
     ("refresh", (10, 0, -2), "segments"),
     ("gatv2", (1, 4, 6), "sources"),

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from builds import KERNELS, KINDS, build_ptx, compile_all, link
 from device_ops import Device, TwoWays
-from emulated import Argument, Array, Caught, Driver, Out
+from emulated import Argument, Array, CallError, Caught, Driver, Out
 from graph_problems import graph, random_matrix
 from interpreted import Interpreter
 from plants import CONTROLS, OF_CONTROLS, OF_KERNELS, Plant
 from pool_problems import random_problem
 from ptx.faults import Fault
+from test_device_streams import check_beyond, check_far_apart, check_scan, check_steps
 
 from conftest import NO_INTERPRETER, Objects
 from pyfast import ops
@@ -79,11 +80,16 @@ PROBLEMS: dict[str, Callable[[Device], None]] = {
     "rank": _rank,
     "graph": _graph,
     "pagerank": _pagerank,
+    "scan": lambda device: check_scan(device, 3_000),
+    "steps": check_steps,
+    "far": check_far_apart,
+    "beyond": check_beyond,
 }
 
 
 def changed(text: str, plant: Plant) -> str:
-    assert text.count(plant.old) == 1, f"{plant.name}: is there {text.count(plant.old)} times"
+    there = text.count(plant.old)
+    assert there == 1, f"plants.py, {plant.name!r}: its place in the kernel is there {there} times:\n{plant.old}"
     return text.replace(plant.old, plant.new)
 
 
@@ -165,7 +171,7 @@ def finds(device: Device, problem: str) -> str:
     """What is found, or ''."""
     try:
         PROBLEMS[problem](device)
-    except (Caught, Fault, AssertionError, device_ops.Malformed) as found:
+    except (Caught, CallError, Fault, AssertionError, device_ops.Malformed, pytest.fail.Exception) as found:
         return str(found) or repr(found)
     return ""
 
@@ -177,10 +183,11 @@ REPORT = {
 }
 
 slow_but_plain = [
-    pytest.param(kind, marks=[pytest.mark.slow(suite="plants")] * (kind != "plain")) for kind in KINDS
+    pytest.param(kind, marks=[pytest.mark.slow(suite="plants")] * (kind != "plain")) for kind in REPORT
 ]
 of_controls = pytest.mark.parametrize("number", range(len(OF_CONTROLS)), ids=[plant.name for plant in OF_CONTROLS])
 of_kernels = pytest.mark.parametrize("plant", OF_KERNELS, ids=[plant.name for plant in OF_KERNELS])
+FOR_BOTH = [plant for plant in OF_KERNELS if plant.interpreted]
 needs_nvcc = pytest.mark.skipif(bool(NO_INTERPRETER), reason=NO_INTERPRETER)
 
 
@@ -232,7 +239,7 @@ def test_the_emulator_finds_in_kernels(plant: Plant, objects: Objects, tmp_path:
 
 @needs_nvcc
 @pytest.mark.slow(suite="plants")
-@of_kernels
+@pytest.mark.parametrize("plant", FOR_BOTH, ids=[plant.name for plant in FOR_BOTH])
 def test_the_interpreter_finds_in_kernels(
     plant: Plant, modules: list[str], driver: Callable[[str], Driver], tmp_path: Path
 ) -> None:

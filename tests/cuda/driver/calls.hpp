@@ -19,6 +19,9 @@ struct Array {
 };
 using Argument = std::variant<std::int64_t, double, Array>;
 
+// The stream of all calls: not the default one, to which work goes that names no stream.
+inline void* const stream = reinterpret_cast<void*>(0x57E40);
+
 class Arguments {
   public:
     explicit Arguments(std::span<const Argument> all) : left_(all) {}

@@ -7,6 +7,7 @@ namespace {
 
 using namespace pyfast::cuda;
 
+const auto on = static_cast<cudaStream_t>(driver::stream);
 constexpr int block_size = 128;
 constexpr int warps = block_size / lanes;
 
@@ -82,15 +83,15 @@ void sum(driver::Arguments& a) {
     const auto numbers = a.array<const int>();
     const auto sums = a.array<int>();
     const auto total = a.array<int>();
-    static_cast<void>(cudaMemsetAsync(total.data(), 0, total.size_bytes(), nullptr));
-    GPU_LAUNCH(sum_kernel, static_cast<unsigned>(sums.size()), block_size, 0, nullptr, numbers.data(),
+    static_cast<void>(cudaMemsetAsync(total.data(), 0, total.size_bytes(), on));
+    GPU_LAUNCH(sum_kernel, static_cast<unsigned>(sums.size()), block_size, 0, on, numbers.data(),
                static_cast<int>(numbers.size()), sums.data(), total.data());
 }
 
 void count(driver::Arguments& a) {
     const auto numbers = a.array<const int>();
     const auto counts = a.array<int>();
-    GPU_LAUNCH(count_kernel, 1, block_size, counts.size_bytes(), nullptr, numbers.data(),
+    GPU_LAUNCH(count_kernel, 1, block_size, counts.size_bytes(), on, numbers.data(),
                static_cast<int>(numbers.size()), static_cast<int>(counts.size()), counts.data());
 }
 
@@ -98,14 +99,14 @@ void keep(driver::Arguments& a) {
     const auto numbers = a.array<const int>();
     const auto kept = a.array<int>();
     const auto found = a.array<int>();
-    GPU_LAUNCH(keep_kernel, 1, lanes, 0, nullptr, numbers.data(), static_cast<int>(numbers.size()), kept.data(),
+    GPU_LAUNCH(keep_kernel, 1, lanes, 0, on, numbers.data(), static_cast<int>(numbers.size()), kept.data(),
                found.data());
 }
 
 void pass(driver::Arguments& a) {
     const auto from = a.array<const int>();
     const auto to = a.array<int>();
-    GPU_LAUNCH(pass_kernel, static_cast<unsigned>(from.size() / block_size), block_size, 0, nullptr, from.data(),
+    GPU_LAUNCH(pass_kernel, static_cast<unsigned>(from.size() / block_size), block_size, 0, on, from.data(),
                to.data());
 }
 

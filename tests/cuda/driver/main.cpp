@@ -102,6 +102,7 @@ void answer() {
     const std::string name = read_text();
     emulator::schedule.seed = read<std::uint64_t>();
     emulator::schedule.poison = read<unsigned char>();
+    emulator::schedule.most_blocks = static_cast<std::size_t>(read<std::uint64_t>());
     const bool record = read<char>() != 0;
     const std::vector<Argument> arguments = read_arguments();
     if (record) {
@@ -130,6 +131,7 @@ void answer() {
 }  // namespace
 
 int main() {
+    emulator::callers_stream = stream;
     for (;;) {
         answer();
     }

@@ -17,7 +17,7 @@ void add_stream_calls(Calls& all);
 
 inline pyfast::cuda::Queue queue(Arguments& a) {
     const auto status = a.array<std::int32_t>();
-    return {nullptr, status.data(), a.array<std::byte>()};
+    return {stream, status.data(), a.array<std::byte>()};
 }
 
 template <class T>

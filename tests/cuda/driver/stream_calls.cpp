@@ -1,6 +1,7 @@
-// hseq_stream: windows and steps.
+// hseq_stream: windows and steps; and the running sums that make their offsets.
 #include "op_calls.hpp"
 #include "pyfast/cuda/hseq_stream.hpp"
+#include "scan.cuh"
 
 namespace {
 
@@ -57,11 +58,25 @@ void refresh_(Arguments& a) {
     refresh(segments, batch, chosen, past, out, queue(a));
 }
 
+void scan_workspace_(Arguments& a) {
+    const auto numbers = a.integer<std::size_t>();
+    give(a, scan_memory(numbers) * sizeof(std::int64_t));
+}
+
+void scan_(Arguments& a) {
+    const auto numbers = a.array<std::int64_t>();
+    const Queue on = queue(a);
+    auto* const memory = reinterpret_cast<std::int64_t*>(on.workspace.data());
+    scan(numbers.data(), numbers.size(), memory, on.status, stream_of(on));
+}
+
 }  // namespace
 
 void driver::add_stream_calls(Calls& all) {
     all["refresh"] = refresh_;
     all["refresh_workspace"] = refresh_workspace_;
+    all["scan"] = scan_;
+    all["scan_workspace"] = scan_workspace_;
     all["window"] = window_;
     all["window_workspace"] = window_workspace_;
 }

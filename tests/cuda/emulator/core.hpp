@@ -28,6 +28,7 @@ struct Launch {
     std::size_t shared_bytes;  // dynamic
     std::vector<Argument> arguments;
     std::function<void()> thread;  // what one CUDA thread does
+    const void* stream = nullptr;
 };
 
 // How the fibers take their turns, and what memory holds before it is written. A right kernel gives the same bits
@@ -35,8 +36,13 @@ struct Launch {
 struct Schedule {
     std::uint64_t seed = 0;  // 0: threads and blocks in their order; else shuffled
     unsigned char poison = 0xFF;
+    std::size_t most_blocks = std::size_t{1} << 30;  // of kernels that loop over what is left
 };
 extern Schedule schedule;
+
+// The stream that the caller of an op has named. Work on another one is refused: results there would not be ready
+// when the caller reads them.
+extern const void* callers_stream;
 
 // Where set, gets the launches in place of the fibers.
 struct Recorder {

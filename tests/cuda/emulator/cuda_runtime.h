@@ -2,8 +2,9 @@
 //
 // What runs is the kernels' own source, each CUDA thread a fiber of one CPU thread. All builds find barriers that
 // part of a block does not reach, or reaches in another line, lanes named in a mask that do not come, shuffles
-// from lanes outside it, too much shared memory, arguments that do not point to the device; and, since threads
-// take turns in two orders over two kinds of poison, results that depend on either. AddressSanitizer finds what
+// from lanes outside it, too much shared memory, arguments that do not point to the device, work that is not on the
+// caller's stream; and, since threads take turns in two orders over two kinds of poison, in grids of two sizes where
+// kernels loop, results that depend on any of these. AddressSanitizer finds what
 // leaves an array of global, static or dynamic shared memory or of a workspace, and host code that reads the
 // device's; UndefinedBehaviorSanitizer misaligned accesses and overflows; ThreadSanitizer accesses that no
 // barrier, __syncwarp or end of a launch orders.

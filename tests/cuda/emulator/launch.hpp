@@ -11,7 +11,7 @@
 namespace emulator {
 
 template <class... Parameters, class... Arguments>
-void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t,
+void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             void (*kernel)(Parameters...), const Arguments&... arguments) {
     std::tuple<std::remove_cv_t<Parameters>...> values{static_cast<Parameters>(arguments)...};
     Launch made{name, reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, {}, {}};
@@ -21,6 +21,7 @@ void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, c
         },
         values);
     made.thread = [&] { std::apply(kernel, values); };
+    made.stream = stream;
     submit(made);
 }
 
@@ -28,6 +29,7 @@ void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, c
 
 #define GPU_CARVED(array, bytes) emulator::carve(array, bytes)
 #define GPU_KERNEL(...) __VA_ARGS__
+#define GPU_MOST_BLOCKS emulator::schedule.most_blocks
 #define GPU_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     emulator::launch(#kernel, grid, block, shared_bytes, stream, kernel, __VA_ARGS__)
 // A heap block of the exact size for each array of each block, so that sanitizers see its ends.

@@ -15,6 +15,7 @@
 namespace emulator {
 
 Recorder* recorder = nullptr;
+const void* callers_stream = nullptr;
 
 void run(const Launch& launch);
 
@@ -158,6 +159,10 @@ void* shared_array(const void* key, std::size_t bytes, std::size_t alignment) {
 }
 
 void submit(const Launch& launch) {
+    if (launch.stream != callers_stream) {
+        refuse(cudaErrorInvalidResourceHandle);
+        return;
+    }
     const auto allowed = allowed_dynamic.find(launch.kernel);
     if (!fits(launch)) {
         refuse(cudaErrorInvalidConfiguration);
@@ -198,13 +203,17 @@ cudaError_t cudaGetLastError() {
     return error;
 }
 const char* cudaGetErrorName(cudaError_t error) {
-    return error == cudaSuccess             ? "cudaSuccess"
-           : error == cudaErrorInvalidValue ? "cudaErrorInvalidValue"
-                                            : "cudaErrorInvalidConfiguration";
+    return error == cudaSuccess                      ? "cudaSuccess"
+           : error == cudaErrorInvalidValue          ? "cudaErrorInvalidValue"
+           : error == cudaErrorInvalidResourceHandle ? "cudaErrorInvalidResourceHandle: not on the caller's stream"
+                                                     : "cudaErrorInvalidConfiguration";
 }
 const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
 
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+    if (stream != callers_stream) {
+        return refuse(cudaErrorInvalidResourceHandle);
+    }
     if (bytes > 0 && !on_device(to, bytes)) {
         return refuse(cudaErrorInvalidValue);
     }
@@ -213,7 +222,11 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    if (stream != callers_stream) {
+        return refuse(cudaErrorInvalidResourceHandle);
+    }
     if (bytes > 0 && (kind != cudaMemcpyDeviceToDevice || !on_device(to, bytes) || !on_device(from, bytes))) {
         return refuse(cudaErrorInvalidValue);
     }

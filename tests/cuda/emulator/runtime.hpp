@@ -10,6 +10,7 @@ enum cudaError_t {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorInvalidResourceHandle = 400,
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost,
