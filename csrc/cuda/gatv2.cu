@@ -50,12 +50,12 @@ struct Softmax {
     }
 };
 
-// One warp for each destination and heads: reads each source once. If there are several tiles of channels, computes
-// only the attention.
+// One warp for each destination and heads: reads each source once. If there are several tiles of channels,
+// computes only the attention.
 template <class T, class S, bool Tiled>
-__global__ void __launch_bounds__(threads, S::blocks) forward_kernel(Gatv2Arrays<T> layer, std::int64_t tasks,
-                                                          Gatv2Dropout dropped, float keep, T* y,
-                                                          float* attention, const std::int32_t* status) {
+__global__ void __launch_bounds__(threads, S::blocks)
+    forward_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Gatv2Dropout dropped, float keep, T* y,
+                   float* attention, const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
@@ -142,9 +142,9 @@ __global__ void __launch_bounds__(threads, S::blocks) forward_kernel(Gatv2Arrays
 
 // One warp for each destination, head and tile: the sum of the sources by the attention that is known.
 template <class T, class S>
-__global__ void __launch_bounds__(threads, S::blocks) tile_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, std::int64_t tiles,
-                                                       float keep, T* y, const float* attention,
-                                                       const std::int32_t* status) {
+__global__ void __launch_bounds__(threads, S::blocks)
+    tile_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, std::int64_t tiles, float keep, T* y,
+                const float* attention, const std::int32_t* status) {
     if (*status != 0) {
         return;
     }

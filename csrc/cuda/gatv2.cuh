@@ -29,7 +29,7 @@ struct Gatv2Edges {
     const std::int64_t* indptr;
     const std::int32_t* indices32;  // exactly one of the two is set
     const std::int64_t* indices64;
-    std::int64_t stored;  // loop i is edge stored + i
+    std::int64_t stored;   // loop i is edge stored + i
     std::int64_t sources;  // 31 bits can count them
     std::int64_t destinations;
     bool self_loops;
@@ -106,8 +106,8 @@ struct Shape {
     static constexpr int Width = Width_;
     static constexpr int Span = Span_;
     static constexpr bool Whole = Whole_;
-    static constexpr int heads = lanes / Span;             // of a warp
-    static constexpr std::int64_t most = 4 * Width * Span;  // channels
+    static constexpr int heads = lanes / Span;                    // of a warp
+    static constexpr std::int64_t most = 4 * Width * Span;        // channels
     static constexpr int together = Width > 2 || !Whole ? 2 : 4;  // edges that a warp reads at the same time
     static constexpr int blocks = Width > 3 ? 3 : 4;  // of a multiprocessor: a thread has 168 or 128 registers
     static constexpr bool largest = Width == (Whole ? 4 : 2);
@@ -253,8 +253,8 @@ bool holds_fours(std::int64_t channels, const T*... arrays) {
     return channels % 4 == 0 && (... && (reinterpret_cast<std::uintptr_t>(arrays) % (4 * sizeof(T)) == 0));
 }
 
-// Calls use(shape, tiles) with the smallest shape that has room for the channels of a head, or with the largest, and
-// the number of tiles.
+// Calls use(shape, tiles) with the smallest shape that has room for the channels of a head, or with the largest,
+// and the number of tiles.
 template <class Use>
 void with_shape(std::int64_t channels, bool fours, const Use& use) {
     const auto with = [&](auto shape) { use(shape, (channels + shape.most - 1) / shape.most); };

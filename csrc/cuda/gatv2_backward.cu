@@ -32,8 +32,8 @@ struct BySource {
 };
 
 struct Memory {
-    float* scores;  // [edges, heads] the gradients of the arguments of the softmax
-    float* att;     // [groups of destinations, heads, channels]; null: not computed
+    float* scores;   // [edges, heads] the gradients of the arguments of the softmax
+    float* att;      // [groups of destinations, heads, channels]; null: not computed
     double* slices;  // [slices, heads, channels] sums of them
     BySource by_source;
 };
@@ -49,7 +49,8 @@ struct Flow {
 // One warp for each destination and heads: the gradients of its scores, from grad . x_src.
 template <class T, class S>
 __global__ void __launch_bounds__(threads, S::blocks)
-    score_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Flow<T> flow, float* scores, const std::int32_t* status) {
+    score_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Flow<T> flow, float* scores,
+                 const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
@@ -110,7 +111,8 @@ __global__ void __launch_bounds__(threads, S::blocks)
     }
 }
 
-// One warp for each `group` of destinations, heads or tile: x_dst, unless it is null, and a part of att's gradient.
+// One warp for each `group` of destinations, heads or tile: x_dst, unless it is null, and a part of att's
+// gradient.
 template <class T, class S>
 __global__ void __launch_bounds__(threads, S::blocks)
     destination_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Memory memory, std::int64_t tiles,
@@ -340,7 +342,8 @@ Memory lay_out(Arena& arena, const Gatv2Arrays<T>& layer, const Gatv2Gradients<T
         gradients.att.empty() ? 0 : groups_of(graph) * heads * static_cast<std::size_t>(layer.channels);
     float* const scores = arena.take<float>(edges * heads);
     float* const att = arena.take<float>(parts);
-    double* const sums = arena.take<double>(gradients.att.empty() ? 0 : slices * heads * static_cast<std::size_t>(layer.channels));
+    double* const sums =
+        arena.take<double>(gradients.att.empty() ? 0 : slices * heads * static_cast<std::size_t>(layer.channels));
     return {scores,
             gradients.att.empty() ? nullptr : att,
             sums,
@@ -416,20 +419,22 @@ void gatv2_backward(const Gatv2Layer<T>& layer, const Gatv2Options& options, std
         with_shape(layer.channels, fours, [&](auto shape, std::int64_t tiles) {
             using S = decltype(shape);
             std::int64_t tasks = Task<S>::count(arrays, arrays.edges.destinations, 1);
-            GPU_LAUNCH(GPU_KERNEL(score_kernel<T, S>), blocks_for(static_cast<std::size_t>(tasks), warps), threads, 0,
-                       stream, arrays, tasks, flow, memory.scores, queue.status);
+            GPU_LAUNCH(GPU_KERNEL(score_kernel<T, S>), blocks_for(static_cast<std::size_t>(tasks), warps), threads,
+                       0, stream, arrays, tasks, flow, memory.scores, queue.status);
             if (!gradients.x_dst.empty() || !gradients.att.empty()) {
                 tasks = Task<S>::count(arrays, static_cast<std::int64_t>(groups), tiles);
-                GPU_LAUNCH(GPU_KERNEL(destination_kernel<T, S>), blocks_for(static_cast<std::size_t>(tasks), warps),
-                           threads, 0, stream, arrays, tasks, memory, tiles,
-                           gradients.x_dst.empty() ? nullptr : gradients.x_dst.data(), queue.status);
+                GPU_LAUNCH(GPU_KERNEL(destination_kernel<T, S>),
+                           blocks_for(static_cast<std::size_t>(tasks), warps), threads, 0, stream, arrays, tasks,
+                           memory, tiles, gradients.x_dst.empty() ? nullptr : gradients.x_dst.data(),
+                           queue.status);
             }
         });
     }
     if (!gradients.att.empty()) {
         const std::size_t numbers = gradients.att.size();
-        GPU_LAUNCH(slice_kernel, dim3(blocks_for(numbers, lanes), slices), rows_at_once * lanes, 0, stream, memory.att,
-                   static_cast<std::int64_t>(groups), static_cast<std::int64_t>(numbers), memory.slices, queue.status);
+        GPU_LAUNCH(slice_kernel, dim3(blocks_for(numbers, lanes), slices), rows_at_once * lanes, 0, stream,
+                   memory.att, static_cast<std::int64_t>(groups), static_cast<std::int64_t>(numbers),
+                   memory.slices, queue.status);
         GPU_LAUNCH(att_kernel<T>, blocks_for(numbers, threads), threads, 0, stream, memory.slices,
                    static_cast<std::int64_t>(numbers), gradients.att.data(), queue.status);
     }
@@ -438,8 +443,9 @@ void gatv2_backward(const Gatv2Layer<T>& layer, const Gatv2Options& options, std
         with_shape(layer.channels, fours, [&](auto shape, std::int64_t tiles) {
             using S = decltype(shape);
             const std::int64_t tasks = Task<S>::count(arrays, arrays.edges.sources, tiles);
-            GPU_LAUNCH(GPU_KERNEL(source_kernel<T, S>), blocks_for(static_cast<std::size_t>(tasks), warps), threads, 0,
-                       stream, arrays, tasks, flow, memory, tiles, gradients.x_src.data(), queue.status);
+            GPU_LAUNCH(GPU_KERNEL(source_kernel<T, S>), blocks_for(static_cast<std::size_t>(tasks), warps),
+                       threads, 0, stream, arrays, tasks, flow, memory, tiles, gradients.x_src.data(),
+                       queue.status);
         });
     }
     check_launch("gatv2_backward");
