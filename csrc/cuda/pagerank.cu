@@ -338,13 +338,14 @@ struct BlockSize {
         const std::int64_t nodes = graphs.pools.lists > 0 ? graphs.pools.size / graphs.pools.lists : 0;
         threads = nodes <= 64 ? 128 : nodes <= 160 ? 512 : most_threads;
         parts = static_cast<unsigned>(std::clamp<std::int64_t>(nodes / 16, 1, 64));
-        side = static_cast<int>(std::clamp<std::int64_t>(nodes + nodes / 4, 16, most_side));
+        const std::int64_t most = nodes + nodes / 4;
+        side = static_cast<int>(most > most_side ? 16 : std::max<std::int64_t>(most, 16));
     }
     [[nodiscard]] std::size_t bytes() const {
         const auto n = static_cast<std::size_t>(side);
         return (threads + most_threads / lanes + 4 * n) * sizeof(double) + n * n * sizeof(float);
     }
-    static constexpr std::int64_t most_side = 220;  // 200 KB
+    static constexpr std::int64_t most_side = 140;  // 91 KB, which every GPU has
 };
 
 void check_options(const PageRankOptions& options) {
