@@ -83,7 +83,7 @@ def evidence_graph(
     Args:
         X, pool_offsets, doc_ids, weight, threshold, top_k, mask_terms, idf: As in `pyfast.ops.evidence_graph`.
         max_pool: No pool has more documents.
-        max_terms: The documents of a pool have at most this number of entries in X on average over the pools.
+        max_terms: The documents of no pool have more entries in X together.
     """
     if not isinstance(weight, str) or idf != "corpus":
         raise ArrayError("weight, idf: a GPU has 'sum', 'dot' and 'min', and idf='corpus'")
