@@ -139,28 +139,23 @@ __device__ void turn(const GraphArrays& graphs, const Incoming& incoming, std::i
     }
 }
 
-// Writes the edges of the pool into its matrix.
-__device__ void fill_matrix(const GraphArrays& graphs, std::int64_t first, std::int64_t n, float* matrix) {
-    for (std::int64_t cell = threadIdx.x; cell < n * n; cell += blockDim.x) {
-        matrix[cell] = 0.0f;
-    }
-    __syncthreads();
-    for (std::int64_t u = warp_of_thread(); u < n; u += blockDim.x / lanes) {
-        const std::int64_t end = graphs.rows.offsets[first + u + 1];
-        for (std::int64_t e = graphs.rows.offsets[first + u] + lane_of_thread(); e < end; e += lanes) {
-            matrix[u * n + graphs.rows.values[e]] = graphs.weights[e];
-        }
-    }
-}
-
-// The totals of the rows, and the distribution where the walk restarts and begins.
+// The totals of the rows, the matrix if there is one, and the distribution where the walk restarts and begins.
 __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::int64_t first, std::int64_t n,
                            const Vectors& vectors) {
     for (std::int64_t v = warp_of_thread(); v < n; v += blockDim.x / lanes) {
+        float* const row = vectors.matrix == nullptr ? nullptr : vectors.matrix + v * n;
+        for (std::int64_t cell = lane_of_thread(); row != nullptr && cell < n; cell += lanes) {
+            row[cell] = 0.0f;
+        }
+        __syncwarp();
         double total = 0.0;
         for (std::int64_t e = graphs.rows.offsets[first + v] + lane_of_thread();
              e < graphs.rows.offsets[first + v + 1]; e += lanes) {
-            total += static_cast<double>(graphs.weights[e]);
+            const float weight = graphs.weights[e];
+            total += static_cast<double>(weight);
+            if (row != nullptr) {
+                row[graphs.rows.values[e]] = weight;
+            }
         }
         total = warp_sum(total);
         if (lane_of_thread() == 0) {
@@ -183,17 +178,18 @@ __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::
 // What reaches node v, from the sources u = slice, slice + slices, ...
 __device__ double reaches(const Vectors& vectors, std::int64_t n, std::int64_t v, std::int64_t slice,
                           std::int64_t slices) {
+    constexpr int together = 8;
     double sums[4] = {};
     std::int64_t u = slice;
-    for (; u + 3 * slices < n; u += 4 * slices) {
-        float weights[4];
+    for (; u + (together - 1) * slices < n; u += together * slices) {
+        float weights[together];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
+        for (int k = 0; k < together; ++k) {
             weights[k] = vectors.matrix[(u + k * slices) * n + v];
         }
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            sums[k] += vectors.pushed[u + k * slices] * static_cast<double>(weights[k]);
+        for (int k = 0; k < together; ++k) {
+            sums[k % 4] += vectors.pushed[u + k * slices] * static_cast<double>(weights[k]);
         }
     }
     for (; u < n; u += slices) {
@@ -280,9 +276,7 @@ __global__ void __launch_bounds__(most_threads)
                               fits    ? reinterpret_cast<float*>(small + 4 * side)
                               : dense ? incoming.cells + 2 * begin
                                       : nullptr};
-        if (dense) {
-            fill_matrix(graphs, first, n, vectors.matrix);
-        } else {
+        if (!dense) {
             turn(graphs, incoming, first, first + n);
         }
         begin_walk(graphs, shares, first, n, vectors);
