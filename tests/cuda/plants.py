@@ -174,34 +174,42 @@ OF_CONTROLS = [
 
 OF_KERNELS = [
     _kernel(
-        "weighted_degree without the barrier between documents",
+        "weighted_degree without the barrier behind its cleared table",
         *("weighted_degree.cu", "degree", "thread"),
-        "        __syncthreads();  // a term occurs once in a document, so its sum grows document by document\n",
-        "",
+        "            *used = 0;\n        }\n        __syncthreads();\n",
+        "            *used = 0;\n        }\n",
+        "term_table.cuh",
     ),
     _kernel(
         "weighted_degree with a barrier that half of the block reaches",
         *("weighted_degree.cu", "degree", "plain"),
-        "        __syncthreads();  // a term occurs once in a document, so its sum grows document by document\n",
-        "        if (threadIdx.x < 128) {\n            __syncthreads();\n        }\n",
+        "sums, degree);\n            __syncthreads();\n",
+        "sums, degree);\n            if (threadIdx.x < 128) {\n                __syncthreads();\n            }\n",
     ),
     _kernel(
         "weighted_degree that does not clear its sums",
         *("weighted_degree.cu", "degree", "plain"),
-        "            sums[slot] = 0.0;\n",
+        "            sums[slot] = 0;\n",
         "",
     ),
     _kernel(
         "weighted_degree that clears a slot too many",
         *("weighted_degree.cu", "degree", "address"),
-        "slot <= mask; slot += blockDim.x",
-        "slot <= mask + 1; slot += blockDim.x",
+        "slot < slots; slot += static_cast<int>(blockDim.x)",
+        "slot <= slots; slot += static_cast<int>(blockDim.x)",
+        "term_table.cuh",
     ),
     _kernel(
         "weighted_degree that writes behind its result",
         *("weighted_degree.cu", "degree", "address"),
-        "            degree[v] = static_cast<float>(total);",
-        "            degree[v + 1] = static_cast<float>(total);",
+        "degree[v] = static_cast<float>(unit.number(total));",
+        "degree[v + 1] = static_cast<float>(unit.number(total));",
+    ),
+    _kernel(
+        "weighted_degree that counts without atomics",
+        *("weighted_degree.cu", "degree", "thread"),
+        "atomicAdd(table.counts + slot, 1);",
+        "++table.counts[slot];",
     ),
     _kernel(
         "graph_rank with too small an array",
@@ -217,11 +225,10 @@ OF_KERNELS = [
         "gpu.cuh",
     ),
     _kernel(
-        "evidence_graph whose lanes do not wait for the cleared table",
+        "evidence_graph whose lanes do not wait between two terms",
         *("evidence_graph.cu", "graph", "thread"),
-        "            terms[slot] = -1;\n        }\n        __syncwarp();",
-        "            terms[slot] = -1;\n        }",
-        "row_table.cuh",
+        "            __syncwarp();\n        }\n    }\n}\n",
+        "        }\n    }\n}\n",
     ),
     _kernel(
         "evidence_graph that votes where some lanes do not",
@@ -240,6 +247,12 @@ OF_KERNELS = [
         *("pagerank.cu", "pagerank", "thread"),
         "atomicAdd(reinterpret_cast<unsigned long long*>(incoming.end + first + graphs.rows.values[e]), 1ULL)",
         "++incoming.end[first + graphs.rows.values[e]]",
+    ),
+    _kernel(
+        "pagerank whose matrix is not cleared",
+        *("pagerank.cu", "pagerank", "plain"),
+        "            row[cell] = 0.0f;\n",
+        "            static_cast<void>(cell);\n",
     ),
     _kernel(
         "pagerank whose rows go in among each other",

@@ -28,7 +28,7 @@ from test_maxsim import codes_of, every_pair, vectors
 from pyfast import _native, ops
 from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end
-from pyfast.ops.gpu import degree_rank
+from pyfast.ops.gpu import degree_rank, evidence_graph
 
 PROBLEM = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
 PROBLEMS = {"many": PROBLEM, "long rows": random_problem([2, 30, 1], terms=3000, per_row=250)}
@@ -339,3 +339,37 @@ def test_errors_may_wait(library: Library) -> None:
         ops.graph_rank(scores, scores, library.put(PROBLEM.offsets))
         reached = True
     assert reached
+
+
+def test_what_waits_for_nothing() -> None:
+    """With the sizes given, ops of pools wait for nothing, and a CUDA graph can have them."""
+    torch = on_a_gpu("torch")
+    q = PROBLEM
+    there = Library(
+        "torch", lambda value: torch.tensor(np.asarray(value)).cuda(), lambda value: value.cpu().numpy()
+    )
+    X, offsets, docs = there.pools(q)
+    semantic = there.put(q.semantic)
+    most = int(np.diff(q.offsets).max()), int(np.diff(q.X.indptr)[q.docs].sum())
+
+    def run() -> list[Any]:
+        degree, score = degree_rank(X, offsets, docs, semantic)
+        graph = ops.EvidenceGraph(*evidence_graph(X, offsets, docs, max_pool=most[0], max_terms=most[1]))
+        return [degree, score, graph.indptr, ops.pagerank(graph)]
+
+    structural = ops.weighted_degree(q.X, q.offsets, q.docs)
+    own = ops.evidence_graph(q.X, q.offsets, q.docs)
+    expected = structural, ops.graph_rank(q.semantic, structural, q.offsets), own.indptr, ops.pagerank(own)
+    captured = torch.cuda.CUDAGraph()
+    with errors_at_end():
+        run()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            run()
+            with torch.cuda.graph(captured):
+                results = run()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        captured.replay()
+        for found, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(found.cpu().numpy(), wanted, rtol=1e-5, atol=1e-6)

@@ -18,6 +18,9 @@ struct dim3 {
 struct alignas(8) int2 {
     int x, y;
 };
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
 struct alignas(8) float2 {
     float x, y;
 };
