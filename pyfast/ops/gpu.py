@@ -269,7 +269,13 @@ def refresh(stream: Stream, cursors: Cursors, chosen: Lists, past: int) -> tuple
 
 
 def maxsim(
-    queries: Any, query_offsets: Any, tokens: Any, token_offsets: Any, pairs: Any, scales: Any | None, precision: str
+    queries: Any,
+    query_offsets: Any,
+    tokens: Any,
+    token_offsets: Any,
+    pairs: Any,
+    scales: Any | None,
+    precision: str,
 ) -> Any:
     """Compute the late-interaction score of each pair (query, document)."""
     gpu = Gpu(queries, tokens)
