@@ -86,7 +86,6 @@ __global__ void prepare_maxsim_kernel(RaggedArrays<float> queries, RaggedArrays<
     }
 }
 
-constexpr int stages = 3;          // steps in shared memory: one at work, the others on their way
 constexpr int most_documents = 8;  // that a block takes at a time
 constexpr int most_queries = 31;
 constexpr unsigned nothing = 0xFFFFFFFFU;  // the number of no token
@@ -116,7 +115,10 @@ struct Problem {
     RaggedArrays<float> documents;
     Vectors of_queries;    // numbers, or codes
     Vectors of_documents;  // the same; for codes the vectors may be shorter than those of the queries
-    const float* scales;   // with codes
+    // With codes: their scales, and the queries' own numbers, and whether these are aligned as pieces are.
+    const float* scales;
+    const float* numbers;
+    bool aligned;
     std::int64_t dimensions;
     // A matrix of pairs, row after row or column after column. A block takes a part of it, with so many rows and
     // columns. If each row of the part is of one query and each column of one document, the block multiplies all
@@ -175,7 +177,8 @@ struct Chain {
 // The shared memory of a block.
 template <class Products, class Tile>
 struct Shared {
-    unsigned char stage[stages][(Tile::rows + Tile::columns) * step_bytes];
+    static constexpr int stages = Products::stages;  // one at work, the others on their way
+    unsigned char stage[stages][(Tile::rows + Tile::columns) * Products::step_bytes];
     // The largest product of each token of a query with each document, of the columns of each warp. First its key,
     // then the bits of the number.
     typename Products::Key best[Tile::column_warps][most_documents][Tile::rows + 1];
@@ -208,29 +211,30 @@ __device__ inline void copy_numbers(const unsigned char* vector, unsigned byte, 
 }
 
 // For a block: copies a step of vectors into shared memory.
-template <class Number, int count, int threads>
+template <class Products, int count, int threads>
 __device__ inline void copy_step(const Vectors& vectors, const unsigned* tokens, unsigned step, unsigned char* to) {
-    static_assert(count * step_pieces % threads == 0 && threads % step_pieces == 0);
-    const unsigned piece = threadIdx.x % step_pieces;
-    const unsigned byte = step * step_bytes + piece * piece_bytes;
+    constexpr int pieces = Products::step_bytes / piece_bytes;
+    static_assert(count * pieces % threads == 0 && threads % pieces == 0);
+    const unsigned piece = threadIdx.x % pieces;
+    const unsigned byte = step * Products::step_bytes + piece * piece_bytes;
     if (vectors.whole_pieces) {
         const bool inside = byte < vectors.bytes;
         const unsigned char* const first = vectors.first + (inside ? byte : 0);
 #pragma unroll
-        for (unsigned i = 0; i < count * step_pieces; i += threads) {
-            const unsigned vector = (threadIdx.x + i) / step_pieces;
+        for (unsigned i = 0; i < count * pieces; i += threads) {
+            const unsigned vector = (threadIdx.x + i) / pieces;
             const unsigned token = tokens[vector];
             const bool there = inside && token != nothing;
-            copy_16_bytes(to + place_of(vector, piece),
+            copy_16_bytes(to + place_of<Products::step_bytes>(vector, piece),
                           first + static_cast<std::uint64_t>(there ? token : 0) * vectors.bytes, there);
         }
         return;
     }
 #pragma unroll 1
-    for (unsigned vector = threadIdx.x / step_pieces; vector < count; vector += threads / step_pieces) {
+    for (unsigned vector = threadIdx.x / pieces; vector < count; vector += threads / pieces) {
         const unsigned token = tokens[vector];
-        copy_numbers<Number>(vectors.first + static_cast<std::uint64_t>(token) * vectors.bytes, byte,
-                             token == nothing ? 0 : vectors.bytes, to + place_of(vector, piece));
+        copy_numbers<typename Products::Number>(vectors.first + static_cast<std::uint64_t>(token) * vectors.bytes, byte,
+                             token == nothing ? 0 : vectors.bytes, to + place_of<Products::step_bytes>(vector, piece));
     }
 }
 
@@ -296,16 +300,21 @@ __device__ inline void largest(const int (&sums)[Products::rows][Products::colum
 template <class Products, class Tile>
 struct Job {
     static constexpr bool coded = std::is_same_v<typename Products::Number, std::int8_t>;
-    using Number = typename Products::Number;
     using Key = typename Products::Key;
+    static constexpr int stages = Products::stages;
+    static constexpr int step_bytes = Products::step_bytes;
     using Sums = typename Products::Sum[Products::rows][Products::columns];
 
     const Problem& problem;
     Shared<Products, Tile>& shared;
 
-    // The first row and column of the tile that the warp works on.
-    __device__ static int first_row() { return warp_of_thread() / Tile::column_warps * warp_rows; }
-    __device__ static int first_column() { return warp_of_thread() % Tile::column_warps * warp_columns; }
+    // The part of the tile that the warp works on: its first row and its first column. Other blocks give it to
+    // another warp, so that all schedulers of a multiprocessor have work where tiles are not full.
+    __device__ static int part() {
+        return static_cast<int>((threadIdx.x / lanes + blockIdx.x) % (Tile::row_warps * Tile::column_warps));
+    }
+    __device__ static int first_row() { return part() / Tile::column_warps * warp_rows; }
+    __device__ static int first_column() { return part() % Tile::column_warps * warp_columns; }
 
     // Adds up the products of each query with each document.
     __device__ void run() {
@@ -347,8 +356,8 @@ struct Job {
                 find_columns(tile + 1);
             }
             unsigned char* const to = shared.stage[stage];
-            copy_step<Number, Tile::rows, Tile::threads>(problem.of_queries, shared.row_tokens, step, to);
-            copy_step<Number, Tile::columns, Tile::threads>(problem.of_documents,
+            copy_step<Products, Tile::rows, Tile::threads>(problem.of_queries, shared.row_tokens, step, to);
+            copy_step<Products, Tile::columns, Tile::threads>(problem.of_documents,
                                                             shared.column_tokens[tile % (stages + 1)], step,
                                                             to + Tile::rows * step_bytes);
         }
@@ -429,7 +438,7 @@ struct Job {
             }
             Key keys[Products::rows];
             largest<Products>(sums, scales, first, last, keys);
-            Key* const best = shared.best[warp_of_thread() % Tile::column_warps][d] + first_row();
+            Key* const best = shared.best[part() % Tile::column_warps][d] + first_row();
 #pragma unroll
             for (int i = 0; i < Products::rows; ++i) {
 #pragma unroll
@@ -456,36 +465,65 @@ struct Job {
     // Replaces the keys of the rows from `row` on by the products.
     __device__ void settle(int row) {
         const int here = min(shared.asked.tokens() - row, Tile::rows);
+        const int all = shared.read.count * here;
         if constexpr (coded) {
-            // One warp for each: the product of the query's own numbers with the chosen token.
-            for (int i = warp_of_thread(); i < shared.read.count * here; i += Tile::threads / lanes) {
-                if (!shared.read.empty(i / here)) {
-                    settle_code(i / here, i % here);
+            // Eight lanes for each: the product of the query's own numbers with the chosen token.
+            for (int first = warp_of_thread() * 4; first < all; first += Tile::threads / lanes * 4) {
+                const int i = first + lane_of_thread() / 8;
+                const bool held = i < all && !shared.read.empty(i / here);
+                const float product = product_of_chosen(held ? i / here : 0, held ? i % here : 0, held);
+                __syncwarp();
+                if (held && lane_of_thread() % 8 == 0) {
+                    shared.best[0][i / here][i % here] = __float_as_uint(product);
                 }
             }
         } else {
-            for (int i = static_cast<int>(threadIdx.x); i < shared.read.count * here; i += Tile::threads) {
+            for (int i = static_cast<int>(threadIdx.x); i < all; i += Tile::threads) {
                 shared.best[0][i / here][i % here] = __float_as_uint(number_of(best_key(i / here, i % here)));
             }
         }
         __syncthreads();
     }
-    __device__ void settle_code(int document, int row) {
+    // In the order of the CPU: 32 sums, of which a lane has four, are added up by halves.
+    __device__ float product_of_chosen(int document, int row, bool held) const {
         const unsigned place = 0xFFFFFFFFU - static_cast<unsigned>(best_key(document, row));
-        const std::int64_t chosen = shared.read.first[document] + place;
-        const float* const query = problem.queries.values + shared.row_tokens[row] * problem.dimensions;
+        const std::int64_t chosen = held ? shared.read.first[document] + place : 0;
+        const float scale = held ? problem.scales[chosen] : 0.0f;
+        const auto dimensions = static_cast<int>(problem.dimensions);
+        const float* const query = problem.numbers + (held ? shared.row_tokens[row] : 0) * problem.dimensions;
         const auto* const codes =
             reinterpret_cast<const std::int8_t*>(problem.of_documents.first) + chosen * problem.dimensions;
-        float sum = 0.0f;
+        float sums[4] = {};
 #pragma unroll 4
-        for (int d = lane_of_thread(); d < problem.dimensions; d += lanes) {
-            sum += query[d] * static_cast<float>(codes[d]);
+        for (int d = lane_of_thread() % 8 * 4; held && d < dimensions; d += lanes) {
+            float numbers[4] = {};
+            int token[4] = {};
+            if (problem.of_documents.whole_pieces && problem.aligned) {
+                const float4 four = *reinterpret_cast<const float4*>(query + d);
+                const int word = *reinterpret_cast<const int*>(codes + d);
+                numbers[0] = four.x;
+                numbers[1] = four.y;
+                numbers[2] = four.z;
+                numbers[3] = four.w;
+                for (int k = 0; k < 4; ++k) {
+                    token[k] = static_cast<std::int8_t>(word >> 8 * k);
+                }
+            } else {
+                for (int k = 0; k < 4 && d + k < dimensions; ++k) {
+                    numbers[k] = query[d + k];
+                    token[k] = codes[d + k];
+                }
+            }
+            for (int k = 0; k < 4; ++k) {
+                sums[k] += numbers[k] * static_cast<float>(token[k]);
+            }
         }
-        sum = warp_sum(sum) * problem.scales[chosen];
-        __syncwarp();
-        if (lane_of_thread() == 0) {
-            shared.best[0][document][row] = __float_as_uint(sum);
+        for (int distance = 4; distance > 0; distance /= 2) {
+            for (int k = 0; k < 4; ++k) {
+                sums[k] += __shfl_xor_sync(all_lanes, sums[k], distance);
+            }
         }
+        return (sums[0] + sums[2] + (sums[1] + sums[3])) * scale;
     }
 
     // For the thread's query and document: adds the products of the query's tokens in the rows from `row` on, in
@@ -573,7 +611,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
 }
 
 // About as many as a large GPU has: the sizes of parts follow from it, and no result.
-constexpr std::int64_t multiprocessors = 128;
+constexpr double multiprocessors = 128;
 
 std::int64_t parts(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
@@ -583,9 +621,10 @@ int part_columns(std::int64_t parts_of_rows, std::int64_t columns, double tokens
     int best = 1;
     double least = INFINITY;
     for (int size = 1; size <= most_documents; ++size) {
-        const std::int64_t turns = parts(parts_of_rows * parts(columns, size), multiprocessors);
-        const double warps = std::ceil(size * tokens / warp_columns) / Tile::column_warps;
-        const double time = static_cast<double>(std::max<std::int64_t>(turns, Tile::blocks)) * (warps + 0.25);
+        const auto blocks = static_cast<double>(parts_of_rows * parts(columns, size));
+        const double tiles = std::ceil(size * tokens / warp_columns) / Tile::column_warps;
+        // The last blocks have a multiprocessor for themselves, and leave half of it idle.
+        const double time = blocks / multiprocessors * (tiles + 0.1) + tiles * Tile::blocks / 2;
         if (time < least) {
             least = time;
             best = size;
@@ -689,6 +728,8 @@ void maxsim(std::span<const float> queries, std::span<const std::int64_t> query_
         problem.of_documents = coded ? vectors(documents.codes.data(), dimensions)
                                      : vectors(documents.numbers.data(), dimensions);
         problem.scales = documents.scales.data();
+        problem.numbers = queries.data();
+        problem.aligned = is_aligned(queries.data());
         problem.dimensions = dimensions;
         problem.pairs = pairs.data();
         problem.rows = 1;

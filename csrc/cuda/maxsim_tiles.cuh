@@ -1,4 +1,4 @@
-// How a warp multiplies 32 vectors of a query with 64 of a document. Both come into shared memory in steps of 64
+// How a warp multiplies 32 vectors of a query with 64 of a document. Both come into shared memory in steps of some
 // bytes of each vector.
 #pragma once
 
@@ -6,16 +6,16 @@
 
 namespace pyfast::cuda {
 
-constexpr int step_bytes = 64;
 constexpr int piece_bytes = 16;
-constexpr int step_pieces = step_bytes / piece_bytes;
 constexpr int warp_rows = 32;     // tokens of queries
 constexpr int warp_columns = 64;  // tokens of documents
 
 // Where a piece of a vector lies. The pieces of a vector change places from one vector to the next, so that lanes
 // that read the same piece of eight vectors, or four pieces of two vectors, read from different banks.
+template <int step_bytes>
 __device__ inline unsigned place_of(unsigned vector, unsigned piece) {
-    return vector * step_bytes + (piece ^ vector / (8 / step_pieces) % step_pieces) * piece_bytes;
+    const unsigned change = vector / 2 % 4 + (step_bytes == 128 ? vector % 2 * 4 : 0);
+    return vector * step_bytes + (piece ^ change) * piece_bytes;
 }
 
 // Keys are ordered as numbers are. The key of NaN is the largest, and 0 is less than any key.
@@ -36,6 +36,8 @@ struct ExactProducts {
     using Number = float;
     using Sum = float;
     using Key = unsigned;
+    static constexpr int step_bytes = 64;
+    static constexpr int stages = 3;
     static constexpr int rows = 8;
     static constexpr int columns = 8;
     static constexpr int across = 8;
@@ -46,13 +48,13 @@ struct ExactProducts {
                                Sum (&sums)[rows][columns]) {
         const unsigned first = queries + static_cast<unsigned>(row(0)) * step_bytes;
         // Of a lane's columns, equal pieces are at equal places.
-        const unsigned second = documents + place_of(static_cast<unsigned>(column(0)), 0);
+        const unsigned second = documents + place_of<step_bytes>(static_cast<unsigned>(column(0)), 0);
 #pragma unroll
-        for (unsigned piece = 0; piece < step_pieces; ++piece) {
+        for (unsigned piece = 0; piece < step_bytes / piece_bytes; ++piece) {
             float4 query[rows];
 #pragma unroll
             for (int i = 0; i < rows; ++i) {
-                query[i] = *reinterpret_cast<const float4*>(memory + first + place_of(i, piece));
+                query[i] = *reinterpret_cast<const float4*>(memory + first + place_of<step_bytes>(i, piece));
             }
             const unsigned char* const tokens = memory + (second ^ piece * piece_bytes);
 #pragma unroll
@@ -77,6 +79,8 @@ struct TensorProducts {
     using Number = Number_;
     using Sum = Sum_;
     using Key = Key_;
+    static constexpr int step_bytes = 128;
+    static constexpr int stages = 2;
     static constexpr int rows = 4;
     static constexpr int columns = 16;
     static constexpr int across = 4;
@@ -87,9 +91,9 @@ struct TensorProducts {
     __device__ static void add_products(const unsigned char* memory, unsigned queries, unsigned documents,
                                         Sum (&sums)[rows][columns]) {
         const auto lane = static_cast<unsigned>(lane_of_thread());
-        const unsigned own = place_of(lane / across, lane % across);
+        const unsigned own = place_of<step_bytes>(lane / across, lane % across);
 #pragma unroll
-        for (unsigned first = 0; first < step_pieces; first += across) {
+        for (unsigned first = 0; first < step_bytes / piece_bytes; first += across) {
             const unsigned char* const asked = memory + (queries + own ^ first * piece_bytes);
             const unsigned char* const read = memory + (documents + own ^ first * piece_bytes);
             decltype(Product::piece(asked)) query[rows];

@@ -131,6 +131,8 @@ def _multiply(threads: Threads, instruction: Instruction) -> Meeting:
     writes = [target(threads, operand, TYPES[kind]) for operand in elements(instruction.operands[0])]
 
     def meet(act: Array) -> None:
+        if len(act) % 32:
+            raise Fault(f"a lane misses a product of matrices: {instruction.where}")
         # [warp, lane / 4, lane % 4, number], of each register
         a, b = (
             [unpack(register(act)).reshape(-1, 8, 4, unpack(register(act)).shape[1]) for register in registers]
@@ -140,8 +142,7 @@ def _multiply(threads: Threads, instruction: Instruction) -> Meeting:
             low, high = a[place // 2], a[place // 2 + 2]
             columns = [each[:, place % 2 :: 2] for each in b]
             products = sum(
-                np.einsum("wrln,wcln->wrc", rows, held)
-                for rows, held in zip((low, high), columns, strict=True)
+                np.einsum("wrln,wcln->wrc", rows, held) for rows, held in zip((low, high), columns, strict=True)
             )
             write(act, (read(act) + products.reshape(-1)).astype(TYPES[kind]))
 
