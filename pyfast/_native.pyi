@@ -314,6 +314,7 @@ class cuda:
         token_offsets: _Memory,
         pairs: _Memory,
         dimensions: int,
+        precision: str,
         scores: _Memory,
         queue: _Queue,
     ) -> None: ...

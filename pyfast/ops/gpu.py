@@ -276,7 +276,13 @@ def refresh(stream: Stream, cursors: Cursors, chosen: Lists, past: int) -> tuple
 
 
 def maxsim(
-    queries: Any, query_offsets: Any, tokens: Any, token_offsets: Any, pairs: Any, scales: Any | None
+    queries: Any,
+    query_offsets: Any,
+    tokens: Any,
+    token_offsets: Any,
+    pairs: Any,
+    scales: Any | None,
+    precision: str,
 ) -> Any:
     """Compute the late-interaction score of each pair (query, document)."""
     gpu = Gpu(queries, tokens)
@@ -305,6 +311,7 @@ def maxsim(
             token_offsets=ends,
             pairs=compared,
             dimensions=dimensions,
+            precision=precision,
             scores=scores,
         )
         return scores

@@ -185,10 +185,11 @@ def maxsim(
     token_offsets: Array,
     pairs: Array,
     scales: Array | None = None,
+    precision: str = "float32",
 ) -> Array:
     """As ops.maxsim; int8 tokens come with scales."""
     workspace = _size(device, "maxsim", *queries.shape)
-    name = "maxsim" if scales is None else "maxsim_codes"
+    name = "maxsim_codes" if scales is not None else "maxsim" if precision == "float32" else "maxsim_bfloat16"
     documents = [tokens.ravel(), np.zeros(0, np.float32) if scales is None else scales]
     offsets = [np.asarray(each, np.int64) for each in (query_offsets, token_offsets)]
     arguments = [queries.ravel(), offsets[0], *documents, offsets[1], pairs.astype(np.int64).ravel()]

@@ -101,16 +101,37 @@ def test_graphs_and_their_ranks(library: Library, options: dict[str, Any], name:
         np.testing.assert_allclose(library.get(rank), ops.pagerank(expected, personalization=shares), rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("coded", [False, True])
-def test_late_interaction(library: Library, coded: bool) -> None:
-    queries, query_offsets = vectors([3, 0, 20], 48, 1)
-    documents, token_offsets = vectors([33, 1, 0, 70], 48, 2)
-    pairs, tokens, scales = every_pair(queries, documents), np.concatenate(documents), None
+def test_late_interaction(library: Library, coded: bool, first: int) -> None:
+    def put(value: Any) -> Any:
+        """Where `value` begins `first` elements behind an allocation."""
+        moved = library.put(np.concatenate([np.zeros(first, value.dtype), value.reshape(-1)]))
+        return moved[first:].reshape(value.shape)
+
+    queries, query_offsets = vectors([3, 0, 90], 48, 1)
+    documents, token_offsets = vectors([33, 1, 0, 300], 48, 2)
+    tokens, scales, every = np.concatenate(documents), None, every_pair(queries, documents)
     if coded:
         tokens, scales = codes_of(tokens)
-    given = np.concatenate(queries), query_offsets, tokens, token_offsets, pairs, scales
-    there = ops.maxsim(*(None if each is None else library.put(each) for each in given))
-    np.testing.assert_array_equal(library.get(there), ops.maxsim(*given))
+    for pairs in (every, every[::-1].copy(), every[[3, 3, 8, 0, 11, 2]]):
+        given = np.concatenate(queries), query_offsets, tokens, token_offsets, pairs, scales
+        there = ops.maxsim(*(None if each is None else put(each) for each in given))
+        np.testing.assert_array_equal(library.get(there), ops.maxsim(*given))
+
+
+def test_late_interaction_in_bf16(library: Library) -> None:
+    queries, query_offsets = vectors([32, 20], 128, 1)
+    documents, token_offsets = vectors([100, 3], 128, 2)
+    given = np.concatenate(queries), query_offsets, np.concatenate(documents), token_offsets
+    pairs, there = every_pair(queries, documents), [library.put(each) for each in given]
+    found = library.get(ops.maxsim(*there, library.put(pairs), precision="bf16"))
+    # By its docstring a token's product may be off by 1/127; most are off by much less, and to either side.
+    np.testing.assert_allclose(found, ops.maxsim(*given, pairs), atol=0.02)
+    for precision, scales in (("bf16", library.put(np.ones(103, np.float32))), ("float16", None)):
+        tokens = there[2] if scales is None else library.put(np.ones((103, 128), np.int8))
+        with pytest.raises(ArrayError, match="precision: "):
+            ops.maxsim(*there[:2], tokens, there[3], library.put(pairs), scales, precision=precision)
 
 
 def test_streams(library: Library) -> None:

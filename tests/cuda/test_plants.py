@@ -19,6 +19,7 @@ from plants import CONTROLS, OF_CONTROLS, OF_KERNELS, Plant
 from pool_problems import random_problem
 from ptx.faults import Fault
 from test_device_streams import check_beyond, check_far_apart, check_scan, check_steps
+from test_maxsim import codes_of, every_pair, vectors
 
 from conftest import NO_INTERPRETER, Objects
 from pyfast import ops
@@ -71,6 +72,26 @@ def _pagerank(device: Device) -> None:
     np.testing.assert_allclose(device_ops.pagerank(device, GRAPHS), ops.pagerank(GRAPHS), rtol=1e-5)
 
 
+def _tile(device: Device) -> None:
+    codes = np.random.default_rng(0).integers(-128, 128, (24, 32)).astype(np.int8)
+    (sums,) = device.call("tile", codes, Out((16, 8), np.int32))
+    np.testing.assert_array_equal(sums, codes[:16].astype(int) @ codes[16:].T.astype(int))
+
+
+def _maxsim(device: Device) -> None:
+    """Documents and queries of several tiles, tokens that are equal, and pairs in no order."""
+    queries, query_offsets = vectors([70, 3], 32, 1)
+    documents, token_offsets = vectors([140, 20, 30], 32, 2)
+    tokens = np.concatenate([documents[0], documents[1], documents[0][:30]])
+    tokens[20:40] = tokens[:20]
+    codes, scales = codes_of(tokens)
+    for pairs in (every_pair(queries, documents), np.array([(0, 0), (1, 1), (0, 2), (0, 2), (0, 1)])):
+        for one in ((tokens, token_offsets, pairs), (codes, token_offsets, pairs, scales)):
+            found = device_ops.maxsim(device, np.concatenate(queries), query_offsets, *one)
+            expected = ops.maxsim(np.concatenate(queries), query_offsets, *one)
+            np.testing.assert_array_equal(found, expected)
+
+
 PROBLEMS: dict[str, Callable[[Device], None]] = {
     "sum": _sum,
     "count": _count,
@@ -84,6 +105,8 @@ PROBLEMS: dict[str, Callable[[Device], None]] = {
     "steps": check_steps,
     "far": check_far_apart,
     "beyond": check_beyond,
+    "tile": _tile,
+    "maxsim": _maxsim,
 }
 
 
@@ -199,13 +222,13 @@ def check_report(report: str, plant: Plant) -> None:
 
 @pytest.mark.parametrize("kind", slow_but_plain)
 def test_the_emulator_finds_nothing_in_the_controls(kind: str, controls: Callable[[str], Driver]) -> None:
-    for problem in ("sum", "count", "keep", "pass"):
+    for problem in ("sum", "count", "keep", "pass", "tile"):
         assert not finds(Copy(TwoWays(controls(kind)), AS_THEY_STAND), problem)
 
 
 @needs_nvcc
 def test_the_interpreter_finds_nothing_in_the_controls(interpreted_controls: Callable[[], Interpreter]) -> None:
-    for problem in ("sum", "count", "keep", "pass"):
+    for problem in ("sum", "count", "keep", "pass", "tile"):
         assert not finds(Copy(interpreted_controls(), AS_THEY_STAND), problem)
 
 
