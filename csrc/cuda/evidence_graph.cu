@@ -16,6 +16,7 @@ constexpr int threads = 128;
 constexpr int warps = threads / lanes;
 constexpr std::size_t most_parts = 32'768;  // parts of a pool at most, for the second dimension of a grid
 constexpr int small_pool = 512;             // the sums of a row of such a pool are in shared memory
+constexpr int tiny_pool = 64;               // two for each lane
 
 // A document of a pool that has a term, and its weight.
 struct Posting {
@@ -23,10 +24,22 @@ struct Posting {
     float weight;
 };
 
-// Where the postings of a term are, from the first of the pool on.
-struct List {
+// Where the postings of a term are, from the first of the pool on. In a pool of up to 64 documents, the bits of
+// `low` and `high` say which documents have the term, and only weights are stored, by document.
+struct alignas(16) List {
     std::int32_t begin;
     std::int32_t count;
+    unsigned low;
+    unsigned high;
+
+    // The place of the weight of document `lane`, or lane + 32.
+    [[nodiscard]] __device__ int place(int lane, bool upper) const {
+        const unsigned before = (1U << lane) - 1;
+        return begin + (upper ? __popc(low) + __popc(high & before) : __popc(low & before));
+    }
+    [[nodiscard]] __device__ bool has(int lane, bool upper) const {
+        return ((upper ? high : low) >> lane & 1) != 0;
+    }
 };
 
 // The entries of the pools by term.
@@ -126,12 +139,14 @@ __global__ void length_kernel(ForwardArrays x, PoolArrays pools, std::int64_t* b
 
 // begins[slot]: where the postings of a term start, from `start` on. Returns where the next part's start. By all
 // threads of a block; each has as many slots as the others.
-__device__ int place_lists(const TermTable& table, std::int32_t* begins, int start, int* parts) {
+template <class Count>
+__device__ int place_lists(const TermTable& table, std::int32_t* begins, int start, int* parts,
+                           const Count& count) {
     const int each = table.slots / static_cast<int>(blockDim.x);
     const int first = static_cast<int>(threadIdx.x) * each;
     int sum = 0;
     for (int slot = first; slot < first + each; ++slot) {
-        sum += table.counts[slot];
+        sum += count(slot);
     }
     int before = sum;
     for (int distance = 1; distance < lanes; distance *= 2) {
@@ -150,7 +165,7 @@ __device__ int place_lists(const TermTable& table, std::int32_t* begins, int sta
     }
     for (int slot = first; slot < first + each; ++slot) {
         begins[slot] = before;
-        before += table.counts[slot];
+        before += count(slot);
     }
     __syncthreads();
     return end;
@@ -174,16 +189,32 @@ __global__ void postings_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<
             report(status, Fault::bounds);
             continue;  // the whole block
         }
+        const bool tiny = last - first <= tiny_pool;
         Posting* const postings = of.postings + of.begin[first];
+        auto* const weights = reinterpret_cast<float*>(postings);
+        const auto count = [&](int slot) {  // of a tiny pool, these are the bits of its documents
+            return tiny ? __popc(static_cast<unsigned>(table.counts[slot])) +
+                              __popc(static_cast<unsigned>(placed[slot]))
+                        : table.counts[slot];
+        };
         int start = 0;
         table.cuts = 0;
         for (table.part = 0; table.part < 1 << table.cuts; ++table.part) {
+            for (int slot = static_cast<int>(threadIdx.x); slot < slots; slot += static_cast<int>(blockDim.x)) {
+                placed[slot] = 0;
+            }
             table.clear();
-            const bool fits = table.fill(x, pools, first, last, [&](std::int64_t, std::int64_t e) {
+            const bool fits = table.fill(x, pools, first, last, [&](const Chunk& chunk) {
                 bool fresh = false;
-                const std::int32_t term = x.term(e);
-                if (table.has_part_of(term) && !is_masked(masked, p, term)) {
-                    atomicAdd(table.counts + table.add(term, fresh), 1);
+                if (table.has_part_of(chunk.term) && !is_masked(masked, p, chunk.term)) {
+                    const int slot = table.add(chunk.term, fresh);
+                    const auto document = static_cast<int>(chunk.v - first);
+                    if (tiny) {
+                        atomicOr((document < lanes ? table.counts : placed) + slot,
+                                 static_cast<std::int32_t>(1U << document % lanes));
+                    } else {
+                        atomicAdd(table.counts + slot, 1);
+                    }
                 }
                 return fresh;
             });
@@ -193,28 +224,48 @@ __global__ void postings_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<
                 start = 0;
                 continue;
             }
-            for (int slot = static_cast<int>(threadIdx.x); slot < slots; slot += static_cast<int>(blockDim.x)) {
-                placed[slot] = 0;
-            }
-            start = place_lists(table, begins, start, reinterpret_cast<int*>(shared));
-            each_document(
-                x, pools, first, last,
-                [&](std::int64_t v, std::int64_t e) {
-                    const std::int32_t term = x.term(e);
-                    if (!table.has_part_of(term)) {
-                        return;
+            start = place_lists(table, begins, start, reinterpret_cast<int*>(shared), count);
+            Walk(x, pools, first, last).each([&](const Chunk& chunk) {
+                if (!chunk.there() || !table.has_part_of(chunk.term)) {
+                    return;
+                }
+                List list{0, 0, 0, 0};
+                if (!is_masked(masked, p, chunk.term)) {
+                    const int slot = table.find(chunk.term);
+                    const auto document = static_cast<int>(chunk.v - first);
+                    list.begin = begins[slot];
+                    list.count = count(slot);
+                    if (tiny) {
+                        list.low = static_cast<unsigned>(table.counts[slot]);
+                        list.high = static_cast<unsigned>(placed[slot]);
+                        weights[list.place(document % lanes, document >= lanes)] = chunk.weight;
+                    } else {
+                        postings[list.begin + atomicAdd(placed + slot, 1)] = {document, chunk.weight};
                     }
-                    List list{0, 0};
-                    if (!is_masked(masked, p, term)) {
-                        const int slot = table.find(term);
-                        list = {begins[slot], table.counts[slot]};
-                        postings[list.begin + atomicAdd(placed + slot, 1)] = {static_cast<std::int32_t>(v - first),
-                                                                              x.weights[e]};
-                    }
-                    of.lists[of.begin[v] + (e - x.offset(pools.values[v]))] = list;
-                },
-                [](std::int64_t) {});
+                }
+                const std::int64_t row = x.offset(pools.values[chunk.v]);
+                of.lists[of.begin[chunk.v] + (chunk.e - row) + lane_of_thread()] = list;
+            });
             __syncthreads();
+        }
+    }
+}
+
+// The same as below for a tiny pool: each lane has two documents, and their sums in registers.
+__device__ void add_tiny_row(const ForwardArrays& x, std::int32_t document, EdgeWeight weight, const List* lists,
+                             const float* weights, float (&sums)[2]) {
+    const std::int64_t begin = x.offset(document);
+    const auto count = static_cast<int>(x.offset(document + 1) - begin);
+    const int lane = lane_of_thread();
+#pragma unroll 4
+    for (int e = 0; e < count; ++e) {
+        const List list = lists[e];
+        const float own = x.weights[begin + e];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            const bool has = list.has(lane, k > 0);
+            const float other = has ? weights[list.place(lane, k > 0)] : 0.0f;
+            sums[k] += has ? share(weight, own, other) : 0.0f;
         }
     }
 }
@@ -229,7 +280,7 @@ __device__ void add_row(const ForwardArrays& x, std::int32_t document, EdgeWeigh
     const int lane = lane_of_thread();
     for (std::int64_t tile = 0; tile < count; tile += lanes) {
         const bool there = tile + lane < count;
-        const List list = there ? lists[tile + lane] : List{0, 0};
+        const List list = there ? lists[tile + lane] : List{0, 0, 0, 0};
         const float own = there ? x.weights[begin + tile + lane] : 0.0f;
         unsigned left =
             __ballot_sync(all_lanes, list.count > 1);  // of the others, only this document has the term
@@ -237,9 +288,9 @@ __device__ void add_row(const ForwardArrays& x, std::int32_t document, EdgeWeigh
         const auto from = [&](int k) {
             const int first = __shfl_sync(all_lanes, list.begin, k);
             const int size = __shfl_sync(all_lanes, list.count, k);
-            return List{first, size};
+            return List{first, size, 0, 0};
         };
-        List ahead = left != 0 ? from(next) : List{0, 0};
+        List ahead = left != 0 ? from(next) : List{0, 0, 0, 0};
         Posting posting = lane < ahead.count ? postings[ahead.begin + lane] : Posting{0, 0.0f};
         while (left != 0) {
             const List now = ahead;
@@ -272,18 +323,34 @@ __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, Postings of, Edg
     GPU_SHARED(float, small, warps* small_pool);
     each_row(pools.offsets, pools.lists, [&](std::int64_t p, std::int64_t first, std::int64_t n, std::int64_t i) {
         float* const row = matrices.weights + matrices.begin[p] + i * n;
-        float* const sums = n <= small_pool ? small + warp_of_thread() * small_pool : row;
-        for (std::int64_t j = lane_of_thread(); j < n; j += lanes) {
-            sums[j] = 0.0f;
-        }
-        __syncwarp();
-        add_row(x, pools.values[first + i], weight, of.lists + of.begin[first + i], of.postings + of.begin[first],
-                sums);
+        const std::int32_t document = pools.values[first + i];
+        const List* const lists = of.lists + of.begin[first + i];
+        const Posting* const postings = of.postings + of.begin[first];
         int count = 0;
-        for (std::int64_t j = lane_of_thread(); j < n; j += lanes) {
-            const float found = j == i ? -1.0f : sums[j];
+        const auto keep = [&](std::int64_t j, float sum) {
+            const float found = j == i ? -1.0f : sum;
             count += found > selection.threshold ? 1 : 0;
             row[j] = found;
+        };
+        if (n <= tiny_pool) {
+            float sums[2] = {};
+            add_tiny_row(x, document, weight, lists, reinterpret_cast<const float*>(postings), sums);
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                if (const int j = lane_of_thread() + k * lanes; j < n) {
+                    keep(j, sums[k]);
+                }
+            }
+        } else {
+            float* const sums = n <= small_pool ? small + warp_of_thread() * small_pool : row;
+            for (std::int64_t j = lane_of_thread(); j < n; j += lanes) {
+                sums[j] = 0.0f;
+            }
+            __syncwarp();
+            add_row(x, document, weight, lists, postings, sums);
+            for (std::int64_t j = lane_of_thread(); j < n; j += lanes) {
+                keep(j, sums[j]);
+            }
         }
         const std::int64_t all = warp_sum(count);
         if (lane_of_thread() == 0) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(threads, S::blocks)
             for (int k = 0; k < S::together; ++k) {
                 scores[k] = S::sum(scores[k]);
                 if (k < batch.count && task.leads()) {
-                    attention[batch.edge[k] * layer.heads + task.head] = scores[k];
+                    attention[layer.at(batch.edge[k], task.head)] = scores[k];
                 }
             }
             const float scale = softmax.add(scores, batch.count);
@@ -108,8 +109,7 @@ __global__ void __launch_bounds__(threads, S::blocks)
                 }
 #pragma unroll
                 for (int k = 0; k < S::together; ++k) {
-                    const float weight =
-                        dropped(batch.edge[k] * layer.heads + task.head) ? 0.0f : scores[k] * keep;
+                    const float weight = dropped(layer.at(batch.edge[k], task.head)) ? 0.0f : scores[k] * keep;
 #pragma unroll
                     for (int c = 0; c < Channels<S>::count; ++c) {
                         sum.of[c] += weight * features[k].of[c];
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(threads, S::blocks)
             float weights[S::together];
 #pragma unroll
             for (int k = 0; k < S::together; ++k) {
-                const float share = attention[batch.edge[k] * layer.heads + task.head];
+                const float share = attention[layer.at(batch.edge[k], task.head)];
                 weights[k] = k >= batch.count || signbit(share) ? 0.0f : share * keep;
                 features[k].load(layer.x_src + layer.row(batch.node[k], task.head) + task.first,
                                  k < batch.count ? task.channels : 0);
@@ -210,8 +210,9 @@ Gatv2Arrays<T> gatv2_arrays(const Gatv2Layer<T>& layer, const Gatv2Options& opti
     check_gatv2_size("att", layer.att.size(), row);
     check_gatv2_size("x_src", layer.x_src.size(), sources * row);
     check_gatv2_size("x_dst", layer.x_dst.size(), destinations * row);
-    if (sources > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-        throw Error("x_src: a GPU takes no more sources than 31 bits can count");
+    constexpr std::size_t most = std::numeric_limits<std::int32_t>::max() - std::size_t{lanes};
+    if (std::max(sources, gatv2_edges(graph, true)) > most) {
+        throw Error("indices: a GPU takes no more sources and edges than 31 bits can count");
     }
     if (destinations == 0 && stored > 0) {
         throw Error("indptr: there are edges, but no destinations");

@@ -20,7 +20,7 @@ __device__ inline void store(float number, bfloat16& to) {  // as pyfast::narrow
 // Some edges of a destination. Those from `count` on do not exist: their numbers are those of another.
 template <int Together>
 struct Batch {
-    std::int64_t edge[Together];
+    int edge[Together];
     int node[Together];
     int count;
 };
@@ -29,7 +29,7 @@ struct Gatv2Edges {
     const std::int64_t* indptr;
     const std::int32_t* indices32;  // exactly one of the two is set
     const std::int64_t* indices64;
-    std::int64_t stored;   // loop i is edge stored + i
+    std::int64_t stored;   // loop i is edge stored + i; 31 bits can count them all
     std::int64_t sources;  // 31 bits can count them
     std::int64_t destinations;
     bool self_loops;
@@ -45,13 +45,12 @@ struct Gatv2Edges {
     // lanes.
     template <int Together, class Use>
     __device__ void each(std::int64_t destination, const Use& use) const {
-        const std::int64_t begin = indptr[destination];
-        const std::int64_t held = indptr[destination + 1] - begin;
-        const std::int64_t all = held + (self_loops && destination < sources ? 1 : 0);  // the loop comes last
-        for (std::int64_t first = 0; first < all; first += lanes) {
-            const std::int64_t mine = first + lane_of_thread();
-            const int known = static_cast<int>(mine < held ? source(begin + mine) : destination);
-            const bool counts = mine < held ? !replaced(known, destination) : mine < all;
+        const auto end = static_cast<int>(indptr[destination + 1]);
+        const int past = end + (self_loops && destination < sources ? 1 : 0);  // the loop comes last
+        for (auto first = static_cast<int>(indptr[destination]); first < past; first += lanes) {
+            const int mine = first + lane_of_thread();
+            const int known = static_cast<int>(mine < end ? source(mine) : destination);
+            const bool counts = mine < end ? !replaced(known, destination) : mine < past;
             unsigned left = __ballot_sync(all_lanes, counts);
             while (left != 0) {
                 Batch<Together> batch;
@@ -60,7 +59,7 @@ struct Gatv2Edges {
                 for (int k = 0; k < Together; ++k) {
                     const int place = left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0;
                     left &= left - 1;
-                    batch.edge[k] = first + place < held ? begin + first + place : stored + destination;
+                    batch.edge[k] = first + place < end ? first + place : static_cast<int>(stored + destination);
                     batch.node[k] = __shfl_sync(all_lanes, known, place);
                 }
                 use(batch);
@@ -92,6 +91,9 @@ struct Gatv2Arrays {
     std::int64_t channels;
     float slope;
 
+    [[nodiscard]] __device__ std::int64_t at(std::int64_t edge, std::int64_t head) const {
+        return edge * heads + head;
+    }
     // Where a head begins in the row of a node of x_src, x_dst or a similar array, or of att (node 0).
     [[nodiscard]] __device__ std::int64_t row(std::int64_t node, std::int64_t head) const {
         return (node * heads + head) * channels;
@@ -109,7 +111,7 @@ struct Shape {
     static constexpr int heads = lanes / Span;                    // of a warp
     static constexpr std::int64_t most = 4 * Width * Span;        // channels
     static constexpr int together = Width > 2 || !Whole ? 2 : 4;  // edges that a warp reads at the same time
-    static constexpr int blocks = Width > 3 ? 3 : 4;  // of a multiprocessor: a thread has 168 or 128 registers
+    static constexpr int blocks = 4;  // of a multiprocessor: a thread has 128 registers
     static constexpr bool largest = Width == (Whole ? 4 : 2);
 
     [[nodiscard]] static __device__ int head_of_lane() { return lane_of_thread() / Span; }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "gatv2.cuh"
 #include "pyfast/cuda/gatv2.hpp"
@@ -65,7 +64,7 @@ __global__ void __launch_bounds__(threads, S::blocks)
             float shares[S::together];
 #pragma unroll
             for (int k = 0; k < S::together; ++k) {
-                shares[k] = flow.attention[batch.edge[k] * layer.heads + task.head];
+                shares[k] = flow.attention[layer.at(batch.edge[k], task.head)];
             }
             for (std::int64_t first = 0; first < layer.channels; first += S::most) {
                 if (tiled) {
@@ -91,7 +90,7 @@ __global__ void __launch_bounds__(threads, S::blocks)
                 if (k < batch.count) {
                     mean += static_cast<double>(fabsf(shares[k])) * static_cast<double>(gradient);
                     if (task.leads()) {
-                        scores[batch.edge[k] * layer.heads + task.head] = gradient;
+                        scores[layer.at(batch.edge[k], task.head)] = gradient;
                     }
                 }
             }
@@ -135,7 +134,7 @@ __global__ void __launch_bounds__(threads, S::blocks)
                 Channels<S> features[S::together];
 #pragma unroll
                 for (int k = 0; k < S::together; ++k) {
-                    gradients[k] = k < batch.count ? memory.scores[batch.edge[k] * layer.heads + task.head] : 0.0f;
+                    gradients[k] = k < batch.count ? memory.scores[layer.at(batch.edge[k], task.head)] : 0.0f;
                     features[k].load(layer.x_src + layer.row(batch.node[k], task.head) + task.first,
                                      k < batch.count ? task.channels : 0);
                 }
@@ -383,10 +382,6 @@ void check_sizes(const Gatv2Layer<T>& layer, std::size_t edges, std::span<const 
     }
     if (!gradients.att.empty()) {
         check_gatv2_size("gradients.att", gradients.att.size(), layer.att.size());
-    }
-    constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
-    if (edges > most || layer.graph.indptr.size() > most) {
-        throw Error("indices: a GPU takes no more edges than 31 bits can count");
     }
 }
 

@@ -40,7 +40,9 @@ struct Vectors {
     double* restart;
     double* sums;   // [threads] parts of what reaches a node
     double* parts;  // [warps]
-    float* matrix;  // [n, n] by source and target; null: the edges are sorted by target
+    // [n, n] by source and target; at most one of the two is not null. If none, the edges are sorted by target.
+    double* near;  // in shared memory
+    float* far;
 };
 
 struct Settings {
@@ -139,22 +141,29 @@ __device__ void turn(const GraphArrays& graphs, const Incoming& incoming, std::i
     }
 }
 
+template <class T>
+__device__ void clear_row(T* matrix, std::int64_t v, std::int64_t n) {
+    for (std::int64_t cell = lane_of_thread(); matrix != nullptr && cell < n; cell += lanes) {
+        matrix[v * n + cell] = 0;
+    }
+}
+
 // The totals of the rows, the matrix if there is one, and the distribution where the walk restarts and begins.
 __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::int64_t first, std::int64_t n,
                            const Vectors& vectors) {
     for (std::int64_t v = warp_of_thread(); v < n; v += blockDim.x / lanes) {
-        float* const row = vectors.matrix == nullptr ? nullptr : vectors.matrix + v * n;
-        for (std::int64_t cell = lane_of_thread(); row != nullptr && cell < n; cell += lanes) {
-            row[cell] = 0.0f;
-        }
+        clear_row(vectors.near, v, n);
+        clear_row(vectors.far, v, n);
         __syncwarp();
         double total = 0.0;
         for (std::int64_t e = graphs.rows.offsets[first + v] + lane_of_thread();
              e < graphs.rows.offsets[first + v + 1]; e += lanes) {
             const float weight = graphs.weights[e];
             total += static_cast<double>(weight);
-            if (row != nullptr) {
-                row[graphs.rows.values[e]] = weight;
+            if (vectors.near != nullptr) {
+                vectors.near[v * n + graphs.rows.values[e]] = static_cast<double>(weight);
+            } else if (vectors.far != nullptr) {
+                vectors.far[v * n + graphs.rows.values[e]] = weight;
             }
         }
         total = warp_sum(total);
@@ -176,24 +185,24 @@ __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::
 }
 
 // What reaches node v, from the sources u = slice, slice + slices, ...
-__device__ double reaches(const Vectors& vectors, std::int64_t n, std::int64_t v, std::int64_t slice,
-                          std::int64_t slices) {
+template <class T>
+__device__ double reaches(const T* matrix, const double* pushed, int n, int v, int slice, int slices) {
     constexpr int together = 8;
     double sums[4] = {};
-    std::int64_t u = slice;
+    int u = slice;
     for (; u + (together - 1) * slices < n; u += together * slices) {
-        float weights[together];
+        T weights[together];
 #pragma unroll
         for (int k = 0; k < together; ++k) {
-            weights[k] = vectors.matrix[(u + k * slices) * n + v];
+            weights[k] = matrix[static_cast<std::int64_t>(u + k * slices) * n + v];
         }
 #pragma unroll
         for (int k = 0; k < together; ++k) {
-            sums[k % 4] += vectors.pushed[u + k * slices] * static_cast<double>(weights[k]);
+            sums[k % 4] = fma(pushed[u + k * slices], static_cast<double>(weights[k]), sums[k % 4]);
         }
     }
     for (; u < n; u += slices) {
-        sums[0] += vectors.pushed[u] * static_cast<double>(vectors.matrix[u * n + v]);
+        sums[0] = fma(pushed[u], static_cast<double>(matrix[static_cast<std::int64_t>(u) * n + v]), sums[0]);
     }
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
@@ -215,13 +224,21 @@ __device__ double step(const Incoming& incoming, std::int64_t first, std::int64_
         change += fabs(after - vectors.rank[v]);
         vectors.rank[v] = after;
     };
+    const auto sum_of = [&](std::int64_t v, std::int64_t slice, std::int64_t slices) {
+        const auto size = static_cast<int>(n);
+        const auto node = static_cast<int>(v);
+        const auto from = static_cast<int>(slice);
+        const auto by = static_cast<int>(slices);
+        return vectors.near != nullptr ? reaches(vectors.near, vectors.pushed, size, node, from, by)
+                                       : reaches(vectors.far, vectors.pushed, size, node, from, by);
+    };
+    const bool dense = vectors.near != nullptr || vectors.far != nullptr;
     const std::int64_t columns = (n + lanes - 1) / lanes * lanes;
     const std::int64_t slices = blockDim.x / columns;
-    if (vectors.matrix != nullptr &&
-        slices > 1) {  // several warps for a node: each adds up a slice of its sources
+    if (dense && slices > 1) {  // several warps for a node: each adds up a slice of its sources
         const std::int64_t slice = threadIdx.x / columns;
         const std::int64_t v = threadIdx.x % columns;
-        vectors.sums[threadIdx.x] = slice < slices && v < n ? reaches(vectors, n, v, slice, slices) : 0.0;
+        vectors.sums[threadIdx.x] = slice < slices && v < n ? sum_of(v, slice, slices) : 0.0;
         __syncthreads();
         if (threadIdx.x < n) {
             double sum = 0.0;
@@ -230,9 +247,9 @@ __device__ double step(const Incoming& incoming, std::int64_t first, std::int64_
             }
             arrive(threadIdx.x, sum);
         }
-    } else if (vectors.matrix != nullptr) {
+    } else if (dense) {
         for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
-            arrive(v, reaches(vectors, n, v, 0, 1));
+            arrive(v, sum_of(v, 0, 1));
         }
     } else {
         for (std::int64_t v = warp_of_thread(); v < n; v += blockDim.x / lanes) {
@@ -273,9 +290,8 @@ __global__ void __launch_bounds__(most_threads)
                               fits ? small + 3 * side : large.restart + first,
                               shared,
                               shared + blockDim.x,
-                              fits    ? reinterpret_cast<float*>(small + 4 * side)
-                              : dense ? incoming.cells + 2 * begin
-                                      : nullptr};
+                              fits ? small + 4 * side : nullptr,
+                              dense && !fits ? incoming.cells + 2 * begin : nullptr};
         if (!dense) {
             turn(graphs, incoming, first, first + n);
         }
@@ -337,9 +353,9 @@ struct BlockSize {
     }
     [[nodiscard]] std::size_t bytes() const {
         const auto n = static_cast<std::size_t>(side);
-        return (threads + most_threads / lanes + 4 * n) * sizeof(double) + n * n * sizeof(float);
+        return (threads + most_threads / lanes + 4 * n + n * n) * sizeof(double);
     }
-    static constexpr std::int64_t most_side = 140;  // 91 KB, which every GPU has
+    static constexpr std::int64_t most_side = 100;  // 88 KB, which every GPU has
 };
 
 void check_options(const PageRankOptions& options) {

@@ -9,6 +9,79 @@
 
 namespace pyfast::cuda {
 
+// Up to `lanes` entries of a document v: those from e on.
+struct Chunk {
+    std::int64_t v;
+    std::int64_t e;
+    std::int64_t end;   // of the row
+    std::int32_t term;  // of the lane's entry
+    float weight;       // of the lane's entry
+
+    [[nodiscard]] __device__ bool there() const { return e + lane_of_thread() < end; }
+    [[nodiscard]] __device__ bool ends() const { return e + lanes >= end; }
+};
+
+// The entries of the documents of a pool that are a warp's. The next ones are read while the warp works on those
+// before. A document without entries has one empty chunk.
+struct Walk {
+    const ForwardArrays& x;
+    const PoolArrays& pools;
+    std::int64_t last;
+    std::int64_t base;   // the first of the documents whose rows the lanes have
+    std::int64_t begin;  // of the lane's row
+    std::int64_t end;
+    int held = 0;  // the documents of the lanes so far
+    bool more = true;
+    Chunk next{};
+
+    __device__ Walk(const ForwardArrays& index, const PoolArrays& batch, std::int64_t first, std::int64_t past)
+        : x(index), pools(batch), last(past), base(first + warp_of_thread()) {
+        read_rows();
+        advance();
+    }
+    [[nodiscard]] static __device__ std::int64_t warps() { return blockDim.x / lanes; }
+    __device__ void read_rows() {
+        const std::int64_t mine = base + lane_of_thread() * warps();
+        begin = 0;
+        end = 0;
+        if (mine < last) {
+            const std::int32_t document = pools.values[mine];
+            begin = x.offset(document);
+            end = x.offset(document + 1);
+        }
+    }
+    // By all lanes.
+    __device__ void advance() {
+        if (!next.ends()) {
+            next.e += lanes;
+        } else {
+            if (held == lanes) {
+                base += lanes * warps();
+                held = 0;
+                read_rows();
+            }
+            next.v = base + held * warps();
+            next.e = __shfl_sync(all_lanes, begin, held);
+            next.end = __shfl_sync(all_lanes, end, held);
+            more = next.v < last;
+            ++held;
+        }
+        if (next.there()) {
+            next.term = x.term(next.e + lane_of_thread());
+            next.weight = x.weights[next.e + lane_of_thread()];
+        }
+    }
+    // Calls use(chunk) for all chunks, with all lanes.
+    template <class Use>
+    __device__ void each(const Use& use) {
+        while (more) {
+            const Chunk now = next;
+            advance();
+            use(now);
+        }
+    }
+};
+
 struct TermTable {
     std::int32_t* terms;   // [slots]; -1: a free slot
     std::int32_t* counts;  // [slots] the number of documents with the term
@@ -40,36 +113,25 @@ struct TermTable {
         }
         __syncthreads();
     }
-    // Calls add(v, e) for each entry e of each document v of the pool first .. last, by one lane each; add returns
-    // whether it has put a new term in. Returns false as soon as the table is too full. That depends only on the
-    // pool, not on the order of the threads.
+    // Calls add(chunk) for the entries of the pool first .. last, by one lane each; add returns whether it has put
+    // a new term in. Returns false as soon as the table is too full. That depends only on the pool, not on the
+    // order of the threads.
     template <class Add>
     __device__ bool fill(const ForwardArrays& x, const PoolArrays& pools, std::int64_t first, std::int64_t last,
                          const Add& add) const {
-        const int warps = static_cast<int>(blockDim.x) / lanes;
         const int chunks = slots / 4 / static_cast<int>(blockDim.x);
-        std::int64_t v = first + warp_of_thread();
-        std::int64_t own = v;
-        std::int64_t e = 0;
-        std::int64_t end = 0;
+        Walk walk(x, pools, first, last);
         bool more = true;
         while (more) {
-            for (int chunk = 0; chunk < chunks; ++chunk) {
-                while (e >= end && v < last) {  // the whole warp
-                    own = v;
-                    const std::int32_t document = pools.values[v];
-                    e = x.offset(document);
-                    end = x.offset(document + 1);
-                    v += warps;
-                }
-                const bool fresh = e + lane_of_thread() < end && add(own, e + lane_of_thread());
-                const unsigned found = __ballot_sync(all_lanes, fresh);
+            for (int chunk = 0; chunk < chunks && walk.more; ++chunk) {
+                const Chunk now = walk.next;
+                walk.advance();
+                const unsigned found = __ballot_sync(all_lanes, now.there() && add(now));
                 if (found != 0 && lane_of_thread() == 0) {
                     atomicAdd(used, __popc(found));
                 }
-                e += lanes;
             }
-            more = __syncthreads_or(e < end || v < last ? 1 : 0) != 0;
+            more = __syncthreads_or(walk.more ? 1 : 0) != 0;
             const bool full = *used > most();
             __syncthreads();  // all have read it
             if (full) {
@@ -99,21 +161,6 @@ struct TermTable {
         return slot;
     }
 };
-
-// For each document of a pool in turn, one warp: calls use(v, e) for each of its entries, by one lane each, and
-// then done(v) with all lanes.
-template <class Use, class Done>
-__device__ void each_document(const ForwardArrays& x, const PoolArrays& pools, std::int64_t first,
-                              std::int64_t last, const Use& use, const Done& done) {
-    for (std::int64_t v = first + warp_of_thread(); v < last; v += blockDim.x / lanes) {
-        const std::int32_t document = pools.values[v];
-        const std::int64_t end = x.offset(document + 1);
-        for (std::int64_t e = x.offset(document) + lane_of_thread(); e < end; e += lanes) {
-            use(v, e);
-        }
-        done(v);
-    }
-}
 
 // How the tables of a batch are laid out: as its pools are on average.
 struct TableSize {

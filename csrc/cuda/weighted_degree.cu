@@ -44,24 +44,22 @@ __device__ Unit unit_of(const ForwardArrays& x, const PoolArrays& pools, std::in
                         int* parts) {
     int low = -1024;  // negated, so that all are maxima
     int high = 0;
-    int longest = 0;  // digits of the length of a row
-    each_document(
-        x, pools, first, last,
-        [&](std::int64_t, std::int64_t e) {
-            const float weight = x.weights[e];
-            const int digits = Unit::digits_of(weight);
-            if (digits != 0) {
-                const int lowest = Unit::exponent_of(weight) + __ffs(digits) - 1;
-                const int highest = Unit::exponent_of(weight) + 31 - __clz(digits);
-                low = -lowest > low ? -lowest : low;
-                high = highest > high ? highest : high;
-            }
-        },
-        [&](std::int64_t v) {
-            const std::int32_t document = pools.values[v];
-            const int length = 64 - __clzll(x.offset(document + 1) - x.offset(document));
-            longest = length > longest ? length : longest;
-        });
+    int chunks = 0;  // of a row so far
+    int longest = 0;
+    std::int64_t document = -1;
+    Walk(x, pools, first, last).each([&](const Chunk& chunk) {
+        const int digits = chunk.there() ? Unit::digits_of(chunk.weight) : 0;
+        if (digits != 0) {
+            const int lowest = Unit::exponent_of(chunk.weight) + __ffs(digits) - 1;
+            const int highest = Unit::exponent_of(chunk.weight) + 31 - __clz(digits);
+            low = -lowest > low ? -lowest : low;
+            high = highest > high ? highest : high;
+        }
+        chunks = chunk.e == chunk.end || chunk.v != document ? 1 : chunks + 1;
+        document = chunk.v;
+        longest = chunks > longest ? chunks : longest;
+    });
+    longest = 32 - __clz(longest * lanes);
     low = -block_max(low, parts);
     high = block_max(high, parts);
     longest = block_max(longest, parts);
@@ -107,13 +105,13 @@ struct Terms {
                          const Unit& unit) const {
         clear_sums();
         table.clear();
-        return table.fill(x, pools, first, last, [&](std::int64_t, std::int64_t e) {
+        return table.fill(x, pools, first, last, [&](const Chunk& chunk) {
             bool fresh = false;
-            if (const std::int32_t term = x.term(e); table.has_part_of(term)) {
-                const int slot = table.add(term, fresh);
+            if (table.has_part_of(chunk.term)) {
+                const int slot = table.add(chunk.term, fresh);
                 atomicAdd(table.counts + slot, 1);
                 if (unit.exact) {
-                    add_exactly(slot, unit.multiple(x.weights[e]));
+                    add_exactly(slot, unit.multiple(chunk.weight));
                 }
             }
             return fresh;
@@ -166,51 +164,48 @@ __device__ void sum_documents(const Terms& terms, const ForwardArrays& x, const 
     const TermTable& table = terms.table;
     const bool begins = table.part == 0;
     const bool ends = table.part + 1 == 1 << table.cuts;
+    Walk walk(x, pools, first, last);
     if (unit.exact && weight == EdgeWeight::sum) {
         long long total = 0;
-        each_document(
-            x, pools, first, last,
-            [&](std::int64_t, std::int64_t e) {
-                if (const std::int32_t term = x.term(e); table.has_part_of(term)) {
-                    const int slot = table.find(term);
-                    total += (table.counts[slot] - 2) * unit.multiple(x.weights[e]) + terms.sums[slot];
-                }
-            },
-            [&](std::int64_t v) {
+        walk.each([&](const Chunk& chunk) {
+            if (chunk.there() && table.has_part_of(chunk.term)) {
+                const int slot = table.find(chunk.term);
+                total += (table.counts[slot] - 2) * unit.multiple(chunk.weight) + terms.sums[slot];
+            }
+            if (chunk.ends()) {
                 total = warp_sum(total);
                 if (lane_of_thread() == 0) {
-                    total += begins ? 0 : sums[v];
+                    total += begins ? 0 : sums[chunk.v];
                     if (ends) {
-                        degree[v] = static_cast<float>(unit.number(total));
+                        degree[chunk.v] = static_cast<float>(unit.number(total));
                     } else {
-                        sums[v] = total;
+                        sums[chunk.v] = total;
                     }
                 }
                 total = 0;
-            });
+            }
+        });
         return;
     }
     auto* const rough = reinterpret_cast<double*>(sums);
     double total = 0.0;
-    each_document(
-        x, pools, first, last,
-        [&](std::int64_t, std::int64_t e) {
-            if (const std::int32_t term = x.term(e); table.has_part_of(term)) {
-                total += terms.part(table.find(term), x.weights[e], weight, unit);
-            }
-        },
-        [&](std::int64_t v) {
+    walk.each([&](const Chunk& chunk) {
+        if (chunk.there() && table.has_part_of(chunk.term)) {
+            total += terms.part(table.find(chunk.term), chunk.weight, weight, unit);
+        }
+        if (chunk.ends()) {
             total = warp_sum(total);
             if (lane_of_thread() == 0) {
-                total += begins ? 0.0 : rough[v];
+                total += begins ? 0.0 : rough[chunk.v];
                 if (ends) {
-                    degree[v] = static_cast<float>(total);
+                    degree[chunk.v] = static_cast<float>(total);
                 } else {
-                    rough[v] = total;
+                    rough[chunk.v] = total;
                 }
             }
             total = 0.0;
-        });
+        }
+    });
 }
 
 struct Rank {

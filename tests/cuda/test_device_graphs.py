@@ -45,7 +45,8 @@ def test_pagerank_of_larger_pools(way: Way) -> None:
 
 def test_room_behind_the_last_edge(way: Way) -> None:
     g = graph([random_matrix(6, 0.5, seed=1), random_matrix(3, 0.9, seed=2)])
-    more = replace(g, indices=np.append(g.indices, [-1, 99]), weights=np.append(g.weights, [np.nan, -1.0]))
+    behind = np.array([-1, 99], np.int32), np.array([np.nan, -1.0], np.float32)
+    more = replace(g, indices=np.append(g.indices, behind[0]), weights=np.append(g.weights, behind[1]))
     rank = device_ops.pagerank(way.device, more)
     np.testing.assert_array_equal(rank, device_ops.pagerank(way.device, g))
 

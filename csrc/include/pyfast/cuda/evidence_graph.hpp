@@ -12,7 +12,7 @@
 
 namespace pyfast::cuda {
 
-// Bytes: the weights between all documents of each pool, 4 * bounds.pairs, the entries by term, 16 *
+// Bytes: the weights between all documents of each pool, 4 * bounds.pairs, the entries by term, 24 *
 // bounds.entries, and little more.
 PYFAST_API std::size_t evidence_graph_workspace(std::size_t pools, std::size_t nodes, const Bounds& bounds);
 
