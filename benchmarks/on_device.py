@@ -81,13 +81,9 @@ def searching(device: str, count: int) -> None:
     for precision in ("float32", "float16"):
         vectors = DeviceVectors(matrix.cpu().numpy(), Hardware(device, precision))  # type: ignore[arg-type]
         share = right(vectors.search(given, NEAREST)[0])
-        rates = [
-            size / seconds(lambda size=size: vectors.search(given[:size], NEAREST)) for size in (QUERIES, 64, 1)
-        ]
-        many, few, one = (f"{rate:,.0f}" for rate in rates)
-        print(
-            f"search {precision}: {many} queries/s, {few} with 64 at once, {one} alone; {share:.2%} of the nearest"
-        )
+        for size in (QUERIES, 64, 1):
+            rate = size / seconds(partial(vectors.search, given[:size], NEAREST))
+            print(f"search {precision}, {size} at once: {rate:,.0f} queries/s; {share:.2%} of the nearest")
 
 
 if __name__ == "__main__":
