@@ -172,8 +172,9 @@ class DeviceVectors:
         at_once = max(_PRODUCTS // (_GROUP * max(queries.shape)), 1) * _GROUP
         for start in range(0, len(self._vectors), at_once):
             tile = self._vectors[start : start + at_once].half()
-            groups = queries.new_full((len(queries), -(-len(tile) // _GROUP), _GROUP), -torch.inf)
+            groups = queries.new_empty(len(queries), -(-len(tile) // _GROUP), _GROUP)
             torch.mm(queries, tile.T, out=groups.flatten(1)[:, : len(tile)])
+            groups.flatten(1)[:, len(tile) :] = -torch.inf
             best = groups.amax(2).topk(min(k, groups.shape[1]), sorted=False).indices
             near = groups.gather(1, best[:, :, None].expand(-1, -1, _GROUP)).flatten(1)
             rows = (start + best[:, :, None] * _GROUP + torch.arange(_GROUP, device=self.device)).flatten(1)
