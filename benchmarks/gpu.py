@@ -6,9 +6,11 @@
 Results are compared before anything is timed. Times are medians between two events around a call from Python,
 after a warm-up. All that a call does is in them: of ours the checks, the sizes of the pools, the status word and
 the results. The CPU's are of all cores. The limit is the time in which the card copies the bytes that an op must
-read and write at least once, at the rate that is measured first; an op that computes more than it moves says so
-itself. Peers that are not installed are left out; what one of them fails with is noted beside our time. Writes
-benchmarks/results/<device>.json. The emulator's times say nothing, and are not written.
+read and write at least once, at the rate that is measured first. That of maxsim is the time of its products, at the
+rate of torch's matrix products: in float16 for codes, and twice that of float32 for floats, because a sum without
+contraction takes two instructions for each product. Peers that are not installed are left out; what one of them
+fails with is noted beside our time. Writes benchmarks/results/<device>.json. The emulator's times say nothing, and
+are not written.
 """
 
 from __future__ import annotations
@@ -69,6 +71,12 @@ class Card:
         """`small` is for the emulator."""
         return full
 
+    def products_ms(self, products: float, dtype: torch.dtype) -> float:
+        """How long torch takes for so many products of a matrix product."""
+        n = 4096
+        a, b = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
+        return self.median_ms(lambda: a @ b, 5) * products / n**3
+
     def median_ms(self, work: Callable[[], Any], repeats: int = 20) -> float:
         for _ in range(3):
             work()
@@ -111,6 +119,9 @@ class EmulatedCard(Card):
 
     def shapes(self, full: T, small: T) -> T:
         return small
+
+    def products_ms(self, products: float, dtype: torch.dtype) -> float:
+        return 0.0
 
     def median_ms(self, work: Callable[[], Any], repeats: int = 1) -> float:
         return cpu_ms(work, 1)
@@ -340,6 +351,58 @@ def of_stream(card: Card, segments: int, questions: int, prior: int = 40, width:
     )
 
 
+def maxsim_ops(card: Card) -> Iterator[Timed]:
+    full = (64, 32, 1_000, 128, 128), (1, 32, 1_000, 180, 128), (64, 32, 200, 180, 384)
+    for shape in card.shapes(full, ((2, 5, 3, 33, 48),)):
+        for coded in (False, True):
+            yield of_maxsim(card, *shape, coded)
+
+
+def of_maxsim(
+    card: Card, asked: int, words: int, documents: int, tokens: int, dimensions: int, coded: bool
+) -> Timed:
+    """Every query against every document."""
+    random = np.random.default_rng(0)
+    queries = random.standard_normal((asked * words, dimensions), dtype=np.float32)
+    vectors = random.standard_normal((documents * tokens, dimensions), dtype=np.float32)
+    pairs = np.stack(np.meshgrid(np.arange(asked), np.arange(documents), indexing="ij"), -1).reshape(-1, 2)
+    scales = (np.abs(vectors).max(1) / 127).astype(np.float32) if coded else None
+    given = vectors if scales is None else np.round(vectors / scales[:, None]).astype(np.int8)
+    ends = np.arange(asked + 1) * words, np.arange(documents + 1) * tokens
+    here = queries, ends[0], given, ends[1], pairs, scales
+    there = [None if each is None else card.put(each) for each in here]
+    expected = ops.maxsim(*here)
+    np.testing.assert_array_equal(card.get(ops.maxsim(*there)), expected)
+    dtype = torch.float16 if coded else torch.float32
+    products = queries.size * documents * tokens
+
+    def time_of_torch() -> float:
+        """One matrix product, the best of each document, their sum."""
+        q, d = (torch.tensor(each).cuda().to(dtype) for each in (queries, vectors))
+
+        def plain() -> Any:
+            best = (q @ d.T).view(asked, words, documents, tokens).amax(-1)
+            return best.float().sum(1)
+
+        np.testing.assert_allclose(plain().cpu().numpy().ravel(), expected, rtol=0.05)
+        return card.median_ms(plain)
+
+    kind, shape = (
+        "int8" if coded else "float32",
+        f"{asked} queries of {words}, {documents:,} documents of {tokens}",
+    )
+    return timed(
+        card,
+        f"maxsim, {kind}, {shape}, {dimensions} dimensions",
+        lambda: ops.maxsim(*there),
+        cpu=lambda: ops.maxsim(*here),
+        bytes=queries.nbytes + given.nbytes + pairs.nbytes + expected.nbytes,
+        limit_ms=card.products_ms(products, dtype) * (1 if coded else 2),
+        peer=f"torch {str(dtype).removeprefix('torch.')}",
+        peer_ms=time_of_torch,
+    )
+
+
 def gatv2_ops(card: Card) -> Iterator[Timed]:
     random = np.random.default_rng(0)
     full = (8_000, 24_000, 2, 288), (20_000, 180_000, 2, 512)
@@ -421,7 +484,7 @@ def theirs(layer: list[Any], sources: Any, targets: Any) -> Any:
     return scatter(shares[..., None] * x_src[sources], targets, 0, len(x_dst), reduce="sum")
 
 
-OPS = (pool_ops, stream_ops, gatv2_ops)
+OPS = (pool_ops, stream_ops, maxsim_ops, gatv2_ops)
 
 
 def measure(card: Card) -> Iterator[Timed]:

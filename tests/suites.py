@@ -63,6 +63,7 @@ SUITES: Mapping[str, Suite] = {
     "thread": Suite(100, KERNELS),
     "interpreter": Suite(100, KERNELS),
     "plants": Suite(200, KERNELS),
+    "cards": Suite(110, (*KERNELS, "CMakeLists.txt", "csrc/cuda.cmake")),
     "bindings": Suite(
         80,
         (

@@ -76,12 +76,16 @@ def driver(objects: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The PTX of all kernels."""
+def ptx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the PTX of all kernels."""
     if NO_INTERPRETER:
         pytest.skip(NO_INTERPRETER)
-    folder = once(tmp_path_factory, "ptx", lambda folder: build_ptx(sorted(KERNELS.glob("*.cu")), folder))
-    return [module.read_text() for module in sorted(folder.glob("*.ptx"))]
+    return once(tmp_path_factory, "ptx", lambda folder: build_ptx(sorted(KERNELS.glob("*.cu")), folder))
+
+
+@pytest.fixture(scope="session")
+def modules(ptx: Path) -> list[str]:
+    return [module.read_text() for module in sorted(ptx.glob("*.ptx"))]
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,21 @@ class Spoiled:
         return self.device.call(name, *given)
 
 
+class Shortened(Spoiled):
+    """A device that gets an array that is shorter than the op was given."""
+
+    def __init__(self, device: Device, which: int, length: int) -> None:
+        super().__init__(device, [])
+        self.which, self.length = which, length
+
+    def call(self, name: str, *arguments: Argument) -> list[Array]:
+        arrays = [i for i, a in enumerate(arguments) if isinstance(a, np.ndarray) and a.size]
+        given = list(arguments)
+        i = arrays[self.which % len(arrays)]
+        given[i] = np.ascontiguousarray(given[i]).ravel()[: self.length]
+        return self.device.call(name, *given)
+
+
 def fitting(value: float, dtype: Any) -> Any:
     if dtype.kind == "f":
         return dtype.type(value) if abs(value) < 1e38 or not np.isfinite(value) else dtype.type(1e38)
@@ -101,6 +116,20 @@ def test_any_numbers_are_refused_or_harmless(way: Way, op: str) -> None:
             OPS[op](way.device)  # and the next call is as ever
 
     way.every(CHANGES, check)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_arrays_that_are_too_short_are_refused_or_harmless(way: Way, op: str) -> None:
+    if way.examples < 10:
+        pytest.skip("takes the interpreter some time: see its long run")
+    refused = 0
+    for which in range(9):
+        for length in (0, -1):
+            try:
+                OPS[op](Shortened(way.device, which, length))
+            except (Malformed, CallError):
+                refused += 1
+    assert refused > 2
 
 
 # Which of the arrays, as the op takes them, which place, what it becomes; and the fault that it is.
