@@ -90,19 +90,6 @@ constexpr int most_documents = 8;  // that a block takes at a time
 constexpr int most_queries = 31;
 constexpr unsigned nothing = 0xFFFFFFFFU;  // the number of no token
 
-// The tile of a block: its warps lie beside and below each other.
-template <int row_warps_, int column_warps_, int blocks_>
-struct Tiles {
-    static constexpr int row_warps = row_warps_;
-    static constexpr int column_warps = column_warps_;
-    static constexpr int rows = row_warps * warp_rows;
-    static constexpr int columns = column_warps * warp_columns;
-    static constexpr int threads = row_warps * column_warps * lanes;
-    static constexpr int blocks = blocks_;  // on a multiprocessor
-};
-using ManyQueries = Tiles<2, 2, 3>;
-using OneQuery = Tiles<1, 4, 3>;
-
 // Vectors in global memory, each `bytes` long.
 struct Vectors {
     const unsigned char* first;
@@ -220,7 +207,7 @@ __device__ inline void copy_step(const Vectors& vectors, const unsigned* tokens,
     if (vectors.whole_pieces) {
         const bool inside = byte < vectors.bytes;
         const unsigned char* const first = vectors.first + (inside ? byte : 0);
-#pragma unroll
+#pragma unroll 4
         for (unsigned i = 0; i < count * pieces; i += threads) {
             const unsigned vector = (threadIdx.x + i) / pieces;
             const unsigned token = tokens[vector];
@@ -494,7 +481,7 @@ struct Job {
         const auto* const codes =
             reinterpret_cast<const std::int8_t*>(problem.of_documents.first) + chosen * problem.dimensions;
         float sums[4] = {};
-#pragma unroll 4
+#pragma unroll 2
         for (int d = lane_of_thread() % 8 * 4; held && d < dimensions; d += lanes) {
             float numbers[4] = {};
             int token[4] = {};
@@ -661,9 +648,9 @@ void multiply(Problem problem, const Queue& queue) {
         n % problem.queries.lists == 0) {
         problem.rows = problem.queries.lists;
         problem.columns = problem.documents.lists;
-        multiply<Products, ManyQueries>(problem, queue);
+        multiply<Products, typename Products::ManyQueries>(problem, queue);
     } else {
-        multiply<Products, OneQuery>(problem, queue);
+        multiply<Products, typename Products::OneQuery>(problem, queue);
     }
 }
 

@@ -27,6 +27,17 @@ __device__ inline float number_of(unsigned key) {
     return __uint_as_float((key >> 31) != 0 ? key & 0x7FFFFFFFU : ~key);
 }
 
+// The tile of a block: its warps lie beside and below each other.
+template <int row_warps_, int column_warps_, int blocks_>
+struct Tiles {
+    static constexpr int row_warps = row_warps_;
+    static constexpr int column_warps = column_warps_;
+    static constexpr int rows = row_warps * warp_rows;
+    static constexpr int columns = column_warps * warp_columns;
+    static constexpr int threads = row_warps * column_warps * lanes;
+    static constexpr int blocks = blocks_;  // on a multiprocessor
+};
+
 // A kind of product says which sums of the tile a lane has: sums[i][j] is of row(i) and column(j). The columns of
 // a lane ascend. `across` lanes, which are neighbours, have the same rows.
 
@@ -36,6 +47,8 @@ struct ExactProducts {
     using Number = float;
     using Sum = float;
     using Key = unsigned;
+    using ManyQueries = Tiles<2, 2, 3>;
+    using OneQuery = Tiles<1, 4, 3>;
     static constexpr int step_bytes = 64;
     static constexpr int stages = 3;
     static constexpr int rows = 8;
@@ -116,6 +129,8 @@ struct TensorProducts {
 
 // Products of codes, exact.
 struct CodeProducts : TensorProducts<std::int8_t, int, unsigned long long> {
+    using ManyQueries = Tiles<2, 2, 3>;
+    using OneQuery = Tiles<1, 4, 2>;
     __device__ static uint4 piece(const unsigned char* place) { return *reinterpret_cast<const uint4*>(place); }
     __device__ static void add(uint4 a, uint4 b, uint4 token, int& s0, int& s1, int& s2, int& s3) {
         add_products_of_codes(s0, s1, s2, s3, a.x, b.x, a.y, b.y, token.x, token.y);
@@ -129,6 +144,8 @@ struct CodeProducts : TensorProducts<std::int8_t, int, unsigned long long> {
 
 // Products of float32 numbers that are rounded to bfloat16, added up in float32.
 struct RoundedProducts : TensorProducts<float, float, unsigned> {
+    using ManyQueries = Tiles<4, 2, 2>;
+    using OneQuery = Tiles<1, 4, 2>;
     __device__ static uint2 piece(const unsigned char* place) {
         const float4 numbers = *reinterpret_cast<const float4*>(place);
         return {two_bfloat16(numbers.x, numbers.y), two_bfloat16(numbers.z, numbers.w)};
