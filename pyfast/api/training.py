@@ -338,11 +338,16 @@ def distill(
         if folder is None:
             raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
         run = Run(folder)
-        texts = {question.id: question.text for question in questions_of(folder)}
+        texts, sides = dict[str, str](), dict[str, bool]()
+        talks: dict[str, bool] = {}  # All turns of a conversation are on the side of its first turn.
+        for question in questions_of(folder):
+            texts[question.id] = question.text
+            side = is_held_out(question.text, options.held_out)
+            sides[question.id] = side if (talk := question.conversation) is None else talks.setdefault(talk, side)
         ended = [record.id for record in run.records]
         _refuse_tests(folder, {id: texts.get(id) for id in ended}, tests)
         right = _right(run, gold, options)
-        held = {id for id in ended if is_held_out(texts.get(id, id), options.held_out)}
+        held = {id for id in ended if (sides[id] if id in sides else is_held_out(id, options.held_out))}
         used = collected.add(folder, len(ended), right, held)
         counts[str(folder)] = used, len(ended)
     if not collected.examples:

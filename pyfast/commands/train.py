@@ -92,7 +92,7 @@ def hseq_iterator(
 @with_options
 def distill(
     runs: RunFolders,
-    out: Annotated[Path, typer.Option(help="The folder to write. If it has a training, the training resumes.")],
+    out: _Out,
     options: DistillOptions,
     model: Annotated[
         Path | None,

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -161,6 +162,20 @@ def test_the_words_of_a_question_decide_whether_it_is_held_out() -> None:
     assert reply_of(" Paris \n") == "Paris"
 
 
+def test_a_conversation_is_on_one_side(tmp_path: Path) -> None:
+    turns = [{"question": f"Which moon has number {number}?", "answers": ["Io"]} for number in range(60)]
+    talks = [{"id": f"talk{first}", "turns": turns[first : first + 3]} for first in range(0, 60, 3)]
+    (tmp_path / "talks.jsonl").write_text("".join(json.dumps(talk) + "\n" for talk in talks))
+    pyfast.answer(tmp_path / "talks.jsonl", llm=Scripted(direct=teacher), system="direct", run=tmp_path / "run")
+    options = pyfast.DistillOptions(right="all", held_out=0.4)
+    pyfast.distill(tmp_path / "run", out=tmp_path, options=options)
+    sides = []
+    for name in ("examples", "held_out"):
+        numbers = re.findall(r"number (\d+)\?", (tmp_path / f"{name}.jsonl").read_text())
+        sides.append({int(number) // 3 for number in numbers})
+    assert sides[0] and sides[1] and not sides[0] & sides[1] and len(sides[0] | sides[1]) == 20
+
+
 TRAINED = pyfast.DistillOptions(accumulation=4, epochs=2, lora_rank=4, held_out=0.3, learning_rate=1e-2)
 
 
@@ -207,7 +222,7 @@ def test_a_model_learns_the_replies(run: Path, tiny: Path, tmp_path: Path) -> No
 @pytest.mark.slow(suite="training")
 def test_a_training_that_is_killed_ends_with_the_same_bits(run: Path, tiny: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    given = ["--model", tiny, "--accumulation", 1, "--epochs", 3, "--lora-rank", 4, "--right", "all"]
+    given = ["--model", tiny, "--accumulation", 1, "--epochs", 5, "--lora-rank", 4, "--size", 16]
     called = [*map(str, [sys.executable, "-m", "pyfast", "distill", run, *given, "--out"])]
     subprocess.run([*called, tmp_path / "whole"], check=True, capture_output=True)
     with subprocess.Popen(
