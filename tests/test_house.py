@@ -254,7 +254,6 @@ OWN = {"run", "index", "questions"}  # by one name each command has its own
         (answer, judge, 7),
         (answer, build, 4),
         (graph_convqa, hseq_iterator, 9),
-        (hseq_iterator, distill, 11),
     ],
 )
 def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callable[..., Any], least: int) -> None:
