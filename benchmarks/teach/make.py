@@ -20,6 +20,8 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -170,7 +172,7 @@ def beside(
 ) -> Iterator[tuple[list[Gold], list[Gold]]]:
     """Ten questions at a time, with the documents of their own setting: there a search finds what answers them."""
     own = [gold for gold in golds if gold.get("context") or gold.get("table_id")]
-    for part in parts(own, max(1, len(own) // 10)):
+    for part in parts(own, len(own) // 10):
         ids = {it for gold in part for it in (*gold.get("context", ()), *gold["supporting"])}
         ids |= {gold["table_id"] for gold in part if "table_id" in gold}
         yield part, [documents[it] for it in sorted(ids) if it in documents]
@@ -220,13 +222,18 @@ def facts_of(path: Path) -> list[tuple[str, str, str]]:
 def chosen(examples: Iterable[tuple[str, Example]], rng: random.Random) -> list[dict[str, Any]]:
     """Each once; few with nothing to say, and a share of each prompt."""
     runs, names = of_examples()
+
+    @cache  # A passage stands in many prompts.
+    def shared(line: str) -> bool:
+        return not grams(line).isdisjoint(runs)
+
     groups: dict[tuple[str, str, bool], dict[str, dict[str, Any]]] = defaultdict(dict)
     dropped: Counter[str] = Counter()
     for kind, example in examples:
         texts = [text for _, text in example.messages]
         if names.search(texts[-1].rpartition("\n")[2] + " " + example.reply):
             dropped["names"] += 1
-        elif grams(texts[-1] + " " + example.reply) & runs:
+        elif any(map(shared, (*texts[-1].splitlines(), example.reply))):
             dropped["runs"] += 1
         else:
             row = {"kind": kind, "name": example.name, "messages": texts, "reply": example.reply}
@@ -236,9 +243,9 @@ def chosen(examples: Iterable[tuple[str, Example]], rng: random.Random) -> list[
     for (kind, name, empty), rows in sorted(groups.items()):
         full = len(groups.get((kind, name, False), ()))
         most = int(full * EMPTY.get(name, 0.08)) if empty else SHARE.get((kind, name), len(rows))
-        kept = rng.sample(sorted(rows), min(len(rows), most))
-        result += [rows[it] for it in kept]
-        print(f"{kind:10} {name:14} {'empty' if empty else 'full':6} {len(kept):6} of {len(rows)}")
+        some = rng.sample(sorted(rows), min(len(rows), most))
+        result += [rows[it] for it in some]
+        print(f"{kind:14} {name:8} {'empty' if empty else 'full':6} {len(some):6} of {len(rows)}")
     rng.shuffle(result)
     return result
 
@@ -248,6 +255,21 @@ SHARE: dict[tuple[str, str], int] = {
     ("world", "plan"): 3000, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("metaqa", "answer"): 300,
     ("metaqa", "plan"): 80, ("metaqa", "extract"): 80, ("nq", "plan"): 60, ("convmix", "plan"): 60, ("metaqa", "select"): 40,
 }  # fmt: skip
+
+
+def kept(out: Path, name: str, seed: int) -> Path:
+    """Make a part and write it to a file, unless it is there: what was made is not lost."""
+    path = out / f"part-{name}-{seed}.jsonl"
+    if not path.exists():
+        lines = [
+            json.dumps([later, kind, asdict(example)])
+            for later, rows in enumerate(part_of(name, seed))
+            for kind, example in rows
+        ]
+        aside = path.with_suffix(".part")
+        aside.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        aside.rename(path)
+    return path
 
 
 def part_of(name: str, seed: int) -> tuple[list[tuple[str, Example]], list[tuple[str, Example]]]:
@@ -294,9 +316,12 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     names = [*filter(None, options.sets.split(",")), *map(str, range(options.worlds))]
     with ProcessPoolExecutor(options.processes) as pool:
-        made = list(pool.map(part_of, names, [options.seed] * len(names)))
+        made = list(pool.map(kept, [options.out] * len(names), names, [options.seed] * len(names)))
+    rows = [json.loads(line) for path in made for line in path.open(encoding="utf-8")]
     for place, name in enumerate(("train", "held-out")):
-        picked = chosen((it for both in made for it in both[place]), random.Random(options.seed))
+        picked = chosen(
+            ((kind, Example(**it)) for later, kind, it in rows if later == place), random.Random(options.seed)
+        )
         with (options.out / f"{name}.jsonl").open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in picked)
         print(name, len(picked))
