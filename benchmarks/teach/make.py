@@ -12,10 +12,12 @@ a line is {kind, name, messages, reply}. Nothing comes from `examples/` or speak
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import random
 import re
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +34,13 @@ from worlds import HELD_OUT, SUBJECTS, world
 
 import pyfast
 from pyfast.corpus import read
+from pyfast.engine import Question, answer_all
+from pyfast.knowledge import Session, add_extracts, extract_by_rules
 from pyfast.retrieval import Index, build_index
+from pyfast.systems import load_system
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from word_vectors import WordVectors
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("PYFAST_DATA", ROOT.parent / "shared" / "data"))
@@ -110,6 +118,17 @@ def run(
     yield from teacher.examples
 
 
+def run_subqrag(golds: Sequence[Gold], index: Index) -> Iterator[Example]:
+    """The same of SubQRAG, over the triples that rules read off the documents."""
+    teacher = Teacher(golds)
+    session = Session(index, add_extracts(index, WordVectors(), extract_by_rules(index)))
+    system = load_system("subqrag")
+    asked = (Question(str(at), gold["question"]) for at, gold in enumerate(golds))
+    records: list[Any] = []
+    asyncio.run(answer_all(asked, system.ask(system.configure({}), session), index, teacher, records.append, 8))
+    yield from teacher.examples
+
+
 def settings_of(system: str, rng: random.Random) -> dict[str, Any]:
     """Settings as a small model needs them: few passages."""
     abstain = rng.random() < 0.6
@@ -144,6 +163,8 @@ def of_world(number: int, subject: Any, seed: int) -> Iterator[tuple[str, Exampl
         for example in run(golds[:12], index, "decompose", settings_of("decompose", rng)):
             yield "world", example
         for example in run(golds[12:22], index, "hseq", settings_of("hseq", rng)):
+            yield "world", example
+        for example in run_subqrag([gold for gold in golds if "simple" in gold][22:52], index):
             yield "world", example
 
 
@@ -250,9 +271,9 @@ def chosen(examples: Iterable[tuple[str, Example]], rng: random.Random) -> list[
     return result
 
 
-EMPTY = {"answer": 0.12, "extract": 0.05, "head": 0.1, "select": 0.05}
+EMPTY = {"answer": 0.12, "extract": 0.05, "head": 0.1, "select": 0.05, "from_facts": 0.25, "from_documents": 0.15}
 SHARE: dict[tuple[str, str], int] = {
-    ("world", "plan"): 3000, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("metaqa", "answer"): 300,
+    ("world", "plan"): 3000, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("world", "sub_questions"): 500, ("world", "rewrite"): 500, ("world", "from_facts"): 900, ("world", "from_memory"): 500, ("metaqa", "answer"): 300,
     ("metaqa", "plan"): 80, ("metaqa", "extract"): 80, ("nq", "plan"): 60, ("convmix", "plan"): 60, ("metaqa", "select"): 40,
 }  # fmt: skip
 

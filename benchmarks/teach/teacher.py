@@ -17,7 +17,7 @@ from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT, unless_known
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from oracle import _LABEL, Oracle, is_set, planned, stands
+from oracle import _LABEL, Oracle, in_words_of, is_set, planned, stands
 
 _PROMPTS = {
     text: prompt.name
@@ -106,6 +106,42 @@ class Teacher(Oracle):
             return super()._read(question, evidence) if _on_a_line(evidence, last) else INSUFFICIENT
         return super()._read(question, evidence)
 
+    def sub_questions(self, said: str) -> dict[str, Any]:
+        gold = self.golds[said.rpartition("\nQuestion: ")[2]]
+        if "simple" not in gold:
+            return {"questions": [gold["question"]], "unsure": True}
+        for hop, text in enumerate(gold["simple"]):
+            filled = _filled(text, gold["found"])
+            self.found[filled] = [gold["found"][hop]]
+            self.pairs[filled] = gold["stated"][hop : hop + 1]
+        return {"questions": list(gold["simple"])}
+
+    def rewrite(self, said: str) -> dict[str, Any]:
+        earlier, _, question = said.rpartition("\nQuestion to rewrite: ")
+        known = dict(_EARLIER.findall(earlier))
+        return {"question": re.sub(r"#(\d)", lambda place: known.get(place[1], place[0]), question)}
+
+    def from_facts(self, said: str) -> dict[str, Any]:
+        return self._of_numbered(said, _NUMBER)
+
+    def from_documents(self, said: str) -> dict[str, Any]:
+        return self._of_numbered(said, _LABEL)
+
+    def _of_numbered(self, said: str, mark: re.Pattern[str]) -> dict[str, Any]:
+        lines, _, question = said.rpartition("\n\nQuestion: ")
+        if question not in self.found:
+            return {"answers": [], "used": [], "unsure": True}
+        (answer,), pair = self.found[question], self.pairs[question]
+        holding = [at for at, line in enumerate(mark.split(lines)[1:], start=1) if _on_a_line(line, pair)]
+        return {"answers": in_words_of(lines, [answer])[:1] if holding else [], "used": holding[:1]}
+
+    def extract_triples(self, said: str) -> dict[str, Any]:
+        return {"triples": [], "unsure": True}
+
+    def from_memory(self, said: str) -> dict[str, Any]:
+        facts, _, question = said.removeprefix("Facts:\n").rpartition("\n\nQuestion: ")
+        return {"answer": self._read(question, facts)}
+
     def guide(self, said: str) -> dict[str, Any]:
         gold = self.golds[said.removeprefix("Question: ")]
         if "plan" not in gold:
@@ -118,6 +154,14 @@ class Teacher(Oracle):
     def _clues(self, gold: dict[str, Any]) -> list[str]:
         found = [name for each in gold.get("found", []) for name in (each if isinstance(each, list) else [each])]
         return found or super()._clues(gold)
+
+
+_EARLIER = re.compile(r"(?m)^#(\d): .* -> (.*)$")
+_NUMBER = re.compile(r"(?m)^\d+\. ")
+
+
+def _filled(text: str, found: Sequence[str]) -> str:
+    return re.sub(r"#(\d)", lambda place: found[int(place[1]) - 1], text)
 
 
 def _in_order(plan: dict[str, Any]) -> dict[str, Any]:

@@ -455,13 +455,17 @@ def _asked(
     rng: random.Random,
 ) -> dict[str, Any]:
     """The question, its searches in its own words, and what each finds."""
-    searches, found, kinds = [], [], []
+    searches, found, kinds, simple = [], [], [], []
     inner = chain[0][0]
     opening = ""
     for hop, (_, at, forward, there) in enumerate(chain):
         it = relations[at]
         found.append(there)
         kinds.append(_kind(it, forward))
+        known = f"#{hop}" if hop else chain[0][0]
+        simple.append(
+            _one((it.asks if forward else it.inverse_asks) or "What is it?", rng).format(x=known, y=known)
+        )
         if hop == len(chain) - 1:
             text = _one(it.asks if forward else it.inverse_asks, rng).format(x=inner, y=inner)
             reference = f"{{entity{hop}}}" if hop else chain[0][0]
@@ -499,6 +503,7 @@ def _asked(
         "found": found,
         "stated": stated,
         "type": f"{len(chain)}-hop",
+        "simple": simple,
     }
 
 
