@@ -273,7 +273,7 @@ def chosen(examples: Iterable[tuple[str, Example]], rng: random.Random) -> list[
 
 EMPTY = {"answer": 0.12, "extract": 0.05, "head": 0.1, "select": 0.05, "from_facts": 0.25, "from_documents": 0.15}
 SHARE: dict[tuple[str, str], int] = {
-    ("world", "plan"): 3000, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("world", "sub_questions"): 500, ("world", "rewrite"): 500, ("world", "from_facts"): 900, ("world", "from_memory"): 500, ("metaqa", "answer"): 300,
+    ("world", "plan"): 4500, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("world", "sub_questions"): 500, ("world", "rewrite"): 500, ("world", "from_facts"): 900, ("world", "from_memory"): 500, ("metaqa", "answer"): 300,
     ("metaqa", "plan"): 80, ("metaqa", "extract"): 80, ("nq", "plan"): 60, ("convmix", "plan"): 60, ("metaqa", "select"): 40,
 }  # fmt: skip
 
