@@ -28,7 +28,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from structure import of_tables, of_texts
+from structure import of_pairs, of_tables, of_texts
 from teacher import Example, Teacher, with_plan
 from worlds import HELD_OUT, SUBJECTS, world
 
@@ -208,7 +208,9 @@ def structured(name: str, held: Sequence[Gold], documents: dict[str, Gold], rng:
     }
     free = [it for key, it in documents.items() if key not in taken]
     if name in ("2wiki", "hotpotqa", "musique"):
-        golds = list(of_texts([it for it in free if it["kind"] == "text"], rng, 330))
+        texts = [it for it in free if it["kind"] == "text"]
+        golds = [*of_texts(texts, rng, 500), *of_pairs(texts, rng, 400 if name == "2wiki" else 120)]
+        golds = list({gold["question"]: gold for gold in golds}.values())
     elif name in ("hybridqa", "convmix"):
         golds = list(of_tables([it for it in free if it["kind"] == "table"], rng, 2))
         golds = rng.sample(golds, min(len(golds), 500))
@@ -271,9 +273,9 @@ def chosen(examples: Iterable[tuple[str, Example]], rng: random.Random) -> list[
     return result
 
 
-EMPTY = {"answer": 0.12, "extract": 0.05, "head": 0.1, "select": 0.05, "from_facts": 0.25, "from_documents": 0.15}
+EMPTY = {"answer": 0.05, "extract": 0.04, "head": 0.06, "select": 0.05, "from_facts": 0.25, "from_documents": 0.15}
 SHARE: dict[tuple[str, str], int] = {
-    ("world", "plan"): 4500, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("world", "sub_questions"): 500, ("world", "rewrite"): 500, ("world", "from_facts"): 900, ("world", "from_memory"): 500, ("metaqa", "answer"): 300,
+    ("world", "plan"): 5000, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("world", "sub_questions"): 500, ("world", "rewrite"): 500, ("world", "from_facts"): 900, ("world", "from_memory"): 500, ("metaqa", "answer"): 300,
     ("metaqa", "plan"): 80, ("metaqa", "extract"): 80, ("nq", "plan"): 60, ("convmix", "plan"): 60, ("metaqa", "select"): 40,
 }  # fmt: skip
 
@@ -316,7 +318,7 @@ def part_of(name: str, seed: int) -> tuple[list[tuple[str, Example]], list[tuple
         index = build_index(read([DATA / name / "corpus.jsonl"]), Path(folder) / "index")
         learned.extend(of_set(name, train, index, facts, rng, 1 if name in ("metaqa", "convmix") else 2))
         for part, some in beside(name, train, documents):
-            learned.extend(on(some, name, [with_plan(gold) for gold in part], ("rag", "rag", "n2n"), rng))
+            learned.extend(on(some, name, [with_plan(gold) for gold in part], ("rag", "rag", "rag", "n2n"), rng))
         ruled = structured(name, later, documents, rng)
         for part in parts(ruled, len(ruled) // 110 + 1):
             for system in ("n2n", "rag"):

@@ -80,6 +80,98 @@ def of_texts(documents: list[Document], rng: random.Random, most: int) -> Iterat
             return
 
 
+_YEAR = re.compile(r"is an? (\d{4}) ")
+_BORN = re.compile(rf"\( ?(?:born )?({_DATE})")
+_NATION = re.compile(
+    r"(?:was|is) an? ([A-Z]\w+)(?:-[A-Z]\w+)* (?:film|actor|actress|director|screenwriter|writer|politician|singer)"
+)
+_FILMS = (
+    ("first", "Which film came out first, {a} or {b}?|Which film was released earlier, {a} or {b}?|Which film came out earlier, {a} or {b}?"),
+    ("last", "Which film was released more recently, {a} or {b}?|Which film came out later, {a} or {b}?"),
+)  # fmt: skip
+_PERSONS = (
+    ("first", "Who was born first, {a} or {b}?|Who is older, {a} or {b}?|Who was born earlier, {a} or {b}?"),
+    ("last", "Who was born later, {a} or {b}?|Who is younger, {a} or {b}?"),
+)
+_DIRECTORS = (
+    ("first", "Which film has the director born first, {a} or {b}?|Which film has the director who was born earlier, {a} or {b}?|Which film whose director is older, {a} or {b}?"),
+    ("last", "Which film has the director born later, {a} or {b}?|Which film whose director is younger, {a} or {b}?|Which film has the director who was born later, {a} or {b}?"),
+)  # fmt: skip
+_SAME = (
+    "Are the directors of both films {a} and {b} from the same country?|Do the directors of films {a} and {b} share the same nationality?"
+    "|Do director of film {a} and director of film {b} have the same nationality?"
+)
+
+
+def of_pairs(documents: list[Document], rng: random.Random, most: int) -> Iterator[Question]:
+    """Which of two was first, or whether two are of one country; of films also by their directors."""
+    years: dict[str, str] = {}
+    born: dict[str, str] = {}
+    nations: dict[str, str] = {}
+    directors: dict[str, str] = {}
+    for document in documents:
+        title = re.sub(r" \([^)]*\)$", "", document.get("title") or "")
+        head = document["text"][:600]
+        if not title or title not in head:
+            continue
+        if " film" in head[:150] and (year := _YEAR.search(head[:200])):
+            years[title] = year[1]
+            if name := _FACTS[0][2].search(head):
+                directors[title] = name[1]
+        elif date := _BORN.search(head[:200]):
+            born[title] = date[1]
+            if nation := _NATION.search(head[:300]):
+                nations[title] = nation[1]
+    bridged = {film: born[name] for film, name in directors.items() if name in born}
+    national = {film: nations[name] for film, name in directors.items() if name in nations}
+    for _ in range(most):
+        forms, of, relation = rng.choice((
+            (_FILMS, years, "publication date"), (_PERSONS, born, "date of birth"), (_DIRECTORS, bridged, ""), ((), national, ""),
+        ))  # fmt: skip
+        if len(of) < 10:
+            continue
+        a, b = rng.sample(sorted(of), 2)
+        if not forms:
+            same = [it for it in sorted(of) if it != a and of[it] == of[a]]
+            b = rng.choice(same) if same and rng.random() < 0.5 else b
+            found = [[directors[a], directors[b]], [of[a], of[b]]]
+            yield _pair(
+                rng.choice(_SAME.split("|")),
+                a,
+                b,
+                "yes" if of[a] == of[b] else "no",
+                ("director", "country of citizenship"),
+                found,
+                [[of[a]], [of[b]]],
+            )
+            continue
+        first, last = sorted((a, b), key=lambda it: of[it][-4:] if of[it][-4:].isdigit() else of[it])
+        if of[first][-4:] == of[last][-4:]:
+            continue
+        which, texts = rng.choice(forms)
+        answer = first if which == "first" else last
+        if relation:
+            yield _pair(rng.choice(texts.split("|")), a, b, answer, (relation,), [[of[a], of[b]]])
+        else:
+            yield _pair(
+                rng.choice(texts.split("|")),
+                a,
+                b,
+                answer,
+                ("director", "date of birth"),
+                [[directors[a], directors[b]], [of[a], of[b]]],
+            )
+
+
+def _pair(
+    text: str, a: str, b: str, answer: str, relations: tuple[str, ...], found: list[list[str]], stated: Any = None
+) -> Question:
+    plan = _plan([f"{relations[0]} of {a}", *(f"{it} of {{entity1}}" for it in relations[1:])], relations[0])
+    plan["alternatives"] = [f"{relations[0]} of {b}"]
+    asked = {"question": text.format(a=a, b=b), "answers": [answer], "plan": plan, "found": found}
+    return asked | ({"stated": stated} if stated else {})
+
+
 def of_tables(documents: list[Document], rng: random.Random, each: int) -> Iterator[Question]:
     """A cell of the row that another cell names."""
     for document in documents:

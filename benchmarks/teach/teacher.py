@@ -78,7 +78,7 @@ class Teacher(Oracle):
             for at, earlier in enumerate(gold["found"][:hop], start=1):
                 query = query.replace(f"{{entity{at}}}", earlier)
             self.found[query] = found if isinstance(found, list) else [found]
-            if "stated" in gold and hop < len(gold["stated"]):
+            if not isinstance(found, list) and hop < len(gold.get("stated", ())):
                 self.pairs[query] = [gold["stated"][hop]]
         return _in_order(plan)
 
@@ -93,18 +93,26 @@ class Teacher(Oracle):
         pairs = self.pairs.get(query)
         if pairs and not _on_a_line(evidence, pairs):
             return {"entity": ""}
-        if query not in self.found:
-            return {**super().extract(said), "unsure": not self.leads}
-        return super().extract(said)
+        reply = super().extract(said)
+        if query in self.found and reply["entity"]:
+            known = "; ".join(self._known(evidence, self.found[query]))
+            return {"entity": known if len(known) <= 120 else reply["entity"]}
+        return reply if query in self.found else {**reply, "unsure": not self.leads}
+
+    def _known(self, evidence: str, names: Iterable[str]) -> list[str]:
+        """Those that stand in the evidence, letter by letter where they do."""
+        return [name if name in evidence else found for name in names for found in in_words_of(evidence, [name])]
 
     def _read(self, question: str, evidence: str) -> str:
         gold = self.golds[question]
         if gold["answers"][0].lower() in ("yes", "no"):
             return gold["answers"][0].lower() if _on_a_line(evidence, gold.get("stated", [])) else INSUFFICIENT
-        if "stated" in gold and not is_set(gold) and gold.get("world"):
-            last = gold["stated"][-1:]
-            return super()._read(question, evidence) if _on_a_line(evidence, last) else INSUFFICIENT
-        return super()._read(question, evidence)
+        if "stated" in gold and gold.get("world") and not _on_a_line(evidence, gold["stated"][-1:]):
+            return INSUFFICIENT
+        if is_set(gold):
+            return super()._read(question, evidence)
+        known = self._known(_LABEL.sub("", evidence), gold["answers"])
+        return known[0] if known else INSUFFICIENT
 
     def sub_questions(self, said: str) -> dict[str, Any]:
         gold = self.golds[said.rpartition("\nQuestion: ")[2]]
@@ -133,7 +141,7 @@ class Teacher(Oracle):
             return {"answers": [], "used": [], "unsure": True}
         (answer,), pair = self.found[question], self.pairs[question]
         holding = [at for at, line in enumerate(mark.split(lines)[1:], start=1) if _on_a_line(line, pair)]
-        return {"answers": in_words_of(lines, [answer])[:1] if holding else [], "used": holding[:1]}
+        return {"answers": self._known(lines, [answer])[:1] if holding else [], "used": holding[:1]}
 
     def extract_triples(self, said: str) -> dict[str, Any]:
         return {"triples": [], "unsure": True}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import lzma
 import math
 import random
 import re
@@ -28,6 +29,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import nn
+from transformers.models.llama import modeling_llama
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 NAMES = {
@@ -84,6 +86,10 @@ def open_model(path: Path, device: str) -> Any:
 
     config, weights = unpacked(path)
     config._attn_implementation = "sdpa"
+    # One kernel in place of six.
+    modeling_llama.LlamaRMSNorm.forward = lambda self, x: nn.functional.rms_norm(
+        x, x.shape[-1:], self.weight, self.variance_epsilon
+    )
     model = LlamaForCausalLM(config)
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
@@ -93,7 +99,10 @@ def open_model(path: Path, device: str) -> Any:
 
 
 class Updated(nn.Module):
-    """A projection with its update of low rank."""
+    """A projection with its update of low rank.
+
+    The update is added to the weights, not to what they give: fewer and shorter passes over the tokens.
+    """
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float) -> None:
         super().__init__()
@@ -105,8 +114,7 @@ class Updated(nn.Module):
         nn.init.kaiming_uniform_(self.a, a=math.sqrt(5))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        linear = nn.functional.linear
-        return linear(x, self.weight) + linear(linear(x, self.a), self.b * self.scale)
+        return nn.functional.linear(x, torch.addmm(self.weight, self.b * self.scale, self.a))
 
 
 def with_updates(model: Any, rank: int, alpha: float) -> dict[str, Updated]:
@@ -159,7 +167,8 @@ def save_gguf(tensors: dict[str, torch.Tensor], heads: tuple[int, int], alpha: f
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+    opened = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    with opened(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
@@ -208,7 +217,8 @@ def loss_of(model: Any, chosen: list[tuple[list[int], int]], device: str) -> tor
         rows += [row] * count
         places += range(first - 1, len(tokens) - 1)
         targets += tokens[first:]
-        weights += [1 / math.sqrt(count)] * count
+        # The first tokens of a plan say how many searches it has: all else hangs on them.
+        weights += [(4 if at < 8 < count - 12 else 1) / math.sqrt(count) for at in range(count)]
     logits = model.lm_head(hidden[torch.tensor(rows, device=device), torch.tensor(places, device=device)]).float()
     losses = nn.functional.cross_entropy(logits, torch.tensor(targets, device=device), reduction="none")
     weight = torch.tensor(weights, device=device)
@@ -225,8 +235,11 @@ def train(
     rng = random.Random(options.seed)
     micro = [it for _ in range(options.epochs) for it in batches(examples, options.tokens, rng)]
     steps = [micro[at : at + options.accumulation] for at in range(0, len(micro), options.accumulation)]
+    steps = steps[: options.steps]
     started, tokens, step, progress = time.time(), 0, 0, 0.0
     model.train()
+    whole = modeling_llama.create_causal_mask
+    modeling_llama.create_causal_mask = lambda *given, **named: None  # none: causal, by the fastest kernel
     with (out / "curve.jsonl").open("w") as curve:
         for step, step_batches in enumerate(steps):
             # Where time is limited, the rate falls to 0 by the end of the time.
@@ -262,6 +275,7 @@ def train(
                 if step % 50 == 0:
                     print(options.name, point, flush=True)
     model.eval()
+    modeling_llama.create_causal_mask = whole
     if options.device == "cuda":
         torch.cuda.synchronize()
         print(options.name, "memory", torch.cuda.max_memory_allocated() >> 20, "MiB", flush=True)
@@ -374,9 +388,10 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, help="Twice the rank where nothing is said.")
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--steps", type=int, help="End after so many.")
     parser.add_argument("--warmup", type=int, default=20, help="Steps.")
-    parser.add_argument("--tokens", type=int, default=12288, help="Tokens of a batch, with what is filled up.")
-    parser.add_argument("--accumulation", type=int, default=2, help="Batches of a step.")
+    parser.add_argument("--tokens", type=int, default=32768, help="Tokens of a batch, with what is filled up.")
+    parser.add_argument("--accumulation", type=int, default=1, help="Batches of a step.")
     parser.add_argument("--seconds", type=float, default=0, help="End within this time; 0: no limit.")
     parser.add_argument("--longest", type=int, default=2048)
     parser.add_argument("--seed", type=int, default=0)
