@@ -274,8 +274,10 @@ def chosen(examples: Iterable[tuple[str, Example]], rng: random.Random) -> list[
 
 
 EMPTY = {"answer": 0.05, "extract": 0.04, "head": 0.06, "select": 0.05, "from_facts": 0.25, "from_documents": 0.15}
+# Of plans with one search fewer than there could be, or a small model plans one search for all questions.
 SHARE: dict[tuple[str, str], int] = {
-    ("world", "plan"): 5000, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("world", "sub_questions"): 500, ("world", "rewrite"): 500, ("world", "from_facts"): 900, ("world", "from_memory"): 500, ("metaqa", "answer"): 300,
+    ("convmix rule", "plan"): 80, ("hotpotqa rule", "plan"): 160, ("hybridqa rule", "plan"): 150, ("musique rule", "plan"): 80,
+    ("world", "plan"): 6500, ("world", "guide"): 150, ("world", "select"): 250, ("world", "head"): 300, ("world", "sub_questions"): 500, ("world", "rewrite"): 500, ("world", "from_facts"): 900, ("world", "from_memory"): 500, ("metaqa", "answer"): 300,
     ("metaqa", "plan"): 80, ("metaqa", "extract"): 80, ("nq", "plan"): 60, ("convmix", "plan"): 60, ("metaqa", "select"): 40,
 }  # fmt: skip
 
