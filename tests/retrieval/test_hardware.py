@@ -82,7 +82,7 @@ def unit_vectors(count: int, dimensions: int, seed: int) -> Any:
 @pytest.mark.parametrize(
     ("count", "queries", "k"), [(3000, 70, 10), (100, 5, 200), (31, 3, 1), (700, 40, 100), (5, 0, 3)]
 )
-@pytest.mark.parametrize("products", [1 << 12, 1 << 27])
+@pytest.mark.parametrize("products", [1 << 12, 1 << 28])
 def test_the_nearest(monkeypatch: pytest.MonkeyPatch, count: int, queries: int, k: int, products: int) -> None:
     """In tiles and in one, with vectors that are equal, and where there are fewer than are wanted."""
     monkeypatch.setattr(vector_search, "_PRODUCTS", products)

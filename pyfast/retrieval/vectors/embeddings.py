@@ -37,7 +37,7 @@ _MISSING = f"sentence-transformers is not installed: {INSTALL}"
 _KIND = "embedding model"
 _ON_GPU = 64_000
 """The maximum number of tokens in a batch on a GPU"""
-_PIECE = 2048  # texts: while a GPU encodes a piece, the next pieces are tokenized
+_PIECE = 1024  # texts: while a GPU encodes a piece, the next pieces are tokenized
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
 """The minimum and the maximum number of tokens in a batch on a CPU. In a small batch, the last bits of a
 vector can depend on the other texts. So pyfast tries these minimums in order, and uses the first that

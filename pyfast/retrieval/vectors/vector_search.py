@@ -22,8 +22,8 @@ EXACT = 20_000
 """Up to this number of vectors, a query is compared with all of them"""
 _CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how many of the nearest are among them
 _ROUNDING = 1e-5  # where all are compared: how far a product of matrices is from a cosine, at most
-_GROUP = 32  # vectors on a GPU whose products with a query are compared by their maximum
-_PRODUCTS = 1 << 27  # of queries and vectors, or numbers of candidates' vectors, that are on a GPU together
+_GROUP = 64  # vectors on a GPU whose products with a query are compared by their maximum
+_PRODUCTS = 1 << 28  # of queries and vectors, or numbers of candidates' vectors, that are on a GPU together
 _NUMBERS = 1 << 24  # of the candidates' vectors that are in memory together
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
