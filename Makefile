@@ -33,7 +33,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint docs screenshots bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
+.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint lint-texts lint-types lint-kernels docs screenshots bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -68,13 +68,20 @@ test-vllm:
 	@echo "tests/vllm left out: VLLM=$(VLLM)"
 endif
 
+# Two at a time: types take about as long as the site and the kernels.
 lint: $(CHECKED)
+	$(MAKE) --jobs 2 --output-sync=target lint-types lint-texts lint-kernels docs
+
+lint-texts:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/python docs/plain_english.py
-	$(MAKE) docs
 	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings examples tests -name '*.[ch]pp' -o -name '*.cu*')
+
+lint-types:
+	$(BIN)/mypy
+
+lint-kernels:
 	$(if $(shell command -v nvcc),$(BIN)/python benchmarks/cuda_report.py > /dev/null,@echo "kernels not compiled: no nvcc")
 
 # The documentation site, into build/site. A warning is an error.

@@ -40,6 +40,7 @@ from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index
 from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder, find_embedder
 from pyfast.systems import load_system
+from pyfast.utils.options import Hardware
 
 HERE = Path(__file__).parent
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -57,7 +58,7 @@ def questions(
     """Milliseconds of processor time a question."""
     index, known = around_questions(folder, limit)
     model = static_model(folder.with_name(f"{folder.name}-static-model")) if static else find_embedder(DEFAULT)
-    store = opened(index, Embedder(str(model), "cpu"))
+    store = opened(index, Embedder(str(model), Hardware("cpu")))
     table = Table("", "ms of processor time a question", "in the embedder", "outside")
     with server() as url, tempfile.TemporaryDirectory() as scratch:
         given = {"url": url, "model": str(model), "questions": [question["question"] for question in known]}
@@ -179,14 +180,15 @@ def embedder() -> None:
     torch.set_num_threads(1)
     folder = find_embedder(DEFAULT)
     load = "from time import process_time; from pyfast.retrieval.vectors.embeddings import Embedder; "
-    load += "Embedder(device='cpu').encode(['Who commanded Apollo 11?']); print(process_time())"
+    load += "from pyfast.utils.options import Hardware; "
+    load += "Embedder(hardware=Hardware('cpu')).encode(['Who commanded Apollo 11?']); print(process_time())"
     own = "from time import process_time; from sentence_transformers import SentenceTransformer as S; "
     own += f"S({str(folder)!r}, device='cpu').encode('Who commanded Apollo 11?'); print(process_time())"
     for who, code in (("pyfast", load), ("sentence-transformers", own)):
         run = [subprocess.run([sys.executable, "-c", code], env=ONE_THREAD, stdout=subprocess.PIPE, text=True)]
         run += [subprocess.run(run[0].args, env=ONE_THREAD, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         print(f"{who}: to the first vector {min(float(each.stdout) for each in run):.2f} s")
-    mine, theirs = Embedder(str(folder), "cpu"), SentenceTransformer(str(folder), device="cpu")
+    mine, theirs = Embedder(str(folder), Hardware("cpu")), SentenceTransformer(str(folder), device="cpu")
     words = [f"{kind} of {place}" for kind in ("mayor", "capital", "author", "father") for place in range(400)]
     texts = iter(
         [f"Who was the {name}, and in which year was it founded{'?' * (i % 3)}" for i, name in enumerate(words)]

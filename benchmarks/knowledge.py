@@ -66,6 +66,7 @@ from pyfast.systems import load_system
 from pyfast.systems.mtqa.settings import Settings as MtqaSettings
 from pyfast.systems.prompts import answers_in
 from pyfast.systems.subqrag.prompts import FROM_FACTS, JUDGE_FACTS
+from pyfast.utils.options import Hardware
 
 DATA = Path(os.environ.get("PYFAST_DATA") or Path(__file__).parents[2] / "shared/data")
 app = typer.Typer()
@@ -245,7 +246,7 @@ def around_questions(folder: Path, limit: int) -> tuple[Index, list[dict[str, An
 
 def opened(index: Index, embedder: Embedder | None = None) -> Knowledge:
     """The store, built where there is none yet."""
-    embedder = embedder or Embedder(device="cpu")
+    embedder = embedder or Embedder(hardware=Hardware("cpu"))
     print(f"vectors of {embedder.fingerprint}")  # read before anything is timed: no part of a store
     if not has_knowledge(index):
         begun = perf_counter()

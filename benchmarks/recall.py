@@ -14,6 +14,8 @@ are only its headings, and a passage counts for the text whose section it is in.
 One pool of `--pool` passages per question; a passage counts for the document that it comes from, each document
 once. Recall@k is the share of a question's gold documents among the first k, averaged over questions that
 name any: `supporting`, or for HybridQA, whose supporting lists are string matches, the one table that is certain.
+Such a table is found by a gold row: a row with a cell that has the answer, or links to a text that has it
+(`answer_nodes`). Where no cell is known, any row counts.
 """
 
 from __future__ import annotations
@@ -46,14 +48,15 @@ SETS = ("hotpotqa", "musique", "2wiki", "hybridqa", "nq")
 EXPANDED = "bridge_rank + expand"
 
 
-def gold_questions(path: Path) -> Iterator[tuple[str, set[str]]]:
-    """(question, gold uris) of the questions that name their evidence."""
+def gold_questions(path: Path) -> Iterator[tuple[str, set[str], set[int]]]:
+    """(question, gold uris, gold rows of a table) of the questions that name their evidence."""
     for line in path.read_text(encoding="utf-8").splitlines():
         question: dict[str, Any] = json.loads(line)
         table = question.get("table_id")
         gold = {table} if table else set(question.get("supporting") or ())
         if gold:
-            yield question["question"], gold
+            rows = {row for _, (row, _), *_ in question.get("answer_nodes") or ()} if table else set[int]()
+            yield question["question"], gold, rows
 
 
 def all_sets(generated: int) -> Iterator[Document]:
@@ -136,15 +139,19 @@ def recalls(
 ) -> tuple[int, dict[str, list[float]]]:
     """(number of questions, per method the mean recall at each cut). `uris` has the uri for which each passage
     counts. The uris of gold begin with `within`."""
-    asked = [(question, {within + uri for uri in gold}) for question, gold in gold_questions(path)]
-    questions = [question for question, _ in asked]
+    asked = [(question, {within + uri for uri in gold}, rows) for question, gold, rows in gold_questions(path)]
+    questions = [question for question, *_ in asked]
+    row_of = index.corpus.start[index.passages].tolist()
     found: dict[str, list[float]] = {}
     for method, ranked in rankings(index, questions, index.search(questions, size), entries).items():
         rows = []
-        for (_, gold), pool in zip(asked, split(*ranked), strict=True):
-            best = pool.passages[np.argsort(-pool.scores, kind="stable")]
-            first = list(dict.fromkeys(uris[u] for u in best))
-            rows.append([len(gold & set(first[:k])) / len(gold) for k in cuts])
+        for (_, gold, gold_rows), pool in zip(asked, split(*ranked), strict=True):
+            best = pool.passages[np.argsort(-pool.scores, kind="stable")].tolist()
+            other = [bool(gold_rows) and uris[u] in gold and row_of[u] not in gold_rows for u in best]
+            first = list(dict.fromkeys(zip((uris[u] for u in best), other, strict=True)))
+            rows.append(
+                [len(gold & {uri for uri, is_other in first[:k] if not is_other}) / len(gold) for k in cuts]
+            )
         found[method] = np.mean(rows, axis=0).tolist()
     return len(asked), found
 

@@ -87,6 +87,7 @@ def train(
     import torch
 
     from pyfast.training import hseq_iterator
+    from pyfast.training.adapter import ADAPTER
     from pyfast.training.loop import Point, Schedule
     from pyfast.training.lora import merge_adapter
 
@@ -108,7 +109,7 @@ def train(
         sources, model, out, recipe, schedule,
         stop=lambda: minutes is not None and monotonic() > begun + 60 * minutes, on_step=on_step,
     )  # fmt: skip
-    merge_adapter(model, out / hseq_iterator.ADAPTER, out / "merged")
+    merge_adapter(model, out / ADAPTER, out / "merged")
 
 
 def asked(out: Path, limit: int) -> Iterator[tuple[str, Index, list[Gold], list[set[int]]]]:

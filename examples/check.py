@@ -68,12 +68,16 @@ def check_corpus(corpus: Path) -> None:
 def check_question(question: dict[str, Any], corpus: Path) -> None:
     """Check one question and its gold evidence."""
     name, supporting = question["id"], question["supporting"]
-    require(set(question) == FIELDS, f"{name}: wrong fields")
+    require(set(question) - {"supporting_cells"} == FIELDS, f"{name}: wrong fields")
     require(question["type"] in TYPES, f"{name}: unknown type")
     require(bool(supporting), f"{name}: no supporting document")
     require(question["type"] == "1-hop" or len(supporting) > 1, f"{name}: one document only")
     for uri in supporting:
         require((corpus / uri).is_file(), f"{name}: {uri} does not exist")
+    for uri, cells in question.get("supporting_cells", {}).items():
+        require(uri in supporting, f"{name}: {uri} has gold cells, but is not gold")
+        text = (corpus / uri).read_text(encoding="utf-8")
+        require(all(cell in text for cell in cells), f"{name}: {uri} lacks a gold cell")
     found = {MODALITIES[uri.split("/")[0]] for uri in supporting}
     require(set(question["modalities"]) == found, f"{name}: wrong modalities")
 

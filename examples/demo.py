@@ -1,6 +1,8 @@
-"""What `make demo` runs: index the example corpus, answer questions on it, show each beside its gold answer.
+"""What `make demo` runs: index the example corpus, answer questions on it with three systems, show what came out.
 
-Everything goes through the command line, as a user would call it. The folder `demo/` keeps the index and the run.
+    python examples/demo.py [LLM [FOLDER]]    # by default: embedded demo
+
+Everything goes through the command line, as a user would call it. The folder keeps the index and the runs.
 """
 
 from __future__ import annotations
@@ -10,16 +12,25 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import fill, shorten
+from time import perf_counter
 from typing import Any
 
-from pyfast import Run
+import pyfast
+from pyfast.api.run import rows_in
+from pyfast.evaluation.evidence import is_gold, with_rows
+from pyfast.evaluation.gold import read_gold
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-DEMO = ROOT / "demo"
+LLM = sys.argv[1] if len(sys.argv) > 1 else "embedded"
+DEMO = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "demo"
+WIDTH = 80
 CHOSEN = {"1-hop": 1, "2-hop": 4, "3-hop": 3}
 # Small contexts: a small model loses its way in the paper's 25 documents, and a CPU reads them for half a minute.
 SETTINGS = ["hop_k=10", "hop_min=2", "hop_max=3", "final_min=3", "final_max=5", "ranking=bridge_rank"]
+SYSTEMS = {"direct": [], "rag": ["k=3"], "n2n": SETTINGS}
+ABOUT = {"direct": "the model alone", "rag": "one search", "n2n": "a search a step"}
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -27,33 +38,67 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def pyfast(*arguments: str | Path) -> None:
-    """Run the command line of this environment, showing it as a user would type it."""
+def tell(text: str, first: str = "", later: str = "") -> None:
+    """Print a text on lines of at most 80 characters. `first` begins the first line, `later` the others."""
+    wide = {"width": WIDTH, "break_on_hyphens": False}
+    print(fill(" ".join(text.split()), initial_indent=first, subsequent_indent=later or " " * len(first), **wide))
+
+
+def command(*arguments: str | Path) -> float:
+    """Run the command line of this environment, showing it as a user would type it. Returns the seconds."""
     shown = " ".join(str(a).replace(f"{ROOT}/", "") for a in arguments)
-    print(f"\n$ pyfast {shown}", flush=True)
-    subprocess.run([sys.executable, "-m", "pyfast.commands.cli", *map(str, arguments)], check=True)
+    print()
+    tell(f"pyfast {shown}", "$ ", "    ")
+    sys.stdout.flush()
+    started = perf_counter()
+    called = [sys.executable, "-m", "pyfast.commands.cli", *map(str, arguments)]
+    said = subprocess.run(called, check=True, stdout=subprocess.PIPE, text=True).stdout
+    for line in said.splitlines():
+        tell(line.replace(f"{ROOT}/", ""), "", "    ")
+    return perf_counter() - started
 
 
-def show(question: dict[str, Any], record: dict[str, Any]) -> None:
-    """One question: what was asked, searched, found and answered, beside what is right."""
-    print(f"\n{question['id']} ({question['type']}, over {' + '.join(question['modalities'])})")
-    print(f"  question  {question['question']}")
-    for step in record["trace"].get("hops", []):
-        found = f"  ->  {step['entity']}" if "entity" in step else ""
-        print(f"  search    {step['query']}{found}")
-    if "plan_degraded" in record["trace"]:
-        print(f"            (one search: {record['trace']['plan_degraded']})")
-    for piece in record["evidence"][:3]:
-        gold = "*" if piece["uri"] in question["supporting"] else " "
-        snippet = " ".join(piece["snippet"].split())
-        print(f"  evidence {gold}{piece['uri']}: {snippet[:90]}")
-    said = record["answer"] if record["state"] == "answered" else f"({record['state']})"
-    print(f"  answer    {said}")
-    print(f"  gold      {question['answers'][0]}")
+def show_answers(chosen: list[dict[str, Any]], records: dict[str, pyfast.Record], right: set[str]) -> None:
+    """Each question with its answer and, where that is wrong, the gold answer."""
+    print(f"\nANSWERS of n2n: {len(right)} of {len(chosen)} are right (✓)\n")
+    for question in chosen:
+        record = records[question["id"]]
+        is_right = question["id"] in right
+        tell(question["question"], f" {'✓' if is_right else '✗'} ")
+        said = record.answer if record.state == "answered" else f"({record.state})"
+        said = shorten(str(said), 150, placeholder="…")
+        tell(said if is_right else f"{said} (right: {question['answers'][0]})", "     → ")
+
+
+def show_steps(question: dict[str, Any], run: pyfast.Run, index: pyfast.Index) -> None:
+    """How n2n came to an answer: its plan, its searches, its evidence."""
+    (record,) = (one for one in run.records if one.id == question["id"])
+    calls = run.prompts(record.id)
+    (gold,) = read_gold([question])
+    gold, _ = with_rows(gold, rows_in(lambda: index))
+    trace, aside = record.trace, " " * 11
+    print(f"\nONE QUESTION STEP BY STEP ({question['type']}, over {', '.join(question['modalities'])})\n")
+    tell(question["question"], " question  ", aside)
+    planned = [call.completion.text for call in calls if call.prompt == "plan" and call.completion]
+    plan = json.loads(planned[-1]) if planned and "plan_degraded" not in trace else {}
+    for number, name in enumerate(("query", "second_query", "third_query")[: plan.get("hops", 0)], start=1):
+        tell(plan[name], f" plan {number}    ", aside)
+    if "plan_degraded" in trace:
+        tell(f"one search: {trace['plan_degraded']}", " plan      ", aside)
+    for number, step in enumerate(trace.get("hops", []), start=1):
+        found = f"  →  {step['entity']}" if "entity" in step else ""
+        tell(f"{step['query']}{found}", f" search {number}  ", aside)
+    for item in record.evidence:
+        mark = "*" if is_gold(item, gold) else " "
+        snippet = f"{item.uri}: {item.line}"
+        print(f" evidence {mark}{snippet if len(snippet) < WIDTH - 11 else f'{snippet[: WIDTH - 12]}…'}")
+    tell(record.answer or f"({record.state})", " answer    ", aside)
+    tell(question["answers"][0], " right     ", aside)
+    print("\n * named by the gold evidence: a passage, or the row or fact that matters")
 
 
 def main() -> None:
-    """Index, answer, evaluate, show."""
+    """Index, answer, show."""
     shutil.rmtree(DEMO, ignore_errors=True)
     DEMO.mkdir()
     asked = lines(EXAMPLES / "questions.jsonl")
@@ -62,22 +107,48 @@ def main() -> None:
     questions = DEMO / "questions.jsonl"
     questions.write_text("".join(json.dumps(q) + "\n" for q in chosen), encoding="utf-8")
 
-    pyfast("index", EXAMPLES / "corpus", "--out", DEMO / "index")
-    settings = [argument for setting in SETTINGS for argument in ("--set", setting)]
-    pyfast("answer", questions, "--index", DEMO / "index", "--run", DEMO / "run", "--concurrency", "8", *settings)
+    command("index", EXAMPLES / "corpus", "--out", DEMO / "index")
+    seconds = {}
+    for system, settings in SYSTEMS.items():
+        given: list[str | Path] = ["--index", DEMO / "index", "--run", DEMO / system, "--system", system]
+        given += [] if LLM == "embedded" else ["--llm", LLM]
+        given += [argument for setting in settings for argument in ("--set", setting)]
+        seconds[system] = command("answer", questions, *given, "--concurrency", "8")
 
-    records = {record.id: record.as_json() for record in Run(DEMO / "run").records}
-    for question in chosen:
-        show(question, records[question["id"]])
-    print("\n(* marks evidence from a gold source)")
-    pyfast("evaluate", DEMO / "run", "--gold", questions)
-    print(
-        "\nThe model is SmolLM2-135M, small enough to come with pip. It plans clumsily, reads off names that\n"
-        "stand next to the question's words, and is wrong most of the time, nearly always where facts must be\n"
-        "combined. What you see is the machinery (plan, hops, evidence graph, answer with evidence; the evidence\n"
-        "is mostly right), not the quality of the method. With a\n"
-        "server of your own: pyfast answer QUESTIONS --index IDX --run RUN --llm openai:MODEL@http://HOST:PORT"
+    reports = {system: pyfast.evaluate(DEMO / system) for system in SYSTEMS}
+    right = {one.id for one in reports["n2n"].questions if one.figures["em"] == 1}
+    run = pyfast.Run(DEMO / "n2n")
+    show_answers(chosen, {record.id: record for record in run.records}, right)
+    # The right answer after the most steps or, if none is right, the question with the best evidence.
+    found = {one.id: one.figures["evidence_recall"] or 0.0 for one in reports["n2n"].questions}
+    best = max(chosen, key=lambda it: (it["type"] if it["id"] in right else "", found[it["id"]]))
+    show_steps(best, run, pyfast.open_index(DEMO / "index"))
+
+    print("\nTHE SYSTEMS SIDE BY SIDE, with the same small model\n")
+    print("            EM     F1  evidence recall  seconds   tokens")
+    print(f" {'─' * 56}")
+    for system, report in reports.items():
+        figures = report.rows[0].figures
+        em, f1 = (f"{figures[name].value:.3f}" for name in ("em", "f1"))
+        recall = f"{figures['evidence_recall'].value:.3f}" if system != "direct" else "–"
+        status = pyfast.Run(DEMO / system).status
+        tokens = f"{status.prompt_tokens + status.completion_tokens:,}"
+        print(
+            f" {system:6}  {em}  {f1}  {recall:>15}  {seconds[system]:7.0f}  {tokens:>7}   {ABOUT[system]}"[:WIDTH]
+        )
+
+    print("\nWHERE TO LOOK NEXT\n")
+    tell("pyfast report demo/n2n --out demo/report", " every question as a web page:   ")
+    tell("pyfast prompts demo/n2n ex-08", " what the model read and wrote:  ")
+    tell("pyfast compare demo/rag demo/n2n", " is the difference chance?       ")
+    tell("pyfast distill demo/n2n --out demo/learned", " examples for your own model:    ")
+    tell("docs/quickstart.md, docs/howto/llm-server.md", " your documents, your model:     ")
+    print()
+    tell(
+        "The model is SmolLM2-135M, which comes with pip and runs on any CPU. It is small: what you see is how the"
+        " systems work, not how well. For quality, give them a large model:"
     )
+    tell("pyfast answer QUESTIONS --index IDX --run RUN --llm openai:MODEL@http://HOST:PORT", "    ", "        ")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyfast.api.knowledge import build_knowledge as build_knowledge
     from pyfast.api.retrieval_evaluation import evaluate_retrieval as evaluate_retrieval
     from pyfast.api.run import Run as Run
+    from pyfast.api.training import distill as distill
     from pyfast.api.verification import verify as verify
     from pyfast.engine import Evidence as Evidence
     from pyfast.engine import Question as Question
@@ -57,7 +58,9 @@ if TYPE_CHECKING:
     from pyfast.server import serve as serve
     from pyfast.server import serve_mcp as serve_mcp
     from pyfast.utils.options import Cluster as Cluster
+    from pyfast.utils.options import DistillOptions as DistillOptions
     from pyfast.utils.options import GraphConvqaOptions as GraphConvqaOptions
+    from pyfast.utils.options import Hardware as Hardware
     from pyfast.utils.options import HseqOptions as HseqOptions
     from pyfast.utils.options import IndexOptions as IndexOptions
     from pyfast.utils.options import Load as Load
@@ -79,13 +82,23 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
         "pyfast.api.knowledge": ("build_knowledge",),
         "pyfast.api.run": ("Run",),
         "pyfast.api.engine": ("Engine",),
+        "pyfast.api.training": ("distill",),
         "pyfast.api.verification": ("verify",),
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage", "Watch"),
         "pyfast.api.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
         "pyfast.utils.options": (
-            *("Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"),
-            *("ServerOptions", "read_options"),
+            *(
+                "Cluster",
+                "DistillOptions",
+                "GraphConvqaOptions",
+                "Hardware",
+                "HseqOptions",
+                "IndexOptions",
+                "Load",
+                "RunOptions",
+            ),
+            *("Sampling", "ServerOptions", "read_options"),
         ),
         "pyfast.reports": ("report", "show", "view"),
         "pyfast.retrieval": ("Index",),

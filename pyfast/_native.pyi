@@ -195,7 +195,7 @@ def weighted_degree(
 _Memory: TypeAlias = tuple[int, int]
 _RaggedMemory: TypeAlias = tuple[_Memory, _Memory]
 # indptr, whether it is int64, indices, data, number of columns
-_ForwardMemory: TypeAlias = tuple[_Memory, bool, _Memory, _Memory, int]
+_ForwardMemory: TypeAlias = tuple[_Memory, bool, _Memory, bool, _Memory, int]
 _Bounds: TypeAlias = tuple[int, int, int]  # documents of a pool at most, their squares added up, entries at most
 _Queue: TypeAlias = tuple[int, int, _Memory]  # stream, address of the status word, workspace
 _StreamMemory: TypeAlias = tuple[int, _Memory, _Memory, _Memory]  # size, order, tombstones: mask, live
@@ -218,6 +218,8 @@ class cuda:
     def device_name(device: int) -> str: ...
     @staticmethod
     def raise_faults(status: int) -> None: ...
+    @staticmethod
+    def pool_bounds(X: _ForwardMemory, pools: _RaggedMemory, bounds: _Memory, queue: _Queue) -> None: ...
     @staticmethod
     def evidence_graph_workspace(pool_count: int, node_count: int, bounds: _Bounds) -> int: ...
     @staticmethod
@@ -273,7 +275,6 @@ class cuda:
         semantic: _Memory,
         weight: str,
         alpha: float,
-        bounds: _Bounds,
         degree: _Memory,
         score: _Memory,
         queue: _Queue,
@@ -313,6 +314,7 @@ class cuda:
         token_offsets: _Memory,
         pairs: _Memory,
         dimensions: int,
+        precision: str,
         scores: _Memory,
         queue: _Queue,
     ) -> None: ...
@@ -330,13 +332,12 @@ class cuda:
         queue: _Queue,
     ) -> None: ...
     @staticmethod
-    def weighted_degree_workspace(pool_count: int, bounds: _Bounds) -> int: ...
+    def weighted_degree_workspace(node_count: int) -> int: ...
     @staticmethod
     def weighted_degree(
         X: _ForwardMemory,
         pools: _RaggedMemory,
         weight: str,
-        bounds: _Bounds,
         degree: _Memory,
         queue: _Queue,
     ) -> None: ...

@@ -29,7 +29,7 @@ from pyfast.commands.ask import ask
 from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import build, merge
 from pyfast.commands.serve import serve
-from pyfast.commands.train import graph_convqa, hseq_iterator
+from pyfast.commands.train import distill, graph_convqa, hseq_iterator
 from pyfast.retrieval.index.builder import MEMORY
 from pyfast.retrieval.index.part_maker import PassageSize
 from pyfast.retrieval.terms import Analysis
@@ -249,7 +249,13 @@ OWN = {"run", "index", "questions"}  # by one name each command has its own
 
 @pytest.mark.parametrize(
     ("one", "other", "least"),
-    [(answer, ask, 6), (answer, judge, 7), (answer, build, 4), (graph_convqa, hseq_iterator, 9)],
+    [
+        (answer, ask, 6),
+        (answer, judge, 7),
+        (answer, build, 4),
+        (graph_convqa, hseq_iterator, 9),
+        (hseq_iterator, distill, 11),
+    ],
 )
 def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callable[..., Any], least: int) -> None:
     own, others = (inspect.signature(command, eval_str=True).parameters for command in (one, other))
@@ -270,6 +276,7 @@ def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callab
         (questions, write_questions),
         (graph_convqa, train_graph_convqa),
         (hseq_iterator, train_hseq_iterator),
+        (distill, pyfast.distill),
     ],
     ids=lambda called: called.__name__,
 )

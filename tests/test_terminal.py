@@ -36,6 +36,7 @@ COMMANDS = [
     f"compare {NAMED} --prices prices.toml",
     f"compare {NAMED} --figure evidence_precision",
     f"judge {RUNS[0]} {RUNS[2]} --run judged --llm instant",
+    f"distill {NAMED} --out DISTILLED --right all",
     f"estimate --questions 1e8 --from {RUNS[1]} --llm instant --prices prices.toml",
     "experiment plan.toml --data DATA --out EXPERIMENT --compare --limit 4 --latency 2",
     "experiment --list",

@@ -23,7 +23,7 @@ class WordVectors:
     fingerprint = "words"
     dimensions = DIMENSIONS
 
-    def __init__(self, model: str = "words", device: str | None = None) -> None:
+    def __init__(self, model: str = "words", hardware: object = None) -> None:
         self.encoded: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> Float32:

@@ -17,14 +17,13 @@ void bind_graph_rank(py::module_& m) {
     m.def(
         "degree_rank",
         [](const ForwardMemory& x, const RaggedMemory& pools, const Memory& semantic, const std::string& weight,
-           float alpha, const BoundNumbers& numbers, const Memory& degree, const Memory& score,
-           const QueueMemory& on) {
+           float alpha, const Memory& degree, const Memory& score, const QueueMemory& on) {
             pyfast::cuda::degree_rank(forward(x), ragged<std::int32_t>(pools), at<const float>(semantic),
-                                      edge_weight(weight).kind, alpha, bounds(numbers), at<float>(degree),
-                                      at<float>(score), queue(on));
+                                      edge_weight(weight).kind, alpha, at<float>(degree), at<float>(score),
+                                      queue(on));
         },
         Released(), py::arg("X"), py::arg("pools"), py::arg("semantic"), py::arg("weight"), py::arg("alpha"),
-        py::arg("bounds"), py::arg("degree"), py::arg("score"), py::arg("queue"));
+        py::arg("degree"), py::arg("score"), py::arg("queue"));
 }
 
 }  // namespace pyfast::python::cuda

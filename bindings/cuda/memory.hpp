@@ -22,9 +22,9 @@ namespace py = pybind11;
 // (address, number of elements)
 using Memory = std::tuple<std::uintptr_t, std::size_t>;
 using RaggedMemory = std::tuple<Memory, Memory>;
-// X: (indptr, whether it has 64 bits, indices, data, number of columns)
-using ForwardMemory = std::tuple<Memory, bool, Memory, Memory, std::int64_t>;
-// (documents of the largest pool, the sum of the squares of all pools' documents, entries of the largest pool)
+// X: (indptr, whether it has 64 bits, indices, whether they have, data, number of columns)
+using ForwardMemory = std::tuple<Memory, bool, Memory, bool, Memory, std::int64_t>;
+// (documents of the largest pool, the sum of the squares of all pools' documents, entries of all pools)
 using BoundNumbers = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 // (stream, address of the status word, workspace)
 using QueueMemory = std::tuple<std::uintptr_t, std::uintptr_t, Memory>;
@@ -40,14 +40,18 @@ Ragged<T> ragged(const RaggedMemory& memory) {
 }
 
 inline Forward forward(const ForwardMemory& memory) {
-    const auto& [indptr, wide, indices, weights, terms] = memory;
+    const auto& [indptr, wide, indices, wide_indices, weights, terms] = memory;
     Forward x;
     if (wide) {
         x.indptr64 = at<const std::int64_t>(indptr);
     } else {
         x.indptr32 = at<const std::int32_t>(indptr);
     }
-    x.indices = at<const std::int32_t>(indices);
+    if (wide_indices) {
+        x.indices64 = at<const std::int64_t>(indices);
+    } else {
+        x.indices = at<const std::int32_t>(indices);
+    }
     x.weights = at<const float>(weights);
     x.terms = terms;
     return x;

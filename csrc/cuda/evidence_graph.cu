@@ -3,11 +3,10 @@
 #include <limits>
 #include <string>
 
-#include "pools.cuh"
 #include "pyfast/cuda/evidence_graph.hpp"
 #include "pyfast/error.hpp"
-#include "row_table.cuh"
 #include "scan.cuh"
+#include "term_table.cuh"
 
 namespace pyfast::cuda {
 
@@ -16,6 +15,39 @@ namespace {
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
 constexpr std::size_t most_parts = 32'768;  // parts of a pool at most, for the second dimension of a grid
+constexpr int small_pool = 512;             // the sums of a row of such a pool are in shared memory
+constexpr int tiny_pool = 64;               // two for each lane
+
+// A document of a pool that has a term, and its weight.
+struct Posting {
+    std::int32_t document;  // its number in the pool
+    float weight;
+};
+
+// Where the postings of a term are, from the first of the pool on. In a pool of up to 64 documents, the bits of
+// `low` and `high` say which documents have the term, and only weights are stored, by document.
+struct alignas(16) List {
+    std::int32_t begin;
+    std::int32_t count;
+    unsigned low;
+    unsigned high;
+
+    // The place of the weight of document `lane`, or lane + 32.
+    [[nodiscard]] __device__ int place(int lane, bool upper) const {
+        const unsigned before = (1U << lane) - 1;
+        return begin + (upper ? __popc(low) + __popc(high & before) : __popc(low & before));
+    }
+    [[nodiscard]] __device__ bool has(int lane, bool upper) const {
+        return ((upper ? high : low) >> lane & 1) != 0;
+    }
+};
+
+// The entries of the pools by term.
+struct Postings {
+    std::int64_t* begin;  // [N + 1] the first entry of each node
+    List* lists;          // of the term of each entry
+    Posting* postings;    // those of a pool take the place of its entries
+};
 
 // The weights between all documents of each pool. The matrix of pool p starts at begin[p]; its diagonal is -1.
 struct Matrices {
@@ -92,57 +124,239 @@ __global__ void square_kernel(PoolArrays pools, std::int64_t* squares, const std
     return found;
 }
 
-// The part of row i that i's warp computes. Of two documents, the one with the lower number has the table, and the
-// weight goes to both rows. So a weight depends only on its two documents, and documents that occur twice in a
-// pool tie.
-__global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<std::int32_t> masked,
-                             EdgeWeight weight, Matrices matrices, const std::int32_t* status) {
+__global__ void length_kernel(ForwardArrays x, PoolArrays pools, std::int64_t* begin, const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
-    GPU_SHARED(std::int32_t, terms, warps* RowTable::slots);
-    GPU_SHARED(float, weights, warps* RowTable::slots);
-    const RowTable table{terms + warp_of_thread() * RowTable::slots, weights + warp_of_thread() * RowTable::slots};
-    const int lane = lane_of_thread();
-    each_row(pools.offsets, pools.lists, [&](std::int64_t p, std::int64_t first, std::int64_t n, std::int64_t i) {
-        float* const matrix = matrices.weights + matrices.begin[p];
-        const std::int32_t own = pools.values[first + i];
-        const std::int64_t end = x.offset(own + 1);
-        std::int64_t begin = x.offset(own);
-        bool more = false;
-        do {  // one table of terms at a time; rarely more than one
+    for (std::int64_t v = thread_of_grid(); v <= pools.size; v += threads_of_grid()) {
+        begin[v] = 0;
+        if (v > 0) {
+            const std::int32_t document = pools.values[v - 1];
+            begin[v] = x.offset(document + 1) - x.offset(document);
+        }
+    }
+}
+
+// begins[slot]: where the postings of a term start, from `start` on. Returns where the next part's start. By all
+// threads of a block; each has as many slots as the others.
+template <class Count>
+__device__ int place_lists(const TermTable& table, std::int32_t* begins, int start, int* parts,
+                           const Count& count) {
+    const int each = table.slots / static_cast<int>(blockDim.x);
+    const int first = static_cast<int>(threadIdx.x) * each;
+    int sum = 0;
+    for (int slot = first; slot < first + each; ++slot) {
+        sum += count(slot);
+    }
+    int before = sum;
+    for (int distance = 1; distance < lanes; distance *= 2) {
+        const int other = __shfl_up_sync(all_lanes, before, distance);
+        before += lane_of_thread() >= distance ? other : 0;
+    }
+    if (lane_of_thread() == lanes - 1) {
+        parts[warp_of_thread()] = before;
+    }
+    __syncthreads();
+    before += start - sum;
+    int end = start;
+    for (int warp = 0; warp < static_cast<int>(blockDim.x) / lanes; ++warp) {
+        before += warp < warp_of_thread() ? parts[warp] : 0;
+        end += parts[warp];
+    }
+    for (int slot = first; slot < first + each; ++slot) {
+        begins[slot] = before;
+        before += count(slot);
+    }
+    __syncthreads();
+    return end;
+}
+
+// One block for each pool. The order of a list's postings does not matter.
+__global__ void postings_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<std::int32_t> masked, int slots,
+                                Postings of, std::int32_t* status) {
+    if (*status != 0) {
+        return;
+    }
+    GPU_DYN_SHARED(unsigned char, shared);
+    auto* const arrays = reinterpret_cast<std::int32_t*>(shared + TableSize::parts_size);
+    TermTable table{arrays, arrays + slots, arrays - 4, slots};
+    std::int32_t* const begins = arrays + 2 * slots;
+    std::int32_t* const placed = arrays + 3 * slots;
+    for (std::int64_t p = blockIdx.x; p < pools.lists; p += gridDim.x) {
+        const std::int64_t first = pools.offsets[p];
+        const std::int64_t last = pools.offsets[p + 1];
+        if (of.begin[last] - of.begin[first] > 0x7FFFFFFF) {
+            report(status, Fault::bounds);
+            continue;  // the whole block
+        }
+        const bool tiny = last - first <= tiny_pool;
+        Posting* const postings = of.postings + of.begin[first];
+        auto* const weights = reinterpret_cast<float*>(postings);
+        const auto count = [&](int slot) {  // of a tiny pool, these are the bits of its documents
+            return tiny ? __popc(static_cast<unsigned>(table.counts[slot])) +
+                              __popc(static_cast<unsigned>(placed[slot]))
+                        : table.counts[slot];
+        };
+        int start = 0;
+        table.cuts = 0;
+        for (table.part = 0; table.part < 1 << table.cuts; ++table.part) {
+            for (int slot = static_cast<int>(threadIdx.x); slot < slots; slot += static_cast<int>(blockDim.x)) {
+                placed[slot] = 0;
+            }
             table.clear();
-            const std::int64_t stop = end - begin > RowTable::most ? begin + RowTable::most : end;
-            for (std::int64_t e = begin + lane; e < stop; e += lanes) {
-                if (!is_masked(masked, p, x.indices[e])) {
-                    table.add(x.indices[e], x.weights[e]);
+            const bool fits = table.fill(x, pools, first, last, [&](const Chunk& chunk) {
+                bool fresh = false;
+                if (table.has_part_of(chunk.term) && !is_masked(masked, p, chunk.term)) {
+                    const int slot = table.add(chunk.term, fresh);
+                    const auto document = static_cast<int>(chunk.v - first);
+                    if (tiny) {
+                        atomicOr((document < lanes ? table.counts : placed) + slot,
+                                 static_cast<std::int32_t>(1U << document % lanes));
+                    } else {
+                        atomicAdd(table.counts + slot, 1);
+                    }
                 }
+                return fresh;
+            });
+            if (!fits) {
+                ++table.cuts;
+                table.part = -1;
+                start = 0;
+                continue;
+            }
+            start = place_lists(table, begins, start, reinterpret_cast<int*>(shared), count);
+            Walk(x, pools, first, last).each([&](const Chunk& chunk) {
+                if (!chunk.there() || !table.has_part_of(chunk.term)) {
+                    return;
+                }
+                List list{0, 0, 0, 0};
+                if (!is_masked(masked, p, chunk.term)) {
+                    const int slot = table.find(chunk.term);
+                    const auto document = static_cast<int>(chunk.v - first);
+                    list.begin = begins[slot];
+                    list.count = count(slot);
+                    if (tiny) {
+                        list.low = static_cast<unsigned>(table.counts[slot]);
+                        list.high = static_cast<unsigned>(placed[slot]);
+                        weights[list.place(document % lanes, document >= lanes)] = chunk.weight;
+                    } else {
+                        postings[list.begin + atomicAdd(placed + slot, 1)] = {document, chunk.weight};
+                    }
+                }
+                const std::int64_t row = x.offset(pools.values[chunk.v]);
+                of.lists[of.begin[chunk.v] + (chunk.e - row) + lane_of_thread()] = list;
+            });
+            __syncthreads();
+        }
+    }
+}
+
+// The same as below for a tiny pool: each lane has two documents, and their sums in registers.
+__device__ void add_tiny_row(const ForwardArrays& x, std::int32_t document, EdgeWeight weight, const List* lists,
+                             const float* weights, float (&sums)[2]) {
+    const std::int64_t begin = x.offset(document);
+    const auto count = static_cast<int>(x.offset(document + 1) - begin);
+    const int lane = lane_of_thread();
+#pragma unroll 4
+    for (int e = 0; e < count; ++e) {
+        const List list = lists[e];
+        const float own = x.weights[begin + e];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            const bool has = list.has(lane, k > 0);
+            const float other = has ? weights[list.place(lane, k > 0)] : 0.0f;
+            sums[k] += has ? share(weight, own, other) : 0.0f;
+        }
+    }
+}
+
+// Adds to sums[j], for each document j of the pool, the weight that it shares with the document of the row: term
+// by term, the postings of each by the lanes. So a weight is a sum by term in either direction, and documents that
+// occur twice in a pool tie.
+__device__ void add_row(const ForwardArrays& x, std::int32_t document, EdgeWeight weight, const List* lists,
+                        const Posting* postings, float* sums) {
+    const std::int64_t begin = x.offset(document);
+    const std::int64_t count = x.offset(document + 1) - begin;
+    const int lane = lane_of_thread();
+    for (std::int64_t tile = 0; tile < count; tile += lanes) {
+        const bool there = tile + lane < count;
+        const List list = there ? lists[tile + lane] : List{0, 0, 0, 0};
+        const float own = there ? x.weights[begin + tile + lane] : 0.0f;
+        unsigned left =
+            __ballot_sync(all_lanes, list.count > 1);  // of the others, only this document has the term
+        int next = __ffs(static_cast<int>(left)) - 1;
+        const auto from = [&](int k) {
+            const int first = __shfl_sync(all_lanes, list.begin, k);
+            const int size = __shfl_sync(all_lanes, list.count, k);
+            return List{first, size, 0, 0};
+        };
+        List ahead = left != 0 ? from(next) : List{0, 0, 0, 0};
+        Posting posting = lane < ahead.count ? postings[ahead.begin + lane] : Posting{0, 0.0f};
+        while (left != 0) {
+            const List now = ahead;
+            const Posting first = posting;
+            const float mine = __shfl_sync(all_lanes, own, next);
+            left &= left - 1;
+            if (left != 0) {  // the next term's are read while this one's are added
+                next = __ffs(static_cast<int>(left)) - 1;
+                ahead = from(next);
+                posting = lane < ahead.count ? postings[ahead.begin + lane] : Posting{0, 0.0f};
+            }
+            if (lane < now.count) {
+                sums[first.document] += share(weight, mine, first.weight);
+            }
+            for (int q = lane + lanes; q < now.count; q += lanes) {
+                const Posting other = postings[now.begin + q];
+                sums[other.document] += share(weight, mine, other.weight);
             }
             __syncwarp();
-            for (std::int64_t j = 0; j < n; ++j) {
-                const std::int32_t other = pools.values[first + j];
-                if (other < own || (other == own && j <= i)) {
-                    continue;  // the whole warp
-                }
-                const std::int64_t other_end = x.offset(other + 1);
-                float sum = 0.0f;
-                for (std::int64_t e = x.offset(other) + lane; e < other_end; e += lanes) {
-                    const float held = table.weight_of(x.indices[e]);
-                    sum += held >= 0.0f ? share(weight, held, x.weights[e]) : 0.0f;
-                }
-                sum = warp_sum(sum);
-                if (lane == 0) {
-                    sum += more ? matrix[i * n + j] : 0.0f;
-                    matrix[i * n + j] = sum;
-                    matrix[j * n + i] = sum;
+        }
+    }
+}
+
+// Computes the rows of the matrices, and counts their edges.
+__global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, Postings of, EdgeWeight weight, Matrices matrices,
+                             Selection selection, std::int64_t* indptr, const std::int32_t* status) {
+    if (*status != 0) {
+        return;
+    }
+    GPU_SHARED(float, small, warps* small_pool);
+    each_row(pools.offsets, pools.lists, [&](std::int64_t p, std::int64_t first, std::int64_t n, std::int64_t i) {
+        float* const row = matrices.weights + matrices.begin[p] + i * n;
+        const std::int32_t document = pools.values[first + i];
+        const List* const lists = of.lists + of.begin[first + i];
+        const Posting* const postings = of.postings + of.begin[first];
+        int count = 0;
+        const auto keep = [&](std::int64_t j, float sum) {
+            const float found = j == i ? -1.0f : sum;
+            count += found > selection.threshold ? 1 : 0;
+            row[j] = found;
+        };
+        if (n <= tiny_pool) {
+            float sums[2] = {};
+            add_tiny_row(x, document, weight, lists, reinterpret_cast<const float*>(postings), sums);
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                if (const int j = lane_of_thread() + k * lanes; j < n) {
+                    keep(j, sums[k]);
                 }
             }
-            begin = stop;
-            more = true;
-        } while (begin < end);
-        if (lane == 0) {
-            matrix[i * n + i] = -1.0f;
+        } else {
+            float* const sums = n <= small_pool ? small + warp_of_thread() * small_pool : row;
+            for (std::int64_t j = lane_of_thread(); j < n; j += lanes) {
+                sums[j] = 0.0f;
+            }
+            __syncwarp();
+            add_row(x, document, weight, lists, postings, sums);
+            for (std::int64_t j = lane_of_thread(); j < n; j += lanes) {
+                keep(j, sums[j]);
+            }
         }
+        const std::int64_t all = warp_sum(count);
+        if (lane_of_thread() == 0) {
+            indptr[first + i + 1] = selection.top_k > 0 && selection.top_k < all ? selection.top_k : all;
+        }
+        __syncwarp();  // the next row uses the same sums
     });
 }
 
@@ -153,20 +367,6 @@ __device__ std::int64_t count_above(const MatrixRow& row, float bar) {
         count += row.weights[j] > bar ? 1 : 0;
     }
     return warp_sum(count);
-}
-
-__global__ void count_kernel(PoolArrays pools, Matrices matrices, Selection selection, std::int64_t* indptr,
-                             const std::int32_t* status) {
-    if (*status != 0) {
-        return;
-    }
-    each_row(pools.offsets, pools.lists, [&](std::int64_t p, std::int64_t first, std::int64_t n, std::int64_t i) {
-        const MatrixRow row{matrices.weights + matrices.begin[p] + i * n, n, first + i};
-        const std::int64_t count = count_above(row, selection.threshold);
-        if (lane_of_thread() == 0) {
-            indptr[row.node + 1] = selection.top_k > 0 && selection.top_k < count ? selection.top_k : count;
-        }
-    });
 }
 
 // The k-th strongest weight of a row that has more than k above a bar of at least 0: bit by bit from the highest.
@@ -220,9 +420,16 @@ __global__ void fill_kernel(PoolArrays pools, Matrices matrices, Selection selec
     });
 }
 
-Matrices lay_out(Arena& arena, std::size_t pools, std::size_t nodes, const Bounds& bounds) {
-    return {arena.take<std::int64_t>(pools + 1), arena.take<float>(static_cast<std::size_t>(bounds.pairs)),
-            arena.take<std::int64_t>(scan_memory(std::max(pools, nodes) + 1))};
+struct Layout {
+    Matrices matrices;
+    Postings postings;
+};
+
+Layout lay_out(Arena& arena, std::size_t pools, std::size_t nodes, const Bounds& bounds) {
+    const auto entries = static_cast<std::size_t>(bounds.entries);
+    return {{arena.take<std::int64_t>(pools + 1), arena.take<float>(static_cast<std::size_t>(bounds.pairs)),
+             arena.take<std::int64_t>(scan_memory(std::max(pools, nodes) + 1))},
+            {arena.take<std::int64_t>(nodes + 1), arena.take<List>(entries), arena.take<Posting>(entries)}};
 }
 
 dim3 grid_for(const PoolArrays& pools, const Bounds& bounds) {
@@ -250,7 +457,7 @@ Selection selection_of(const EvidenceGraphOptions& options) {
 // The checked batch, with its matrices in the workspace.
 struct Batch {
     PoolArrays pools;
-    Matrices matrices;
+    Layout layout;
     Selection selection;
     dim3 grid;
 };
@@ -260,7 +467,8 @@ Batch batch_of(const Pools& pools, const EvidenceGraphOptions& options, const Bo
     const PoolArrays arrays = pool_arrays(pools);
     const Selection selection = selection_of(options);
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    if (bounds.documents < 0 || bounds.pairs < 0 || bounds.documents > most || arrays.size > most) {
+    if (std::min({bounds.documents, bounds.pairs, bounds.entries}) < 0 || bounds.documents > most ||
+        arrays.size > most) {
         throw Error("pool_offsets: a GPU takes no more than 31 bits can count");
     }
     if (indptr.size() != pools.values.size() + 1) {
@@ -299,24 +507,31 @@ void evidence_graph_count(const Forward& x, const Pools& pools, const Ragged<std
                        queue.status);
         }
     }
-    Bounds checked = bounds;
-    checked.entries = std::numeric_limits<std::int64_t>::max();  // no bound is needed here
-    check_pools(forward, batch.pools, checked, queue);
+    check_pools(forward, batch.pools, bounds.documents, queue);
     const auto lists = static_cast<std::size_t>(batch.pools.lists);
-    GPU_LAUNCH(square_kernel, blocks_for(lists + 1, threads), threads, 0, stream, batch.pools,
-               batch.matrices.begin, queue.status);
-    scan(batch.matrices.begin, lists + 1, batch.matrices.scan, queue.status, stream);
-    check_total(batch.matrices.begin + lists, bounds.pairs, queue);
-    if (lists > 0) {
-        GPU_LAUNCH(weigh_kernel, batch.grid, threads, 0, stream, forward, batch.pools, masks, options.weight,
-                   batch.matrices, queue.status);
-    }
+    const auto nodes = static_cast<std::size_t>(batch.pools.size);
+    const Matrices& matrices = batch.layout.matrices;
+    const Postings& postings = batch.layout.postings;
+    GPU_LAUNCH(square_kernel, blocks_for(lists + 1, threads), threads, 0, stream, batch.pools, matrices.begin,
+               queue.status);
+    scan(matrices.begin, lists + 1, matrices.scan, queue.status, stream);
+    check_total(matrices.begin + lists, bounds.pairs, queue);
+    GPU_LAUNCH(length_kernel, blocks_for(nodes + 1, threads), threads, 0, stream, forward, batch.pools,
+               postings.begin, queue.status);
+    scan(postings.begin, nodes + 1, matrices.scan, queue.status, stream);
+    check_total(postings.begin + nodes, bounds.entries, queue);
     cudaMemsetAsync(indptr.data(), 0, sizeof(std::int64_t), stream);
     if (lists > 0) {
-        GPU_LAUNCH(count_kernel, batch.grid, threads, 0, stream, batch.pools, batch.matrices, batch.selection,
-                   indptr.data(), queue.status);
+        const TableSize size(forward, batch.pools);
+        cudaFuncSetAttribute(
+            postings_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+            static_cast<int>(TableSize::parts_size + TableSize::most_slots * TableSize::slot_size));
+        GPU_LAUNCH(postings_kernel, blocks_for(lists, 1), size.threads, size.bytes(), stream, forward, batch.pools,
+                   masks, size.slots, postings, queue.status);
+        GPU_LAUNCH(weigh_kernel, batch.grid, threads, 0, stream, forward, batch.pools, postings, options.weight,
+                   matrices, batch.selection, indptr.data(), queue.status);
     }
-    scan(indptr.data(), indptr.size(), batch.matrices.scan, queue.status, stream);
+    scan(indptr.data(), indptr.size(), matrices.scan, queue.status, stream);
     check_launch("evidence_graph");
 }
 
@@ -331,8 +546,8 @@ void evidence_graph_fill(const Pools& pools, const EvidenceGraphOptions& options
     const cudaStream_t stream = stream_of(queue);
     check_total(indptr.data() + (indptr.size() - 1), edges.room, queue);
     if (batch.pools.lists > 0) {
-        GPU_LAUNCH(fill_kernel, batch.grid, threads, 0, stream, batch.pools, batch.matrices, batch.selection,
-                   indptr.data(), edges, queue.status);
+        GPU_LAUNCH(fill_kernel, batch.grid, threads, 0, stream, batch.pools, batch.layout.matrices,
+                   batch.selection, indptr.data(), edges, queue.status);
     }
     check_launch("evidence_graph");
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -26,63 +27,150 @@ __global__ void check_graph_kernel(Gatv2Edges edges, std::int32_t* status) {
     }
 }
 
-// One warp for each destination and head.
-template <class T, int Width>
-__global__ void __launch_bounds__(threads) forward_kernel(Gatv2Arrays<T> layer, Gatv2Dropout dropped, float keep,
-                                                          T* y, float* attention, const std::int32_t* status) {
+// The running softmax of a destination and head, over the edges so far.
+struct Softmax {
+    float most = -HUGE_VALF;
+    float total = 0.0f;
+
+    // Takes in some scores. Returns by what earlier sums are to be multiplied, and makes parts of the scores.
+    template <int Together>
+    __device__ float add(float (&scores)[Together], int count) {
+        const float before = most;
+#pragma unroll
+        for (int k = 0; k < Together; ++k) {
+            most = k < count && most < scores[k] ? scores[k] : most;  // NaN never replaces it
+        }
+        const float scale = before == most ? 1.0f : expf(before - most);
+        total *= scale;
+#pragma unroll
+        for (int k = 0; k < Together; ++k) {
+            scores[k] = k >= count || scores[k] == -HUGE_VALF ? 0.0f : expf(scores[k] - most);
+            total += scores[k];
+        }
+        return scale;
+    }
+};
+
+// One warp for each destination and heads: reads each source once. If there are several tiles of channels,
+// computes only the attention.
+template <class T, class S, bool Tiled>
+__global__ void __launch_bounds__(threads, S::blocks)
+    forward_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Gatv2Dropout dropped, float keep, T* y,
+                   float* attention, const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
-    for (std::int64_t task = warp_of_grid(); task < layer.edges.destinations * layer.heads;
-         task += warps_of_grid()) {
-        const std::int64_t i = task / layer.heads;
-        const std::int64_t head = task % layer.heads;
-        Channels<Width> att;
-        Channels<Width> centre;
-        Channels<Width> sum;
-        att.load(layer.att + layer.row(0, head), layer.channels);
-        centre.load(layer.x_dst + layer.row(i, head), layer.channels);
-        sum.clear();
-        float most = -HUGE_VALF;
-        float total = 0.0f;
-        bool any = false;
-        layer.edges.each(i, [&](std::int64_t edge, std::int64_t node) {
-            const std::int64_t at = edge * layer.heads + head;
-            Channels<Width> feature;
-            feature.load(layer.x_src + layer.row(node, head), layer.channels);
-            float score = 0.0f;
-#pragma unroll
-            for (int k = 0; k < Width; ++k) {
-                const float met = feature.of[k] + centre.of[k];
-                score += att.of[k] * (met > 0.0f ? met : layer.slope * met);
-            }
-            score = warp_sum(score);
-            if (lane_of_thread() == 0) {
-                attention[at] = score;
-            }
-            const float before = most;
-            most = most < score ? score : most;  // NaN never replaces it
-            const float scale = before == most ? 1.0f : expf(before - most);
-            const float part = score == -HUGE_VALF ? 0.0f : expf(score - most);
-            const float weight = dropped(at) ? 0.0f : part * keep;
-            total = total * scale + part;
-            any = true;
-#pragma unroll
-            for (int k = 0; k < Width; ++k) {
-                sum.of[k] = sum.of[k] * scale + weight * feature.of[k];
-            }
-        });
-#pragma unroll
-        for (int k = 0; k < Width; ++k) {
-            sum.of[k] = any ? sum.of[k] / total : 0.0f;
+    for (std::int64_t number = warp_of_grid(); number < tasks; number += warps_of_grid()) {
+        const Task<S> task(layer, number, 1);
+        Channels<S> centre;
+        Channels<S> sum;
+        if constexpr (!Tiled) {
+            centre.load(layer.x_dst + layer.row(task.place, task.head), task.channels);
+            sum.clear();
         }
-        sum.save(y + layer.row(i, head), layer.channels);
-        __syncwarp();
-        layer.edges.each_of_lane(i, [&](std::int64_t edge, bool absent) {
-            const std::int64_t at = edge * layer.heads + head;
-            const float share = absent ? 0.0f : expf(attention[at] - most) / total;
-            attention[at] = !absent && dropped(at) ? -share : share;
+        Softmax softmax;
+        bool any = false;
+        layer.edges.template each<S::together>(task.place, [&](const Batch<S::together>& batch) {
+            float scores[S::together] = {};
+            Channels<S> features[S::together];
+            for (std::int64_t first = 0; first < (Tiled ? layer.channels : 1); first += S::most) {
+                if constexpr (Tiled) {
+                    centre.load(layer.x_dst + layer.row(task.place, task.head) + first, task.channels - first);
+                }
+#pragma unroll
+                for (int k = 0; k < S::together; ++k) {
+                    features[k].load(layer.x_src + layer.row(batch.node[k], task.head) + first,
+                                     k < batch.count ? task.channels - first : 0);
+                }
+                Channels<S> att;  // read again each time, because it has no room in the registers
+                att.load(layer.att + layer.row(0, task.head) + first, task.channels - first);
+#pragma unroll
+                for (int k = 0; k < S::together; ++k) {
+#pragma unroll
+                    for (int c = 0; c < Channels<S>::count; ++c) {
+                        const float met = features[k].of[c] + centre.of[c];
+                        scores[k] += att.of[c] * (met > 0.0f ? met : layer.slope * met);
+                    }
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < S::together; ++k) {
+                scores[k] = S::sum(scores[k]);
+                if (k < batch.count && task.leads()) {
+                    attention[layer.at(batch.edge[k], task.head)] = scores[k];
+                }
+            }
+            const float scale = softmax.add(scores, batch.count);
+            any = true;
+            if constexpr (!Tiled) {
+#pragma unroll
+                for (int c = 0; c < Channels<S>::count; ++c) {
+                    sum.of[c] *= scale;
+                }
+#pragma unroll
+                for (int k = 0; k < S::together; ++k) {
+                    const float weight = dropped(layer.at(batch.edge[k], task.head)) ? 0.0f : scores[k] * keep;
+#pragma unroll
+                    for (int c = 0; c < Channels<S>::count; ++c) {
+                        sum.of[c] += weight * features[k].of[c];
+                    }
+                }
+            }
         });
+        if constexpr (!Tiled) {
+#pragma unroll
+            for (int c = 0; c < Channels<S>::count; ++c) {
+                sum.of[c] = any ? sum.of[c] / softmax.total : 0.0f;
+            }
+            sum.save(y + layer.row(task.place, task.head), task.channels);
+        }
+        __syncwarp();
+        // Each lane takes a head of the warp, and the lanes of a head share its edges.
+        const int leader = lane_of_thread() % S::heads * S::Span;
+        const float most = __shfl_sync(all_lanes, softmax.most, leader);
+        const float total = __shfl_sync(all_lanes, softmax.total, leader);
+        const std::int64_t head = __shfl_sync(all_lanes, task.channels > 0 ? task.head : -1, leader);
+        layer.edges.template each_of_lane<S::Span>(task.place, [&](std::int64_t edge, bool absent) {
+            if (head >= 0) {
+                const std::int64_t at = edge * layer.heads + head;
+                const float share = absent ? 0.0f : expf(attention[at] - most) / total;
+                attention[at] = !absent && dropped(at) ? -share : share;
+            }
+        });
+    }
+}
+
+// One warp for each destination, head and tile: the sum of the sources by the attention that is known.
+template <class T, class S>
+__global__ void __launch_bounds__(threads, S::blocks)
+    tile_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, std::int64_t tiles, float keep, T* y,
+                const float* attention, const std::int32_t* status) {
+    if (*status != 0) {
+        return;
+    }
+    for (std::int64_t number = warp_of_grid(); number < tasks; number += warps_of_grid()) {
+        const Task<S> task(layer, number, tiles);
+        Channels<S> sum;
+        sum.clear();
+        layer.edges.template each<S::together>(task.place, [&](const Batch<S::together>& batch) {
+            Channels<S> features[S::together];
+            float weights[S::together];
+#pragma unroll
+            for (int k = 0; k < S::together; ++k) {
+                const float share = attention[layer.at(batch.edge[k], task.head)];
+                weights[k] = k >= batch.count || signbit(share) ? 0.0f : share * keep;
+                features[k].load(layer.x_src + layer.row(batch.node[k], task.head) + task.first,
+                                 k < batch.count ? task.channels : 0);
+            }
+#pragma unroll
+            for (int k = 0; k < S::together; ++k) {
+#pragma unroll
+                for (int c = 0; c < Channels<S>::count; ++c) {
+                    sum.of[c] += weights[k] * features[k].of[c];
+                }
+            }
+        });
+        sum.save(y + layer.row(task.place, task.head) + task.first, task.channels);
     }
 }
 
@@ -103,10 +191,9 @@ Gatv2Arrays<T> gatv2_arrays(const Gatv2Layer<T>& layer, const Gatv2Options& opti
     if (!(options.dropout >= 0.0 && options.dropout < 1.0)) {
         throw Error("dropout: must lie in [0, 1)");
     }
-    if (layer.heads < 1 || layer.channels < 1 || layer.channels > gatv2_most_channels ||
+    if (layer.heads < 1 || layer.channels < 1 ||
         layer.channels > std::numeric_limits<std::int32_t>::max() / layer.heads) {
-        throw Error("att: expected at least one head, and 1 to " + std::to_string(gatv2_most_channels) +
-                    " channels on a GPU, got " + std::to_string(layer.heads) + " x " +
+        throw Error("att: expected at least one head and one channel, got " + std::to_string(layer.heads) + " x " +
                     std::to_string(layer.channels));
     }
     const Gatv2Graph& graph = layer.graph;
@@ -123,6 +210,10 @@ Gatv2Arrays<T> gatv2_arrays(const Gatv2Layer<T>& layer, const Gatv2Options& opti
     check_gatv2_size("att", layer.att.size(), row);
     check_gatv2_size("x_src", layer.x_src.size(), sources * row);
     check_gatv2_size("x_dst", layer.x_dst.size(), destinations * row);
+    constexpr std::size_t most = std::numeric_limits<std::int32_t>::max() - std::size_t{lanes};
+    if (std::max(sources, gatv2_edges(graph, true)) > most) {
+        throw Error("indices: a GPU takes no more sources and edges than 31 bits can count");
+    }
     if (destinations == 0 && stored > 0) {
         throw Error("indptr: there are edges, but no destinations");
     }
@@ -162,11 +253,24 @@ void gatv2(const Gatv2Layer<T>& layer, const Gatv2Options& options, std::span<T>
     const Gatv2Dropout dropped{Gatv2Dropout::mix(options.seed + Gatv2Dropout::step), options.dropout,
                                options.masked ? options.mask.data() : nullptr};
     const auto keep = static_cast<float>(1.0 / (1.0 - options.dropout));
-    const auto tasks = static_cast<std::size_t>(arrays.edges.destinations * arrays.heads);
     check_gatv2_graph(arrays.edges, queue);
-    with_width(layer.channels, [&](auto width) {
-        GPU_LAUNCH(GPU_KERNEL(forward_kernel<T, decltype(width)::value>), blocks_for(tasks, warps), threads, 0,
-                   stream_of(queue), arrays, dropped, keep, y.data(), attention.data(), queue.status);
+    const bool fours = holds_fours(layer.channels, arrays.x_src, arrays.x_dst, arrays.att, y.data());
+    with_shape(layer.channels, fours, [&](auto shape, std::int64_t tiles) {
+        using S = decltype(shape);
+        const std::int64_t tasks = Task<S>::count(arrays, arrays.edges.destinations, 1);
+        const unsigned grid = blocks_for(static_cast<std::size_t>(tasks), warps);
+        if (tiles == 1) {
+            GPU_LAUNCH(GPU_KERNEL(forward_kernel<T, S, false>), grid, threads, 0, stream_of(queue), arrays, tasks,
+                       dropped, keep, y.data(), attention.data(), queue.status);
+            return;
+        }
+        if constexpr (S::largest) {
+            GPU_LAUNCH(GPU_KERNEL(forward_kernel<T, S, true>), grid, threads, 0, stream_of(queue), arrays, tasks,
+                       dropped, keep, y.data(), attention.data(), queue.status);
+            GPU_LAUNCH(GPU_KERNEL(tile_kernel<T, S>), blocks_for(static_cast<std::size_t>(tasks * tiles), warps),
+                       threads, 0, stream_of(queue), arrays, tasks * tiles, tiles, keep, y.data(),
+                       attention.data(), queue.status);
+        }
     });
     check_launch("gatv2");
 }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "gatv2.cuh"
 #include "pyfast/cuda/gatv2.hpp"
@@ -13,9 +12,8 @@ namespace {
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
 constexpr std::int64_t group = 8;  // destinations of a warp, which sums their part of att's gradient
-constexpr int most_width = 16;     // channels of a lane: twice as many sums would not fit into the registers
-constexpr std::int64_t most_channels = most_width * lanes;
-constexpr int rows_at_once = 8;  // parts of att's gradient that a block adds up together
+constexpr int rows_at_once = 8;    // parts of att's gradient that a block adds up together
+constexpr int slices = 16;         // of these parts, for blocks of their own
 
 // An edge by source: its number and its destination.
 struct Edge {
@@ -33,8 +31,9 @@ struct BySource {
 };
 
 struct Memory {
-    float* scores;  // [edges, heads] the gradients of the arguments of the softmax
-    float* att;     // [groups of destinations, heads, channels]; null: not computed
+    float* scores;   // [edges, heads] the gradients of the arguments of the softmax
+    float* att;      // [groups of destinations, heads, channels]; null: not computed
+    double* slices;  // [slices, heads, channels] sums of them
     BySource by_source;
 };
 
@@ -46,113 +45,141 @@ struct Flow {
     float keep;
 };
 
-// One warp for each destination and head: the gradients of its scores, from grad . x_src.
-template <class T, int Width>
-__global__ void __launch_bounds__(threads)
-    score_kernel(Gatv2Arrays<T> layer, Flow<T> flow, float* scores, const std::int32_t* status) {
+// One warp for each destination and heads: the gradients of its scores, from grad . x_src.
+template <class T, class S>
+__global__ void __launch_bounds__(threads, S::blocks)
+    score_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Flow<T> flow, float* scores,
+                 const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
-    for (std::int64_t task = warp_of_grid(); task < layer.edges.destinations * layer.heads;
-         task += warps_of_grid()) {
-        const std::int64_t i = task / layer.heads;
-        const std::int64_t head = task % layer.heads;
-        Channels<Width> grad;
-        grad.load(flow.grad + layer.row(i, head), layer.channels);
+    for (std::int64_t number = warp_of_grid(); number < tasks; number += warps_of_grid()) {
+        const Task<S> task(layer, number, 1);
+        const bool tiled = layer.channels > S::most;
+        Channels<S> grad;
+        grad.load(flow.grad + layer.row(task.place, task.head), task.channels);
         double mean = 0.0;
-        layer.edges.each(i, [&](std::int64_t edge, std::int64_t node) {
-            const std::int64_t at = edge * layer.heads + head;
-            Channels<Width> feature;
-            feature.load(layer.x_src + layer.row(node, head), layer.channels);
-            float gradient = 0.0f;
+        layer.edges.template each<S::together>(task.place, [&](const Batch<S::together>& batch) {
+            float gradients[S::together] = {};
+            float shares[S::together];
 #pragma unroll
-            for (int k = 0; k < Width; ++k) {
-                gradient += grad.of[k] * feature.of[k];
+            for (int k = 0; k < S::together; ++k) {
+                shares[k] = flow.attention[layer.at(batch.edge[k], task.head)];
             }
-            const float share = flow.attention[at];
-            gradient = warp_sum(gradient) * (signbit(share) ? 0.0f : flow.keep);
-            mean += static_cast<double>(fabsf(share)) * static_cast<double>(gradient);
-            if (lane_of_thread() == 0) {
-                scores[at] = gradient;
+            for (std::int64_t first = 0; first < layer.channels; first += S::most) {
+                if (tiled) {
+                    grad.load(flow.grad + layer.row(task.place, task.head) + first, task.channels - first);
+                }
+                Channels<S> features[S::together];
+#pragma unroll
+                for (int k = 0; k < S::together; ++k) {
+                    features[k].load(layer.x_src + layer.row(batch.node[k], task.head) + first,
+                                     k < batch.count ? task.channels - first : 0);
+                }
+#pragma unroll
+                for (int k = 0; k < S::together; ++k) {
+#pragma unroll
+                    for (int c = 0; c < Channels<S>::count; ++c) {
+                        gradients[k] += grad.of[c] * features[k].of[c];
+                    }
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < S::together; ++k) {
+                const float gradient = S::sum(gradients[k]) * (signbit(shares[k]) ? 0.0f : flow.keep);
+                if (k < batch.count) {
+                    mean += static_cast<double>(fabsf(shares[k])) * static_cast<double>(gradient);
+                    if (task.leads()) {
+                        scores[layer.at(batch.edge[k], task.head)] = gradient;
+                    }
+                }
             }
         });
         __syncwarp();
-        layer.edges.each_of_lane(i, [&](std::int64_t edge, bool absent) {
-            const std::int64_t at = edge * layer.heads + head;
-            if (!absent) {
-                scores[at] = fabsf(flow.attention[at]) * (scores[at] - static_cast<float>(mean));
+        // Each lane takes a head of the warp, and the lanes of a head share its edges.
+        const int leader = lane_of_thread() % S::heads * S::Span;
+        const auto subtracted = static_cast<float>(__shfl_sync(all_lanes, mean, leader));
+        const std::int64_t head = __shfl_sync(all_lanes, task.channels > 0 ? task.head : -1, leader);
+        layer.edges.template each_of_lane<S::Span>(task.place, [&](std::int64_t edge, bool absent) {
+            if (head >= 0 && !absent) {
+                const std::int64_t at = edge * layer.heads + head;
+                scores[at] = fabsf(flow.attention[at]) * (scores[at] - subtracted);
             }
         });
         __syncwarp();
     }
 }
 
-// A tile of one head's channels: the part that a warp of the kernels below holds in its registers.
-struct Tile {
-    std::int64_t first;     // channel
-    std::int64_t channels;  // the number of channels
-
-    template <class T>
-    __device__ Tile(const Gatv2Arrays<T>& layer, std::int64_t number, int width)
-        : first(number * width * lanes), channels(layer.channels - number * width * lanes) {}
-};
-
-// One warp for each `group` of destinations, head and tile: x_dst, unless it is null, and a part of att's
+// One warp for each `group` of destinations, heads or tile: x_dst, unless it is null, and a part of att's
 // gradient.
-template <class T, int Width>
-__global__ void __launch_bounds__(threads, 2)  // more registers than the compiler would choose
-    destination_kernel(Gatv2Arrays<T> layer, Memory memory, std::int64_t tiles, T* of_destination,
-                       const std::int32_t* status) {
+template <class T, class S>
+__global__ void __launch_bounds__(threads, S::blocks)
+    destination_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Memory memory, std::int64_t tiles,
+                       T* of_destination, const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
-    const std::int64_t groups = (layer.edges.destinations + group - 1) / group;
-    for (std::int64_t task = warp_of_grid(); task < groups * layer.heads * tiles; task += warps_of_grid()) {
-        const Tile tile(layer, task % tiles, Width);
-        const std::int64_t head = task / tiles % layer.heads;
-        const std::int64_t first = task / tiles / layer.heads * group;
-        Channels<Width> att;
-        Channels<Width> att_sum;
-        att.load(layer.att + layer.row(0, head) + tile.first, tile.channels);
+    for (std::int64_t number = warp_of_grid(); number < tasks; number += warps_of_grid()) {
+        const Task<S> task(layer, number, tiles);
+        Channels<S> att_sum;
         att_sum.clear();
-        for (std::int64_t i = first; i < first + group && i < layer.edges.destinations; ++i) {
-            Channels<Width> centre;
-            Channels<Width> sum;
-            centre.load(layer.x_dst + layer.row(i, head) + tile.first, tile.channels);
+        for (std::int64_t i = task.place * group; i < (task.place + 1) * group && i < layer.edges.destinations;
+             ++i) {
+            Channels<S> centre;
+            Channels<S> sum;
+            centre.load(layer.x_dst + layer.row(i, task.head) + task.first, task.channels);
             sum.clear();
-            layer.edges.each(i, [&](std::int64_t edge, std::int64_t node) {
-                const float gradient = memory.scores[edge * layer.heads + head];
-                Channels<Width> feature;
-                feature.load(layer.x_src + layer.row(node, head) + tile.first, tile.channels);
+            layer.edges.template each<S::together>(i, [&](const Batch<S::together>& batch) {
+                float gradients[S::together];
+                Channels<S> features[S::together];
 #pragma unroll
-                for (int k = 0; k < Width; ++k) {
-                    const float met = feature.of[k] + centre.of[k];
-                    const float slope = met > 0.0f ? 1.0f : layer.slope;
-                    sum.of[k] += gradient * (slope * att.of[k]);
-                    att_sum.of[k] += (gradient * slope) * met;
+                for (int k = 0; k < S::together; ++k) {
+                    gradients[k] = k < batch.count ? memory.scores[layer.at(batch.edge[k], task.head)] : 0.0f;
+                    features[k].load(layer.x_src + layer.row(batch.node[k], task.head) + task.first,
+                                     k < batch.count ? task.channels : 0);
+                }
+#pragma unroll
+                for (int k = 0; k < S::together; ++k) {
+                    if (k < batch.count) {
+#pragma unroll
+                        for (int c = 0; c < Channels<S>::count; ++c) {
+                            const float met = features[k].of[c] + centre.of[c];
+                            const float sloped = gradients[k] * (met > 0.0f ? 1.0f : layer.slope);
+                            sum.of[c] += sloped;
+                            att_sum.of[c] += sloped * met;
+                        }
+                    }
                 }
             });
             if (of_destination != nullptr) {
-                sum.save(of_destination + layer.row(i, head) + tile.first, tile.channels);
+                Channels<S> att;
+                att.load(layer.att + layer.row(0, task.head) + task.first, task.channels);
+#pragma unroll
+                for (int c = 0; c < Channels<S>::count; ++c) {
+                    sum.of[c] *= att.of[c];
+                }
+                sum.save(of_destination + layer.row(i, task.head) + task.first, task.channels);
             }
         }
         if (memory.att != nullptr) {
-            att_sum.save(memory.att + layer.row(first / group, head) + tile.first, tile.channels);
+            att_sum.save(memory.att + layer.row(task.place, task.head) + task.first, task.channels);
         }
     }
 }
 
-// One block for each `lanes` numbers of att's gradient: adds up their parts in double, in one order.
-template <class T>
-__global__ void att_kernel(const float* parts, std::int64_t groups, std::int64_t numbers, T* att,
-                           const std::int32_t* status) {
+// One block for each `lanes` numbers of att's gradient and each slice of its parts, which it adds up in double, in
+// one order.
+__global__ void slice_kernel(const float* parts, std::int64_t groups, std::int64_t numbers, double* slice_sums,
+                             const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
     GPU_SHARED(double, sums, rows_at_once* lanes);
     const std::int64_t number = static_cast<std::int64_t>(blockIdx.x) * lanes + lane_of_thread();
+    const std::int64_t first = groups * blockIdx.y / slices;
+    const std::int64_t last = groups * (blockIdx.y + 1) / slices;
     double sum = 0.0;
-    for (std::int64_t g = warp_of_thread(); g < groups && number < numbers; g += rows_at_once) {
+    for (std::int64_t g = first + warp_of_thread(); g < last && number < numbers; g += rows_at_once) {
         sum += static_cast<double>(parts[g * numbers + number]);
     }
     sums[threadIdx.x] = sum;
@@ -160,6 +187,21 @@ __global__ void att_kernel(const float* parts, std::int64_t groups, std::int64_t
     if (warp_of_thread() == 0 && number < numbers) {
         for (int row = 1; row < rows_at_once; ++row) {
             sum += sums[row * lanes + lane_of_thread()];
+        }
+        slice_sums[blockIdx.y * numbers + number] = sum;
+    }
+}
+
+// One thread for each number of att's gradient.
+template <class T>
+__global__ void att_kernel(const double* slice_sums, std::int64_t numbers, T* att, const std::int32_t* status) {
+    if (*status != 0) {
+        return;
+    }
+    for (std::int64_t number = thread_of_grid(); number < numbers; number += threads_of_grid()) {
+        double sum = 0.0;
+        for (int slice = 0; slice < slices; ++slice) {
+            sum += slice_sums[slice * numbers + number];
         }
         store(static_cast<float>(sum), att[number]);
     }
@@ -233,44 +275,54 @@ __global__ void order_kernel(Gatv2Edges graph, BySource by_source, const std::in
     }
 }
 
-// One warp for each source, head and tile.
-template <class T, int Width>
-__global__ void __launch_bounds__(threads)
-    source_kernel(Gatv2Arrays<T> layer, Flow<T> flow, Memory memory, std::int64_t tiles, T* of_source,
-                  const std::int32_t* status) {
+// One warp for each source, heads or tile.
+template <class T, class S>
+__global__ void __launch_bounds__(threads, S::blocks)
+    source_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Flow<T> flow, Memory memory, std::int64_t tiles,
+                  T* of_source, const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
     const BySource& by_source = memory.by_source;
-    for (std::int64_t task = warp_of_grid(); task < layer.edges.sources * layer.heads * tiles;
-         task += warps_of_grid()) {
-        const Tile tile(layer, task % tiles, Width);
-        const std::int64_t head = task / tiles % layer.heads;
-        const std::int64_t j = task / tiles / layer.heads;
-        Channels<Width> att;
-        Channels<Width> centre;
-        Channels<Width> sum;
-        att.load(layer.att + layer.row(0, head) + tile.first, tile.channels);
-        centre.load(layer.x_src + layer.row(j, head) + tile.first, tile.channels);
+    constexpr int pairs = S::together / 2;  // two rows for each edge
+    for (std::int64_t number = warp_of_grid(); number < tasks; number += warps_of_grid()) {
+        const Task<S> task(layer, number, tiles);
+        Channels<S> att;
+        Channels<S> centre;
+        Channels<S> sum;
+        att.load(layer.att + layer.row(0, task.head) + task.first, task.channels);
+        centre.load(layer.x_src + layer.row(task.place, task.head) + task.first, task.channels);
         sum.clear();
-        for (std::int64_t e = by_source.begin[j]; e < by_source.begin[j + 1]; ++e) {
-            const Edge edge = by_source.edges[e];
-            const std::int64_t at = edge.id * layer.heads + head;
-            const float gradient = memory.scores[at];
-            const float share = flow.attention[at];
-            const float weight = fabsf(share) * (signbit(share) ? 0.0f : flow.keep);
-            Channels<Width> feature;
-            Channels<Width> grad;
-            feature.load(layer.x_dst + layer.row(edge.node, head) + tile.first, tile.channels);
-            grad.load(flow.grad + layer.row(edge.node, head) + tile.first, tile.channels);
+        const std::int64_t end = by_source.begin[task.place + 1];
+        for (std::int64_t e = by_source.begin[task.place]; e < end; e += pairs) {
+            float gradients[pairs];
+            float weights[pairs];
+            Channels<S> features[pairs];
+            Channels<S> grads[pairs];
 #pragma unroll
-            for (int k = 0; k < Width; ++k) {
-                const float slope = feature.of[k] + centre.of[k] > 0.0f ? 1.0f : layer.slope;
-                sum.of[k] += gradient * (slope * att.of[k]);
-                sum.of[k] += weight * grad.of[k];
+            for (int k = 0; k < pairs; ++k) {
+                const Edge edge = by_source.edges[e + k < end ? e + k : e];
+                const std::int64_t at = edge.id * layer.heads + task.head;
+                const float share = flow.attention[at];
+                gradients[k] = e + k < end ? memory.scores[at] : 0.0f;
+                weights[k] = e + k < end ? fabsf(share) * (signbit(share) ? 0.0f : flow.keep) : 0.0f;
+                const std::int64_t channels = e + k < end ? task.channels : 0;
+                features[k].load(layer.x_dst + layer.row(edge.node, task.head) + task.first, channels);
+                grads[k].load(flow.grad + layer.row(edge.node, task.head) + task.first, channels);
+            }
+#pragma unroll
+            for (int k = 0; k < pairs; ++k) {
+                if (e + k < end) {
+#pragma unroll
+                    for (int c = 0; c < Channels<S>::count; ++c) {
+                        const float slope = features[k].of[c] + centre.of[c] > 0.0f ? 1.0f : layer.slope;
+                        sum.of[c] += gradients[k] * (slope * att.of[c]);
+                        sum.of[c] += weights[k] * grads[k].of[c];
+                    }
+                }
             }
         }
-        sum.save(of_source + layer.row(j, head) + tile.first, tile.channels);
+        sum.save(of_source + layer.row(task.place, task.head) + task.first, task.channels);
     }
 }
 
@@ -289,8 +341,11 @@ Memory lay_out(Arena& arena, const Gatv2Arrays<T>& layer, const Gatv2Gradients<T
         gradients.att.empty() ? 0 : groups_of(graph) * heads * static_cast<std::size_t>(layer.channels);
     float* const scores = arena.take<float>(edges * heads);
     float* const att = arena.take<float>(parts);
+    double* const sums =
+        arena.take<double>(gradients.att.empty() ? 0 : slices * heads * static_cast<std::size_t>(layer.channels));
     return {scores,
             gradients.att.empty() ? nullptr : att,
+            sums,
             {arena.take<std::int64_t>(sources), arena.take<std::int64_t>(sources),
              arena.take<std::int64_t>(scan_memory(sources)), arena.take<Edge>(of_source ? edges : 0),
              arena.take<Edge>(of_source ? edges : 0)}};
@@ -328,10 +383,6 @@ void check_sizes(const Gatv2Layer<T>& layer, std::size_t edges, std::span<const 
     if (!gradients.att.empty()) {
         check_gatv2_size("gradients.att", gradients.att.size(), layer.att.size());
     }
-    constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
-    if (edges > most || layer.graph.indptr.size() > most) {
-        throw Error("indices: a GPU takes no more edges than 31 bits can count");
-    }
 }
 
 }  // namespace
@@ -356,37 +407,40 @@ void gatv2_backward(const Gatv2Layer<T>& layer, const Gatv2Options& options, std
     const Flow<T> flow{attention.data(), grad.data(), static_cast<float>(1.0 / (1.0 - options.dropout))};
     const cudaStream_t stream = stream_of(queue);
     const std::size_t groups = groups_of(arrays.edges);
-    const auto heads = static_cast<std::size_t>(layer.heads);
-    const auto sources = static_cast<std::size_t>(arrays.edges.sources);
-    const std::int64_t tile = std::min<std::int64_t>(layer.channels, most_channels);
-    const std::int64_t tiles = (layer.channels + most_channels - 1) / most_channels;
-    const std::size_t pieces = heads * static_cast<std::size_t>(tiles);
+    const bool fours = holds_fours(layer.channels, arrays.x_src, arrays.x_dst, arrays.att, grad.data(),
+                                   gradients.x_src.data(), gradients.x_dst.data());
     if (groups > 0) {
-        const auto destinations = static_cast<std::size_t>(arrays.edges.destinations);
         check_gatv2_graph(arrays.edges, queue);
-        with_width(layer.channels, [&](auto width) {
-            GPU_LAUNCH(GPU_KERNEL(score_kernel<T, decltype(width)::value>),
-                       blocks_for(destinations * heads, warps), threads, 0, stream, arrays, flow, memory.scores,
-                       queue.status);
-        });
-    }
-    if (groups > 0 && !(gradients.x_dst.empty() && gradients.att.empty())) {
-        with_width<most_width>(tile, [&](auto width) {
-            GPU_LAUNCH(GPU_KERNEL(destination_kernel<T, decltype(width)::value>),
-                       blocks_for(groups * pieces, warps), threads, 0, stream, arrays, memory, tiles,
-                       gradients.x_dst.empty() ? nullptr : gradients.x_dst.data(), queue.status);
+        with_shape(layer.channels, fours, [&](auto shape, std::int64_t tiles) {
+            using S = decltype(shape);
+            std::int64_t tasks = Task<S>::count(arrays, arrays.edges.destinations, 1);
+            GPU_LAUNCH(GPU_KERNEL(score_kernel<T, S>), blocks_for(static_cast<std::size_t>(tasks), warps), threads,
+                       0, stream, arrays, tasks, flow, memory.scores, queue.status);
+            if (!gradients.x_dst.empty() || !gradients.att.empty()) {
+                tasks = Task<S>::count(arrays, static_cast<std::int64_t>(groups), tiles);
+                GPU_LAUNCH(GPU_KERNEL(destination_kernel<T, S>),
+                           blocks_for(static_cast<std::size_t>(tasks), warps), threads, 0, stream, arrays, tasks,
+                           memory, tiles, gradients.x_dst.empty() ? nullptr : gradients.x_dst.data(),
+                           queue.status);
+            }
         });
     }
     if (!gradients.att.empty()) {
-        GPU_LAUNCH(att_kernel<T>, blocks_for(gradients.att.size(), lanes), rows_at_once * lanes, 0, stream,
-                   memory.att, static_cast<std::int64_t>(groups), static_cast<std::int64_t>(gradients.att.size()),
-                   gradients.att.data(), queue.status);
+        const std::size_t numbers = gradients.att.size();
+        GPU_LAUNCH(slice_kernel, dim3(blocks_for(numbers, lanes), slices), rows_at_once * lanes, 0, stream,
+                   memory.att, static_cast<std::int64_t>(groups), static_cast<std::int64_t>(numbers),
+                   memory.slices, queue.status);
+        GPU_LAUNCH(att_kernel<T>, blocks_for(numbers, threads), threads, 0, stream, memory.slices,
+                   static_cast<std::int64_t>(numbers), gradients.att.data(), queue.status);
     }
     if (!gradients.x_src.empty()) {
         sort_by_source(arrays.edges, edges, memory.by_source, queue);
-        with_width<most_width>(tile, [&](auto width) {
-            GPU_LAUNCH(GPU_KERNEL(source_kernel<T, decltype(width)::value>), blocks_for(sources * pieces, warps),
-                       threads, 0, stream, arrays, flow, memory, tiles, gradients.x_src.data(), queue.status);
+        with_shape(layer.channels, fours, [&](auto shape, std::int64_t tiles) {
+            using S = decltype(shape);
+            const std::int64_t tasks = Task<S>::count(arrays, arrays.edges.sources, tiles);
+            GPU_LAUNCH(GPU_KERNEL(source_kernel<T, S>), blocks_for(static_cast<std::size_t>(tasks), warps),
+                       threads, 0, stream, arrays, tasks, flow, memory, tiles, gradients.x_src.data(),
+                       queue.status);
         });
     }
     check_launch("gatv2_backward");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -10,11 +11,10 @@ namespace pyfast::cuda {
 
 namespace {
 
-constexpr int threads = 128;
-constexpr int warps = threads / lanes;
+constexpr int check_threads = 128;
+constexpr int most_threads = 1024;  // of the block of a pool
 // the change of a step that is only rounding
 constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();
-constexpr std::int64_t small_pool = 128;  // its vectors are in shared memory
 
 struct GraphArrays {
     RaggedArrays<std::int32_t> pools;  // offsets only
@@ -29,13 +29,20 @@ struct Incoming {
     std::int64_t* end;
     std::int32_t* sources;
     float* weights;
+    float* cells;  // of matrices: two for each edge
 };
 
+// Of one pool.
 struct Vectors {
     double* rank;
     double* pushed;  // what an edge of weight 1 carries
     double* totals;  // the sum of the weights that leave a node
     double* restart;
+    double* sums;   // [threads] parts of what reaches a node
+    double* parts;  // [warps]
+    // [n, n] by source and target; at most one of the two is not null. If none, the edges are sorted by target.
+    double* near;  // in shared memory
+    float* far;
 };
 
 struct Settings {
@@ -44,8 +51,16 @@ struct Settings {
     std::int64_t most;
 };
 
-// One block for each pool.
+// Whether the edges of node v are in order. There may be room for more edges behind the last.
+[[nodiscard]] __device__ inline bool row_holds(const RaggedArrays<std::int32_t>& rows, std::int64_t v) {
+    const std::int64_t begin = rows.offsets[v];
+    const std::int64_t end = rows.offsets[v + 1];
+    return begin >= 0 && begin <= end && end <= rows.size && (v > 0 || begin == 0);
+}
+
+// Pools along the grid's first dimension, parts of a pool along the second.
 __global__ void check_graphs_kernel(GraphArrays graphs, std::int32_t* status) {
+    const std::int64_t warps = blockDim.x / lanes;
     for (std::int64_t p = blockIdx.x; p < graphs.pools.lists; p += gridDim.x) {
         if (!offsets_hold(graphs.pools, p)) {
             report(status, Fault::offsets);
@@ -53,8 +68,8 @@ __global__ void check_graphs_kernel(GraphArrays graphs, std::int32_t* status) {
         }
         const std::int64_t first = graphs.pools.offsets[p];
         const std::int64_t last = graphs.pools.offsets[p + 1];
-        for (std::int64_t v = first + warp_of_thread(); v < last; v += warps) {
-            if (!offsets_hold(graphs.rows, v)) {
+        for (std::int64_t v = first + blockIdx.y * warps + warp_of_thread(); v < last; v += gridDim.y * warps) {
+            if (!row_holds(graphs.rows, v)) {
                 report(status, Fault::offsets);
                 continue;
             }
@@ -126,14 +141,30 @@ __device__ void turn(const GraphArrays& graphs, const Incoming& incoming, std::i
     }
 }
 
-// The totals of the rows, and the distribution where the walk restarts and begins.
+template <class T>
+__device__ void clear_row(T* matrix, std::int64_t v, std::int64_t n) {
+    for (std::int64_t cell = lane_of_thread(); matrix != nullptr && cell < n; cell += lanes) {
+        matrix[v * n + cell] = 0;
+    }
+}
+
+// The totals of the rows, the matrix if there is one, and the distribution where the walk restarts and begins.
 __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::int64_t first, std::int64_t n,
-                           const Vectors& vectors, double* parts) {
-    for (std::int64_t v = warp_of_thread(); v < n; v += warps) {
+                           const Vectors& vectors) {
+    for (std::int64_t v = warp_of_thread(); v < n; v += blockDim.x / lanes) {
+        clear_row(vectors.near, v, n);
+        clear_row(vectors.far, v, n);
+        __syncwarp();
         double total = 0.0;
         for (std::int64_t e = graphs.rows.offsets[first + v] + lane_of_thread();
              e < graphs.rows.offsets[first + v + 1]; e += lanes) {
-            total += static_cast<double>(graphs.weights[e]);
+            const float weight = graphs.weights[e];
+            total += static_cast<double>(weight);
+            if (vectors.near != nullptr) {
+                vectors.near[v * n + graphs.rows.values[e]] = static_cast<double>(weight);
+            } else if (vectors.far != nullptr) {
+                vectors.far[v * n + graphs.rows.values[e]] = weight;
+            }
         }
         total = warp_sum(total);
         if (lane_of_thread() == 0) {
@@ -144,7 +175,7 @@ __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::
     for (std::int64_t v = threadIdx.x; shares != nullptr && v < n; v += blockDim.x) {
         total += static_cast<double>(shares[first + v]);
     }
-    total = block_sum(total, parts);
+    total = block_sum(total, vectors.parts);
     for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
         vectors.restart[v] =
             total > 0.0 ? static_cast<double>(shares[first + v]) / total : 1.0 / static_cast<double>(n);
@@ -153,56 +184,123 @@ __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::
     __syncthreads();
 }
 
+// What reaches node v, from the sources u = slice, slice + slices, ...
+template <class T>
+__device__ double reaches(const T* matrix, const double* pushed, int n, int v, int slice, int slices) {
+    constexpr int together = 8;
+    double sums[4] = {};
+    int u = slice;
+    for (; u + (together - 1) * slices < n; u += together * slices) {
+        T weights[together];
+#pragma unroll
+        for (int k = 0; k < together; ++k) {
+            weights[k] = matrix[static_cast<std::int64_t>(u + k * slices) * n + v];
+        }
+#pragma unroll
+        for (int k = 0; k < together; ++k) {
+            sums[k % 4] = fma(pushed[u + k * slices], static_cast<double>(weights[k]), sums[k % 4]);
+        }
+    }
+    for (; u < n; u += slices) {
+        sums[0] = fma(pushed[u], static_cast<double>(matrix[static_cast<std::int64_t>(u) * n + v]), sums[0]);
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 // One step. Returns the sum of the changes of all ranks.
 __device__ double step(const Incoming& incoming, std::int64_t first, std::int64_t n, const Vectors& vectors,
-                       double damping, double* parts) {
+                       double damping) {
     double stuck = 0.0;
     for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
         const bool leaves = vectors.totals[v] > 0.0;
         stuck += leaves ? 0.0 : vectors.rank[v];
         vectors.pushed[v] = leaves ? damping * vectors.rank[v] / vectors.totals[v] : 0.0;
     }
-    stuck = block_sum(stuck, parts);
+    stuck = block_sum(stuck, vectors.parts);
     const double share = 1.0 - damping + damping * stuck;
     double change = 0.0;
-    for (std::int64_t v = warp_of_thread(); v < n; v += warps) {
-        double sum = 0.0;
-        for (std::int64_t e = incoming.begin[first + v] + lane_of_thread(); e < incoming.end[first + v];
-             e += lanes) {
-            sum += vectors.pushed[incoming.sources[e]] * static_cast<double>(incoming.weights[e]);
+    const auto arrive = [&](std::int64_t v, double sum) {
+        const double after = sum + share * vectors.restart[v];
+        change += fabs(after - vectors.rank[v]);
+        vectors.rank[v] = after;
+    };
+    const auto sum_of = [&](std::int64_t v, std::int64_t slice, std::int64_t slices) {
+        const auto size = static_cast<int>(n);
+        const auto node = static_cast<int>(v);
+        const auto from = static_cast<int>(slice);
+        const auto by = static_cast<int>(slices);
+        return vectors.near != nullptr ? reaches(vectors.near, vectors.pushed, size, node, from, by)
+                                       : reaches(vectors.far, vectors.pushed, size, node, from, by);
+    };
+    const bool dense = vectors.near != nullptr || vectors.far != nullptr;
+    const std::int64_t columns = (n + lanes - 1) / lanes * lanes;
+    const std::int64_t slices = blockDim.x / columns;
+    if (dense && slices > 1) {  // several warps for a node: each adds up a slice of its sources
+        const std::int64_t slice = threadIdx.x / columns;
+        const std::int64_t v = threadIdx.x % columns;
+        vectors.sums[threadIdx.x] = slice < slices && v < n ? sum_of(v, slice, slices) : 0.0;
+        __syncthreads();
+        if (threadIdx.x < n) {
+            double sum = 0.0;
+            for (std::int64_t k = 0; k < slices; ++k) {
+                sum += vectors.sums[k * columns + threadIdx.x];
+            }
+            arrive(threadIdx.x, sum);
         }
-        sum = warp_sum(sum);
-        if (lane_of_thread() == 0) {
-            const double after = sum + share * vectors.restart[v];
-            change += fabs(after - vectors.rank[v]);
-            vectors.rank[v] = after;
+    } else if (dense) {
+        for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
+            arrive(v, sum_of(v, 0, 1));
+        }
+    } else {
+        for (std::int64_t v = warp_of_thread(); v < n; v += blockDim.x / lanes) {
+            double sum = 0.0;
+            for (std::int64_t e = incoming.begin[first + v] + lane_of_thread(); e < incoming.end[first + v];
+                 e += lanes) {
+                sum += vectors.pushed[incoming.sources[e]] * static_cast<double>(incoming.weights[e]);
+            }
+            sum = warp_sum(sum);
+            if (lane_of_thread() == 0) {
+                arrive(v, sum);
+            }
         }
     }
-    return block_sum(change, parts);
+    return block_sum(change, vectors.parts);
 }
 
-// `converged` is null, or has one entry for each pool.
-__global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Settings settings, Incoming incoming,
-                                Vectors large, float* rank, std::uint8_t* converged, const std::int32_t* status) {
+// One block for each pool. The matrix of a pool of up to `side` nodes is in shared memory. That of a larger one is
+// in the workspace, if it has no more than two cells for each edge. `converged` is null, or has one entry for each
+// pool.
+__global__ void __launch_bounds__(most_threads)
+    pagerank_kernel(GraphArrays graphs, const float* shares, Settings settings, Incoming incoming, Vectors large,
+                    int side, float* rank, std::uint8_t* converged, const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
-    GPU_SHARED(double, parts, warps);
-    GPU_SHARED(double, small, 4 * small_pool);
+    GPU_DYN_SHARED(double, shared);
+    double* const small = shared + blockDim.x + most_threads / lanes;
     for (std::int64_t p = blockIdx.x; p < graphs.pools.lists; p += gridDim.x) {
         const std::int64_t first = graphs.pools.offsets[p];
         const std::int64_t n = graphs.pools.offsets[p + 1] - first;
-        const bool fits = n <= small_pool;
-        const Vectors vectors{fits ? small : large.rank + first, fits ? small + small_pool : large.pushed + first,
-                              fits ? small + 2 * small_pool : large.totals + first,
-                              fits ? small + 3 * small_pool : large.restart + first};
-        turn(graphs, incoming, first, first + n);
-        begin_walk(graphs, shares, first, n, vectors, parts);
+        const std::int64_t begin = graphs.rows.offsets[first];
+        const bool fits = n <= side;
+        const bool dense = fits || n * n <= 2 * (graphs.rows.offsets[first + n] - begin);
+        const Vectors vectors{fits ? small : large.rank + first,
+                              fits ? small + side : large.pushed + first,
+                              fits ? small + 2 * side : large.totals + first,
+                              fits ? small + 3 * side : large.restart + first,
+                              shared,
+                              shared + blockDim.x,
+                              fits ? small + 4 * side : nullptr,
+                              dense && !fits ? incoming.cells + 2 * begin : nullptr};
+        if (!dense) {
+            turn(graphs, incoming, first, first + n);
+        }
+        begin_walk(graphs, shares, first, n, vectors);
         double change = HUGE_VAL;
         bool ended = n == 0;
         for (std::int64_t steps = 0; steps < settings.most && !ended; ++steps) {
             const double before = change;
-            change = step(incoming, first, n, vectors, settings.damping, parts);
+            change = step(incoming, first, n, vectors, settings.damping);
             // the whole block decides the same, because all threads have the same sum
             ended = change <= settings.tolerance || change >= before;
         }
@@ -213,7 +311,7 @@ __global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Setting
         for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
             sum += vectors.rank[v];
         }
-        sum = block_sum(sum, parts);
+        sum = block_sum(sum, vectors.parts);
         for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
             rank[first + v] = static_cast<float>(vectors.rank[v] / sum);
         }
@@ -229,11 +327,36 @@ struct Layout {
 Layout lay_out(Arena& arena, std::size_t nodes, std::size_t edges) {
     Layout out{};
     out.incoming = {arena.take<std::int64_t>(nodes), arena.take<std::int64_t>(nodes),
-                    arena.take<std::int32_t>(edges), arena.take<float>(edges)};
-    out.vectors = {arena.take<double>(nodes), arena.take<double>(nodes), arena.take<double>(nodes),
-                   arena.take<double>(nodes)};
+                    arena.take<std::int32_t>(edges), arena.take<float>(edges), arena.take<float>(2 * edges)};
+    out.vectors = {arena.take<double>(nodes),
+                   arena.take<double>(nodes),
+                   arena.take<double>(nodes),
+                   arena.take<double>(nodes),
+                   nullptr,
+                   nullptr,
+                   nullptr};
     return out;
 }
+
+// How the blocks of a batch are laid out: as its pools are on average.
+struct BlockSize {
+    unsigned threads;
+    unsigned parts;  // of a pool, when it is checked
+    int side;        // of a matrix in shared memory
+
+    explicit BlockSize(const GraphArrays& graphs) {
+        const std::int64_t nodes = graphs.pools.lists > 0 ? graphs.pools.size / graphs.pools.lists : 0;
+        threads = nodes <= 64 ? 128 : nodes <= 160 ? 512 : most_threads;
+        parts = static_cast<unsigned>(std::clamp<std::int64_t>(nodes / 16, 1, 64));
+        const std::int64_t most = nodes + nodes / 4;
+        side = static_cast<int>(most > most_side ? 16 : std::max<std::int64_t>(most, 16));
+    }
+    [[nodiscard]] std::size_t bytes() const {
+        const auto n = static_cast<std::size_t>(side);
+        return (threads + most_threads / lanes + 4 * n + n * n) * sizeof(double);
+    }
+    static constexpr std::int64_t most_side = 100;  // 88 KB, which every GPU has
+};
 
 void check_options(const PageRankOptions& options) {
     if (!(options.damping >= 0.0 && options.damping < 1.0)) {
@@ -256,8 +379,8 @@ GraphArrays graph_arrays(const Graphs& graphs) {
                        ragged_arrays(Ragged<std::int32_t>{graphs.indptr, graphs.indices}, "g.indptr"),
                        graphs.weights.data()};
     arrays.pools.size = static_cast<std::int64_t>(graphs.nodes());
-    if ((arrays.pools.lists == 0 && arrays.pools.size > 0) || (arrays.rows.lists == 0 && arrays.rows.size > 0)) {
-        throw Error("g.pool_offsets, g.indptr: leave nodes or edges over");
+    if (arrays.pools.lists == 0 && arrays.pools.size > 0) {
+        throw Error("g.pool_offsets: leaves nodes over");
     }
     return arrays;
 }
@@ -291,17 +414,21 @@ void pagerank(const Graphs& graphs, std::span<const float> personalization, cons
     }
     const cudaStream_t stream = stream_of(queue);
     const unsigned blocks = blocks_for(graphs.size(), 1);
-    GPU_LAUNCH(check_graphs_kernel, blocks, threads, 0, stream, arrays, queue.status);
+    const BlockSize size(arrays);
+    GPU_LAUNCH(check_graphs_kernel, dim3(blocks, size.parts), check_threads, 0, stream, arrays, queue.status);
     if (!personalization.empty()) {
-        GPU_LAUNCH(check_shares_kernel, blocks_for(nodes, threads), threads, 0, stream, personalization.data(),
-                   static_cast<std::int64_t>(nodes), queue.status);
+        GPU_LAUNCH(check_shares_kernel, blocks_for(nodes, check_threads), check_threads, 0, stream,
+                   personalization.data(), static_cast<std::int64_t>(nodes), queue.status);
     }
     Arena arena(queue.workspace.data());
     const Layout layout = lay_out(arena, nodes, graphs.indices.size());
-    GPU_LAUNCH(pagerank_kernel, blocks, threads, 0, stream, arrays,
+    cudaFuncSetAttribute(pagerank_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(size.bytes()));
+    GPU_LAUNCH(pagerank_kernel, blocks, size.threads, size.bytes(), stream, arrays,
                personalization.empty() ? nullptr : personalization.data(),
                Settings{options.damping, options.tolerance, options.max_iterations}, layout.incoming,
-               layout.vectors, rank.data(), converged.empty() ? nullptr : converged.data(), queue.status);
+               layout.vectors, size.side, rank.data(), converged.empty() ? nullptr : converged.data(),
+               queue.status);
     check_launch("pagerank");
 }
 

@@ -9,7 +9,8 @@ namespace pyfast::cuda {
 struct ForwardArrays {
     const std::int64_t* indptr64;
     const std::int32_t* indptr32;
-    const std::int32_t* indices;
+    const std::int64_t* indices64;
+    const std::int32_t* indices32;
     const float* weights;
     std::int64_t entries;
     std::int64_t documents;
@@ -17,6 +18,13 @@ struct ForwardArrays {
 
     [[nodiscard]] __device__ std::int64_t offset(std::int64_t document) const {
         return indptr64 != nullptr ? indptr64[document] : indptr32[document];
+    }
+    [[nodiscard]] __device__ std::int64_t index(std::int64_t entry) const {
+        return indices64 != nullptr ? indices64[entry] : indices32[entry];
+    }
+    // The same, of a row that was checked.
+    [[nodiscard]] __device__ std::int32_t term(std::int64_t entry) const {
+        return static_cast<std::int32_t>(index(entry));
     }
 };
 
@@ -41,8 +49,9 @@ RaggedArrays<T> ragged_arrays(const Ragged<T>& lists, const char* name) {
             static_cast<std::int64_t>(lists.values.size())};
 }
 
-// Checks everything that an op reads for these pools, before it reads it.
-void check_pools(const ForwardArrays& x, const PoolArrays& pools, const Bounds& bounds, const Queue& queue);
+// Checks everything that an op reads for these pools, before it reads it, and that no pool has more documents than
+// `most`.
+void check_pools(const ForwardArrays& x, const PoolArrays& pools, std::int64_t most, const Queue& queue);
 
 // Whether the offsets of list p are in order.
 template <class T>

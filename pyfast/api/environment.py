@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import pyfast._native as native
 from pyfast.ops import __all__ as exported
 from pyfast.ops.backend import GPU_OPS, gpu_name, gpu_problem
+from pyfast.retrieval.vectors.hardware import torch_gpus
 from pyfast.utils.processes import available_cores
 from pyfast.utils.version import __version__
 
@@ -49,7 +50,9 @@ class Environment:
     """Whether this pyfast was built with GPU ops"""
     gpus: tuple[str, ...]
     gpu_problem: str | None
-    """Why pyfast cannot use a GPU. None: pyfast can use a GPU"""
+    """Why ops cannot use a GPU. None: ops can use a GPU"""
+    torch_gpus: tuple[str, ...]
+    """The GPUs on which models can encode texts and vectors can be searched (`Hardware`), with their memory"""
     packages: tuple[Package, ...]
     ops: dict[str, bool]
     """For each op, by its name: whether it runs on a GPU if its arrays are on the GPU"""
@@ -77,6 +80,7 @@ def describe_environment() -> Environment:
         has_gpu_ops=hasattr(native, "cuda"),
         gpus=tuple(gpu_name(native.cuda, number)[0] for number in devices),
         gpu_problem=problem,
+        torch_gpus=torch_gpus(),
         packages=tuple(Package(name, _version(name), use) for name, use in _PACKAGES.items()),
         ops={name: not problem and name in GPU_OPS for name in exported if name.islower()},
     )

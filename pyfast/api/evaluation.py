@@ -20,6 +20,7 @@ from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
+from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import check_kind, rows_of, schema_of, side_by_side, write_results
 
 _LOG = logging.getLogger("pyfast")
@@ -31,6 +32,7 @@ def evaluate(
     *,
     metrics: Sequence[str | Metric] | None = None,
     figures: Sequence[str] = (),
+    judged: str | Path | None = None,
 ) -> Report:
     """Score the answers of a run.
 
@@ -48,6 +50,8 @@ def evaluate(
             None: the metrics that the gold file names. If it names no metric: `em_f1` and `evidence`, or `hits`
             for conversations.
         figures: The names of the figures to report, such as `em`. Empty: all figures of the metrics.
+        judged: The folder of a run of `pyfast.api.judgement.judge_answers`. Its verdicts become the figures
+            `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
 
     Returns:
         Figures with 95 % intervals: first for all questions, then for each type of question. For conversations
@@ -63,7 +67,8 @@ def evaluate(
         >>> em = report.rows[0]["em"]
         >>> print(em.value, em.low, em.high)
     """
-    return report_of(run, gold_of(run, gold), metrics, figures)
+    also = () if judged is None else (judged_by(judged),)
+    return report_of(run, gold_of(run, gold), metrics, figures, also)
 
 
 def export(
@@ -198,7 +203,8 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
 
     Args:
         before: A run, or its folder.
-        after: A run, or its folder. Questions that only one of the runs has finished are left out.
+        after: A run, or its folder. Questions that only one of the runs has finished are left out. A warning
+            counts them.
 
     Returns:
         The changes, in the order of the questions in `after`.
@@ -216,6 +222,10 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
     shared = [(places[record.id], record) for record in second if record.id in places]
     if not shared:
         raise InputError(f"{', '.join(_names([before, after]))}: they have no question in common")
+    asked = {record.id for _, record in shared}
+    if alone := [*(places.keys() - asked), *(record.id for record in second if record.id not in places)]:
+        some = ", ".join(sorted(alone)[:5])
+        _LOG.warning("%d questions are not compared, because only one run has finished them: %s", len(alone), some)
     changes = (change_of(first[place], record) for place, record in shared)
     found = [change for change in changes if change.differs]
     folder = folder_of(after)

@@ -25,7 +25,7 @@ from pyfast.retrieval.index.changes import Change, IndexInfo
 from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.retrieval.index.part_maker import PassageSize
 from pyfast.retrieval.terms import Analysis
-from pyfast.utils.options import INDEX_DEFAULTS, Cluster, IndexOptions
+from pyfast.utils.options import HARDWARE_DEFAULTS, INDEX_DEFAULTS, Cluster, Hardware, IndexOptions
 
 Source = str | Path | Document | Mapping[str, Any]
 _LOG = logging.getLogger("pyfast")
@@ -44,6 +44,7 @@ def build_index(
     on_progress: Callable[[BuildProgress], object] | None = None,
     options: IndexOptions = INDEX_DEFAULTS,
     cluster: Cluster | None = None,
+    hardware: Hardware = HARDWARE_DEFAULTS,
 ) -> Index:
     """Build an index of documents in a folder, and open it.
 
@@ -71,6 +72,8 @@ def build_index(
         options: The size of passages, what counts as a word, and how much memory may be used.
         cluster: Let the workers of a Ray cluster encode the passages. Each worker loads the models that `vectors`
             names. The workers need no access to `out`.
+        hardware: Where models encode the passages, such as `Hardware("cuda", "float16")`. The returned index
+            also searches there.
 
     Returns:
         The index.
@@ -82,6 +85,7 @@ def build_index(
         CallError: A server refuses to encode passages, or its reply cannot be used.
         LLMUnavailableError: The server with the model for the vectors cannot be reached.
         RunError: Several workers ended, one after the other, while they encoded the same passages.
+        DeviceError: `hardware` names a GPU that torch cannot use.
 
     Example:
         >>> import pyfast
@@ -110,6 +114,7 @@ def build_index(
             on_progress,
             encodes,
             roots,
+            hardware,
         )
 
 
@@ -118,6 +123,7 @@ def open_index(
     retriever: str | Callable[[Index], Retriever] = "bm25",
     rerank: str | Callable[[Index], Reranker] = "off",
     filter: str | Sequence[str] = (),
+    hardware: Hardware = HARDWARE_DEFAULTS,
 ) -> Index:
     """Open an index.
 
@@ -141,6 +147,8 @@ def open_index(
             were deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the
             condition. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`, `*` and `?` are
             wildcards, and `|` separates several values.
+        hardware: Where models encode texts and vectors are searched. `Hardware("cuda")`: on the GPU, which also
+            keeps the vectors. By default, models run on a GPU if there is one, and searches on the CPU.
 
     Returns:
         The index. Its large files are memory-mapped. With a filter, the documents that meet the conditions
@@ -152,6 +160,7 @@ def open_index(
         InputError: There is no such retriever or reranker, a condition cannot be read, or no document meets the
             conditions.
         ModelNotFoundError: The model of the retriever or reranker is not on this machine.
+        DeviceError: `hardware` names a GPU that torch cannot use.
 
     Example:
         >>> import pyfast
@@ -159,7 +168,7 @@ def open_index(
         >>> index.text(int(index.search(["moon of Saturn"], 1)[0].passages[0]))
         'Titan: It is a moon of Saturn.'
     """
-    return Index(Path(path), retriever, rerank=rerank, filter=filter)
+    return Index(Path(path), retriever, rerank=rerank, filter=filter, hardware=hardware)
 
 
 @contextlib.contextmanager
@@ -369,8 +378,8 @@ def sync_documents(
     Documents are added and replaced as in `update_documents`. All other documents whose uris begin as those of the
     given folders are deleted, also those that were not read from a file. For a folder inside a folder that
     was given before, these are only the documents with uris such as `finance/...`. A folder that no longer exists
-    has no documents. If a file cannot be read, no document is deleted, because it is not known which documents the
-    file has.
+    has no documents. If a file cannot be read, the documents of missing files stay, because it is not known which
+    documents the file has.
 
     Args:
         index: The folder of the index.
@@ -409,7 +418,7 @@ def sync_documents(
         def within() -> list[str]:
             if not any(it.missing for it in unread or ()):
                 return beginnings
-            _LOG.warning("%s: no document is deleted, because a file cannot be read", index)
+            _LOG.warning("%s: the documents of missing files stay, because a file cannot be read", index)
             return []
 
         read = _documents(listed, [] if unread is None else unread, files)

@@ -1,8 +1,8 @@
-"""Let a language model compare the answers of two runs, and count which run answers better."""
+"""Let a language model judge the answers of a run, or compare the answers of two runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,10 +10,11 @@ from typing import Any
 
 from pyfast.api.jobs import at_once, begin, carry_out
 from pyfast.api.models import GivenLLM, opened
-from pyfast.api.run import Run
+from pyfast.api.run import GoldLike, Run, gold_of
 from pyfast.engine import Budget, Job, Questions, Watch
 from pyfast.engine.events import UNWATCHED
 from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES, Row, judge, open_pairs, win_rates
+from pyfast.evaluation.judged import PROMPTS, judge_answer, open_answers
 from pyfast.llm.roles import check_roles
 from pyfast.systems.system import source_digest
 from pyfast.utils.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions
@@ -76,27 +77,93 @@ def judge_runs(
         >>> print(judgement.rows[-1].dimension, judgement.rows[-1].rate)
     """
     options = options.only("judge_runs", *OF_EVERY_RUN)
-    limits = Budget.parse(budget or {})
     pairs = open_pairs(Path(run_a), Path(run_b), None if questions is None else Path(questions))
-    used = opened(llm, llm_options)
-    check_roles("judge", (JUDGE.role,), used.by_role)
-    models = used.full()
-    job = Job(
-        folder=Path(run),
+    job = partial(
+        Job,
         questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest(), str(pairs.questions)),
         system="judge",
         system_code=source_digest(judge),
         ask=partial(judge, ties=ties),
         settings={} if ties else {"ties": False},
         prompts=(JUDGE if ties else JUDGE_WITHOUT_TIES,),
-        llm=models,
         places={"run_a": str(run_a), "run_b": str(run_b)},
+    )
+    done = _carried_out(job, run, llm, llm_options, concurrency, budget, options, watch)
+    left = done.status.questions - done.status.ended
+    rows, failed = ([], 0) if left else win_rates(Path(run))
+    return Judgement(done, rows, failed)
+
+
+def judge_answers(
+    run: str | Path,
+    gold: GoldLike | None = None,
+    *,
+    judged: str | Path,
+    llm: GivenLLM = "embedded",
+    llm_options: Mapping[str, Any] | None = None,
+    concurrency: int | None = None,
+    budget: Mapping[str, Any] | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    watch: Watch = UNWATCHED,
+) -> Run:
+    """Let a language model judge each answer of a run: whether it agrees with the gold answers, whether its
+    evidence supports it, and which passages do. `pyfast.evaluate(run, judged=...)` shows the figures.
+
+    Args:
+        run: The folder of a finished run.
+        gold: As in `pyfast.evaluate`. A question without gold answers is judged by its evidence alone.
+        judged: The folder of the judge's run. A stopped run resumes if you call the function again with the same
+            arguments.
+        llm: The model that judges. Its role is `judge`. `llm` and all later arguments are as in `judge_runs`.
+
+    Returns:
+        The judge's run. Its traces have the verdict and the reason of each answer.
+
+    Raises:
+        InputError: The run is not finished, the gold cannot be read, or an argument is not valid for
+            `pyfast.answer`.
+
+    Example:
+        >>> import pyfast
+        >>> from pyfast.api.judgement import judge_answers
+        >>> judge_answers("RUN", judged="RUN-judged", llm="openai:qwen3-8b@http://127.0.0.1:8000")
+        >>> report = pyfast.evaluate("RUN", judged="RUN-judged")
+        >>> print(report.rows[0]["judged_correct"].value)
+    """
+    options = options.only("judge_answers", *OF_EVERY_RUN)
+    given = open_answers(Path(run), gold_of(run, gold))
+    job = partial(
+        Job,
+        questions=Questions(lambda: iter(given), given.pairs.count, given.digest(), str(given.pairs.questions)),
+        system="judge_answers",
+        system_code=source_digest(judge_answer),
+        ask=judge_answer,
+        prompts=tuple(PROMPTS.values()),
+        places={"run": str(run)},
+    )
+    return _carried_out(job, judged, llm, llm_options, concurrency, budget, options, watch)
+
+
+def _carried_out(
+    job: Callable[..., Job],
+    folder: str | Path,
+    llm: GivenLLM,
+    llm_options: Mapping[str, Any] | None,
+    concurrency: int | None,
+    budget: Mapping[str, Any] | None,
+    options: RunOptions,
+    watch: Watch,
+) -> Run:
+    limits = Budget.parse(budget or {})
+    used = opened(llm, llm_options)
+    check_roles("judge", (JUDGE.role,), used.by_role)
+    models = used.full()
+    made = job(
+        folder=Path(folder),
+        llm=models,
         concurrency=at_once(concurrency, models),
         budget=limits,
         options=replace(options, keep_prompts=False),
     )
-    begin(job)
-    done = carry_out(job, used, watch)
-    left = done.status.questions - done.status.ended
-    rows, failed = ([], 0) if left else win_rates(Path(run))
-    return Judgement(done, rows, failed)
+    begin(made)
+    return carry_out(made, used, watch)

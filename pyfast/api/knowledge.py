@@ -104,7 +104,7 @@ def build_knowledge(
     if chunk_tokens is not None and chunk_tokens < MIN_CHUNK_TOKENS:
         raise InputError(f"chunk_tokens: expected at least {MIN_CHUNK_TOKENS}, got {chunk_tokens}")
 
-    if used is not None and any(model.spec == "embedded" for model in used.full().values()):
+    if used is not None and any(model.spec.startswith("embedded") for model in used.full().values()):
         raise InputError(
             "the embedded model is too small to extract a graph: give another --llm, or none: rules read the texts"
         )

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import orjson
+
 from pyfast.api.index import index_of
-from pyfast.api.run import GoldLike
+from pyfast.api.run import GoldLike, rows_in
 from pyfast.corpus.formats.limits import refuse_published
+from pyfast.engine import Evidence
 from pyfast.errors import InputError
 from pyfast.evaluation.compare import Difference
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.data_sets.convert import GOLD
 from pyfast.evaluation.evaluate import Row, Scored, rows_of
-from pyfast.evaluation.evidence import RetrievalQuestion, ranking_figures
-from pyfast.evaluation.gold import read_records
-from pyfast.retrieval import Index, Pool
+from pyfast.evaluation.evidence import RetrievalQuestion, is_gold, of_rows, ranking_figures, with_rows
+from pyfast.evaluation.gold import Gold, read_records
+from pyfast.retrieval import Index, Pool, cite, evidence_of
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.retrieval.rerank import order_pools
 
@@ -100,6 +104,8 @@ class RetrievalReport:
     """The differences between each setting and each later setting"""
     without_gold: tuple[str, ...]
     """The ids of the questions that name no gold evidence. They are not scored"""
+    not_indexed: tuple[str, ...] = ()
+    """Gold documents that the index does not have. They count as not found"""
 
     def as_json(self) -> dict[str, Any]:
         """Return the report in JSON types, without the figures of single questions."""
@@ -108,7 +114,8 @@ class RetrievalReport:
             for name, one in self.settings.items()
         }
         differences = [asdict(one) for one in self.differences]
-        return {"settings": reports, "differences": differences, "without_gold": list(self.without_gold)}
+        left_out = {"without_gold": list(self.without_gold), "not_indexed": list(self.not_indexed)}
+        return {"settings": reports, "differences": differences, **left_out}
 
 
 def evaluate_retrieval(
@@ -123,13 +130,14 @@ def evaluate_retrieval(
     """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
 
     Gold evidence is a set of documents. The documents of the retrieved passages are ranked by their best
-    passages. `recall@k` is the share of the gold documents that are among the first k documents.
+    passages. `recall@k` is the share of the gold documents that are among the first k documents. A gold table is
+    ranked by its best gold row, as in the metric `evidence`.
 
     Args:
         index: An index, or its folder. The call ignores the index's own retriever and rerankers.
         questions: A file of JSON lines, or mappings with the same keys: `id`, `question`, `supporting` (the uris
-            of the gold documents) and optionally `type`. If a question has a `table_id`, this table is its gold
-            document.
+            of the gold documents) and optionally `type`, `answers`, `supporting_facts` and `supporting_cells`.
+            If a question has a `table_id`, this table is its gold document.
         settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
             mapping to give the settings names. An empty text stands for BM25. Each setting is compared with every
             later setting.
@@ -161,9 +169,13 @@ def evaluate_retrieval(
         raise InputError(f"at: expected ranks from 1, got {list(at)}")
     asked, without = _asked(questions, gold)
     opened = index_of(index)
+    rows = rows_in(lambda: opened)
+    completed = [with_rows(one, rows) for one in asked]
+    asked = [one for one, _, _ in completed]
+    not_indexed = tuple(dict.fromkeys(chain.from_iterable(missing for _, _, missing in completed)))
     reports: dict[str, SettingReport] = {}
     for name, setting in named.items():
-        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank)
+        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank, hardware=opened.hardware)
         if scores is not None:
             Path(scores).mkdir(parents=True, exist_ok=True)
             own = own.keeping_scores(Path(scores) / RERANK_SCORES)
@@ -179,7 +191,7 @@ def evaluate_retrieval(
         reports[name] = SettingReport(setting, rows_of(scored), scored)
     scored_by_name = {name: report.questions for name, report in reports.items()}
     differences, _ = differences_of(scored_by_name)
-    return RetrievalReport(reports, differences, without)
+    return RetrievalReport(reports, differences, without, not_indexed)
 
 
 def _named(
@@ -202,16 +214,16 @@ def _named(
 def _asked(questions: GoldLike, gold: GoldLike | None) -> tuple[list[RetrievalQuestion], tuple[str, ...]]:
     """Return (the questions with gold evidence, the ids of the questions without it)."""
     every = _read(questions)
-    if gold is None and isinstance(questions, str | Path) and not any(one.gold for one in every):
+    if gold is None and isinstance(questions, str | Path) and not any(one.supporting for one in every):
         beside = Path(questions).with_name(GOLD)
         gold = beside if beside.is_file() else None
     if gold is not None:
         supporting = {one.id: one for one in _read(gold)}
         every = [supporting.get(one.id, one).model_copy(update={"question": one.question}) for one in every]
-    asked = [one for one in every if one.gold and one.question.strip()]
+    asked = [one for one in every if one.supporting and one.question.strip()]
     if not asked:
         raise InputError("no question names its gold evidence (`supporting`)")
-    return asked, tuple(one.id for one in every if not one.gold)
+    return asked, tuple(one.id for one in every if not one.supporting)
 
 
 def _read(source: GoldLike) -> list[RetrievalQuestion]:
@@ -226,8 +238,12 @@ def _ranked(index: Index, setting: RetrievalSetting, questions: Sequence[str]) -
     return order_pools(index, list(zip(pools, questions, strict=True)), setting.ranking, setting.expand)
 
 
-def _shares(
-    index: Index, pool: Pool, question: RetrievalQuestion, cuts: Sequence[int]
-) -> dict[str, tuple[float, float]]:
-    uris = list(dict.fromkeys(index.uri(passage) for passage in pool.passages.tolist()))
-    return {name: (value, 1.0) for name, value in ranking_figures(uris, question.gold, cuts).items()}
+def _shares(index: Index, pool: Pool, question: Gold, cuts: Sequence[int]) -> dict[str, tuple[float, float]]:
+    ranked = [index.uri(passage) for passage in pool.passages.tolist()]
+    if not (tables := of_rows(question)).isdisjoint(ranked):
+        (cited,) = cite(index, [evidence_of(index, pool)])
+        for place, item in enumerate(map(Evidence.read, orjson.loads(cited))):
+            if item.uri in tables and not is_gold(item, question):
+                ranked[place] += " (another row)"
+    figures = ranking_figures(list(dict.fromkeys(ranked)), question.supporting or (), cuts)
+    return {name: (value, 1.0) for name, value in figures.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, overload
@@ -186,11 +186,15 @@ def folder_of(run: Run | str | Path) -> Path | None:
 
 
 def report_of(
-    run: Run | str | Path, gold: Lines, metrics: Sequence[str | Metric] | None, figures: Sequence[str] = ()
+    run: Run | str | Path,
+    gold: Lines,
+    metrics: Sequence[str | Metric] | None,
+    figures: Sequence[str] = (),
+    also: Sequence[Metric] = (),
 ) -> Report:
     """Score the answers of a run, as `pyfast.evaluate` does."""
     answers, where = answers_of(run)
-    return evaluate(answers, gold, metrics, where, _rows_of(run), figures)
+    return evaluate(answers, gold, metrics, where, _rows_of(run), figures, also)
 
 
 def scores_and_gold(
@@ -251,20 +255,23 @@ def _rows_of(run: Run | str | Path) -> Rows | None:
             _LOG.warning("%s; any row of a gold table counts as evidence", error)
             return None
 
+    return rows_in(index)
+
+
+def rows_in(index: Callable[[], Index | None]) -> Rows:
+    """Return a function that returns the rows of a table in an index. If there is no index, each document counts
+    as a text."""
+
     @lru_cache(64)
     def rows(uri: str) -> list[str] | None:
         opened = index()
-        for part in reversed(
-            [] if opened is None else opened.parts
-        ):  # An update of a document is in a later part.
-            source = part.corpus.find(uri)
-            document = None if source is None else part.corpus.document(source)
-            if isinstance(document, Table):
-                return [row_text(" ".join(row)) for row in document.rows]
-            if isinstance(document, KnowledgeGraph):
-                return [row_text(f"{triple.head} {triple.relation} {triple.tail}") for triple in document.triples]
-            if document is not None:
-                return None
+        if opened is None:
+            return None
+        document = opened.document(uri)
+        if isinstance(document, Table):
+            return [row_text(" ".join(row)) for row in document.rows]
+        if isinstance(document, KnowledgeGraph):
+            return [row_text(f"{triple.head} {triple.relation} {triple.tail}") for triple in document.triples]
         return None
 
     return rows
@@ -294,6 +301,7 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     path = folder_of(run)
     if path is None:
         raise InputError("the run is in memory: give the gold")
+    answers_of(run)  # A folder that is no run is not a question of its gold.
     try:
         place = recorded_path(path, "gold" if recorded_value(path, "places", "gold") else "questions")
     except InputError as error:

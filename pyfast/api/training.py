@@ -1,10 +1,13 @@
-"""Train the models of two systems: the encoder and language model of graph_convqa, and the iterator of hseq."""
+"""Train the models of two systems: the encoder and language model of graph_convqa, and the iterator of hseq. Teach
+a model of any system from finished runs."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -12,15 +15,26 @@ from typing import TYPE_CHECKING, Any
 from pyfast.api.answer import answer
 from pyfast.api.index import index_of
 from pyfast.api.models import GivenLLM
-from pyfast.api.run import Run
-from pyfast.engine import questions_in
+from pyfast.api.run import GoldLike, Run, folder_of, gold_of, questions_of, report_of
+from pyfast.engine import questions_in, recorded_value
+from pyfast.engine.configuration import recorded_path
 from pyfast.errors import InputError
+from pyfast.evaluation.gold import read_gold as read_gold_answers
+from pyfast.evaluation.metrics import normalise
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.hseq.planner import PLANNER
 from pyfast.systems.hseq.system import Settings
 from pyfast.utils.extras import explained
-from pyfast.utils.options import GRAPH_CONVQA_DEFAULTS, HSEQ_DEFAULTS, GraphConvqaOptions, HseqOptions
+from pyfast.utils.options import (
+    DISTILL_DEFAULTS,
+    GRAPH_CONVQA_DEFAULTS,
+    HSEQ_DEFAULTS,
+    AdapterOptions,
+    DistillOptions,
+    GraphConvqaOptions,
+    HseqOptions,
+)
 
 if TYPE_CHECKING:
     from pyfast.training.devices import Estimate
@@ -155,7 +169,8 @@ def train_hseq_iterator(
         >>> training = train_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", out="OUT", options=options)
         >>> print(training.path)
     """
-    from pyfast.training.hseq_iterator import ADAPTER, Compute, train
+    from pyfast.training.adapter import ADAPTER, Compute
+    from pyfast.training.hseq_iterator import train
 
     recipe = _recipe(settings, options)
     golds = _golds(sources)
@@ -207,7 +222,8 @@ def estimate_hseq_iterator(
         >>> estimate = estimate_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL")
         >>> print(estimate)
     """
-    from pyfast.training.hseq_iterator import Compute, estimate
+    from pyfast.training.adapter import Compute
+    from pyfast.training.hseq_iterator import estimate
 
     recipe, compute = _recipe(settings, options), options.part(Compute)
     return estimate(_golds(sources), Path(model), recipe, _schedule(options), compute)
@@ -234,8 +250,8 @@ def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, fol
     return {text: record.answer for text, record in zip(texts, run.records, strict=True) if record.answer}
 
 
-def _schedule(options: HseqOptions) -> Schedule:
-    """HSEQ's learning-rate schedule (A.3.4)."""
+def _schedule(options: AdapterOptions) -> Schedule:
+    """The learning-rate schedule of HSEQ (A.3.4)."""
     from pyfast.training.loop import Schedule
 
     return options.part(Schedule, rate="cosine", warmup=0.03)
@@ -247,6 +263,157 @@ def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
     if not sources:
         raise InputError("sources: expected at least one file of questions with its index")
     return [(index_of(index), read_gold(Path(questions))) for questions, index in sources.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Distilled:
+    """What a model learned from finished runs."""
+
+    path: Path
+    """The folder of the training, with the examples"""
+    runs: Mapping[str, tuple[int, int]]
+    """For each run: how many of its questions came out right, and how many have ended"""
+    prompts: Mapping[str, tuple[int, int]]
+    """For each prompt, such as `plan`: the number of examples, and the number of those that are held out"""
+    left_out: Mapping[str, int]
+    """How many LLM calls gave no example, by the reason"""
+    training: Training | None = None
+    """The training. Its `path` is the folder of the adapter. None: no model was given"""
+    losses: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """The mean loss of the examples that are held out, by prompt: of the model without and with the adapter. Empty
+    if the training was stopped before its end"""
+
+
+@explained()
+def distill(
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    *,
+    out: str | Path,
+    model: str | Path | None = None,
+    gold: GoldLike | None = None,
+    not_in: str | Path | Sequence[str | Path] = (),
+    options: DistillOptions = DISTILL_DEFAULTS,
+    on_step: OnStep | None = None,
+    on_estimate: OnEstimate | None = None,
+) -> Distilled:
+    """Teach a model what finished runs of any system and LLM did right. An example is an LLM call of a question
+    that came out right: the name of the prompt, its messages, and the reply.
+
+    Each prompt counts once. If the LLM was asked again after a reply in the wrong form, the last reply goes with
+    the first prompt. The training is LoRA. It runs on a GPU if the machine has one, otherwise on the CPU.
+
+    Args:
+        runs: Runs with stored prompts, or their folders.
+        out: The folder to write. To resume an interrupted training, call the function again with the same
+            arguments.
+        model: The folder of the language model to train, in safetensors. None: `out` gets only the examples.
+        gold: The gold answers for `options.right="gold"`, as in `pyfast.evaluate`.
+        not_in: Files of questions on which the model will be tested. No question of the runs may be in them.
+        options: Which examples are chosen, and how the training uses them.
+        on_step: As in `train_hseq_iterator`.
+        on_estimate: As in `train_hseq_iterator`.
+
+    Returns:
+        What the model learned from. `out` has the examples in `examples.jsonl`, and in `held_out.jsonl` those of
+        the questions that are held out. Its folder `adapter` has the adapter in peft's format, for vLLM and
+        transformers, and as `adapter.gguf` for llama.cpp.
+
+    Raises:
+        InputError: A run stores no prompts, no question came out right, a question is in a file of `not_in`, the
+            model cannot be read, or `out` has another training.
+        RunError: The loss became infinite or NaN.
+
+    Example:
+        >>> import pyfast
+        >>> learned = pyfast.distill("RUN", out="OUT", options=pyfast.DistillOptions(right="all"))
+        >>> print(learned.prompts)
+    """
+    from pyfast.training.run_examples import EXAMPLES, HELD_OUT, Collected, balanced, is_held_out, write_examples
+
+    given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    tests = [Path(one) for one in ([not_in] if isinstance(not_in, str | Path) else not_in)]
+    collected, counts = Collected(), dict[str, tuple[int, int]]()
+    for one in given:
+        folder = folder_of(one)
+        if folder is None:
+            raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
+        run = Run(folder)
+        texts, sides = dict[str, str](), dict[str, bool]()
+        talks: dict[str, bool] = {}  # All turns of a conversation are on the side of its first turn.
+        for question in questions_of(folder):
+            texts[question.id] = question.text
+            side = is_held_out(question.text, options.held_out)
+            sides[question.id] = side if (talk := question.conversation) is None else talks.setdefault(talk, side)
+        ended = [record.id for record in run.records]
+        _refuse_tests(folder, {id: texts.get(id) for id in ended}, tests)
+        right = _right(run, gold, options)
+        held = {id for id in ended if (sides[id] if id in sides else is_held_out(id, options.held_out))}
+        used = collected.add(folder, len(ended), right, held)
+        counts[str(folder)] = used, len(ended)
+    if not collected.examples:
+        raise InputError("no example: no question of the runs came out right, or all of them are held out")
+    many = math.ceil(options.size * options.held_out)
+    chosen = balanced(collected.examples, options.size, options.seed)
+    held_out = balanced(collected.held_out, many, options.seed)
+    path = Path(out)
+    path.mkdir(parents=True, exist_ok=True)
+    write_examples(path / EXAMPLES, chosen)
+    write_examples(path / HELD_OUT, held_out)
+    own, others = (Counter(it.prompt for it in some) for some in (chosen, held_out))
+    prompts = {name: (own[name], others[name]) for name in sorted(own | others)}
+    left_out = {why: n for why, n in collected.left_out.items() if n}
+    if model is None:
+        return Distilled(path, counts, prompts, left_out)
+    from pyfast.training.adapter import ADAPTER, Compute
+    from pyfast.training.distillation import Recipe, train
+
+    taught = train(
+        chosen,
+        held_out,
+        Path(model),
+        path,
+        options.part(Recipe),
+        _schedule(options),
+        options.part(Compute),
+        {"right": str(options.right), "min_f1": options.min_f1, "runs": counts, "prompts": prompts},
+        stop=_over(options.minutes),
+        on_step=on_step or _ignore,
+        on_estimate=on_estimate,
+    )
+    left_out |= {"longer than --max-tokens": taught.too_long} if taught.too_long else {}
+    return Distilled(path, counts, prompts, left_out, Training(path / ADAPTER, taught.curve), taught.losses)
+
+
+def _right(run: Run, gold: GoldLike | None, options: DistillOptions) -> set[str]:
+    """Return the ids of the questions of a run that came out right."""
+    assert run.path is not None
+    if options.right == "all":
+        return {record.id for record in run.records if record.state != "failed"}
+    if options.right == "gold":
+        scored = report_of(run, gold_of(run, gold), ["em_f1"]).questions
+        return {one.id for one in scored if (one.figures["f1"] or 0) >= options.min_f1}
+    judged = Path(options.right)
+    if recorded_value(judged, "system", "name") != "judge":
+        raise InputError(f"right: expected gold, all or the folder of a run of `pyfast judge`, not {judged}")
+    sides = [side for side in "ab" if recorded_path(judged, f"run_{side}").resolve() == run.path.resolve()]
+    if not sides:
+        raise InputError(f"{judged}: did not judge {run.path}")
+    return {record.id for record in Run(judged).records if record.answer in sides}
+
+
+def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Path]) -> None:
+    """Raise `InputError` if a run has a question of a file of tests. `asked` has the text of each question of the
+    run, by its id. The texts are compared, or the ids if one of the two texts is not known."""
+    texts = {normalise(text) for text in asked.values() if text is not None}
+    for file in tests:
+        shared = []
+        for one in read_gold_answers(file):
+            text = (one.model_extra or {}).get("question")
+            by_id = text is None or asked.get(one.id, "") is None
+            if one.id in asked if by_id else normalise(str(text)) in texts:
+                shared.append(one.id)
+        if shared:
+            raise InputError(f"{run}: has {len(shared)} questions of {file}, the first of them {shared[0]!r}")
 
 
 @explained()

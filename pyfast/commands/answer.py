@@ -12,7 +12,7 @@ from pyfast.commands.arguments import Asked, Concurrency, Limit, Searched, with_
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain, say
 from pyfast.errors import InputError
-from pyfast.utils.options import Cluster, RunOptions, Sampling
+from pyfast.utils.options import Cluster, Hardware, RunOptions, Sampling
 
 if TYPE_CHECKING:
     from pyfast.api.estimate import Estimate
@@ -30,6 +30,7 @@ def answer(
     run: Annotated[Path, typer.Option(help="The folder of the run. If it exists, the run resumes.")],
     asked: Asked,
     searched: Searched,
+    hardware: Hardware,
     options: RunOptions,
     sampling: Sampling,
     cluster: Cluster | None,
@@ -75,7 +76,7 @@ def answer(
     given = asked.given | {"settings": settings, "llm_options": llm_options}
     if dry_run:
         del given["llm_options"]
-        opened = None if index is None else searched.open(index)
+        opened = None if index is None else searched.open(index, hardware)
         given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
         show_estimate(pyfast.api.estimate.estimate(questions, index=opened, **given))
         return
@@ -85,7 +86,7 @@ def answer(
         asked.llm,
         lambda watch: pyfast.api.answer.answer(
             questions,
-            index=None if index is None else searched.open(index),
+            index=None if index is None else searched.open(index, hardware),
             run=run,
             limit=limit,
             concurrency=concurrency,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from pyfast.errors import InputError
-from pyfast.utils.options import Option, Options, RunOptions, read_values, told
+from pyfast.utils.options import Hardware, Option, Options, RunOptions, read_values, told
 
 IndexFolder = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
@@ -72,7 +72,7 @@ class Models(LlmOptions):
     llm: Annotated[
         Mapping[str, str],
         Option(
-            "The LLM: embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER,"
+            "The LLM: embedded, embedded:base, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER,"
             " openai:MODEL@URL, batch:MODEL@URL, instant, or MODULE:NAME. ROLE=LLM chooses the LLM for"
             " the prompts of one role, such as pick=vllm:MODEL; repeatable.",
             typed=list[str],
@@ -125,11 +125,11 @@ class Searched(Options):
         ),
     ] = None
 
-    def open(self, index: str | Path) -> Any:
+    def open(self, index: str | Path, hardware: Hardware) -> Any:
         """Open an index."""
         import pyfast.api.index
 
-        return pyfast.api.index.open_index(index, self.retriever, self.rerank, self.filter or ())
+        return pyfast.api.index.open_index(index, self.retriever, self.rerank, self.filter or (), hardware)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,7 +13,7 @@ import typer
 from pyfast.commands.arguments import Asked, IndexFolder, Searched, with_options
 from pyfast.commands.terminal import SNIPPET, clock, console, cut, json_line, lines, plain, tokens
 from pyfast.errors import CallError
-from pyfast.utils.options import RunOptions
+from pyfast.utils.options import Hardware, RunOptions
 
 if TYPE_CHECKING:
     from pyfast.engine import Event, Step, Watch
@@ -29,6 +29,7 @@ def ask(
     question: Annotated[str, typer.Argument(help="The question, in quotes.")],
     asked: Asked,
     searched: Searched,
+    hardware: Hardware,
     options: Annotated[RunOptions, "outage"],
     as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print the LLM's raw replies, too.")] = False,
@@ -36,7 +37,7 @@ def ask(
     """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing."""
     import pyfast.api.answer
 
-    opened = searched.open(index)
+    opened = searched.open(index, hardware)
     with _left_at_once(), _shown(", ".join(dict.fromkeys(asked.llm.values())), verbose) as watch:
         run = pyfast.api.answer.answer([question], index=opened, options=options, watch=watch, **asked.given)
     record, session = run.records[0], run.session

@@ -66,6 +66,7 @@ def doctor() -> None:
     say(f"pyfast {environment.pyfast}, Python {environment.python}, {machine}")
     say(f"GPU ops: {'built' if environment.has_gpu_ops else 'not built'}")
     say(f"GPU: {environment.gpu_problem or '; '.join(environment.gpus)}")
+    say(f"GPUs for models and vectors (--device): {plain('; '.join(environment.torch_gpus)) or 'none'}")
     packages = ((one.name, one.version or "not installed", one.use) for one in environment.packages)
     show_table(["package", "version", "for"], packages)
     ops = ((op, "cpu", "cuda" if on_gpu else "refused") for op, on_gpu in environment.ops.items())

@@ -29,6 +29,7 @@ from pyfast.commands.serve import mcp, serve
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
 from pyfast.commands.train import app as train
+from pyfast.commands.train import distill
 from pyfast.errors import PyfastError
 from pyfast.utils.extras import explained
 from pyfast.utils.version import __version__
@@ -82,7 +83,7 @@ def _version(wanted: bool) -> None:
 _ANSWERING = (index, answer, ask, serve, mcp, status, prompts, export, estimate)
 _COMPARING = (evaluate, evaluate_retrieval, compare, bench, experiment, report, view, show, questions, judge)
 _CHECKING = (systems, check, verify, doctor)
-for command in (*_ANSWERING, *_COMPARING, *_CHECKING):
+for command in (*_ANSWERING, *_COMPARING, distill, *_CHECKING):
     app.command()(command)
 for name, commands in {"corpus": corpus, "train": train, "knowledge": knowledge, "data": data}.items():
     app.add_typer(commands, name=name)

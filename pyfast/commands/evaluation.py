@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyfast.commands.arguments import IndexFolder, RunFolders
+from pyfast.commands.arguments import Concurrency, IndexFolder, LlmOptions, RunFolders, read_models, with_options
+from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import SNIPPET, cut, json_line, plain, say, show_table
 from pyfast.errors import InputError
+from pyfast.utils.options import OF_EVERY_RUN, RunOptions
 
 if TYPE_CHECKING:
     from pyfast.api.retrieval_evaluation import RetrievalReport
@@ -42,6 +46,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 NAMED = 5  # the maximum number of ids shown of questions that were not run
 
 
+@with_options
 def evaluate(
     runs: RunFolders,
     gold: Gold = None,
@@ -51,12 +56,38 @@ def evaluate(
     per_question: Annotated[
         Path | None, typer.Option(help="Write the figures of each question to this file, as JSON lines.")
     ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Let this LLM judge whether each answer is correct and supported by its evidence. The folder"
+            " RUN-judged keeps the judge's run of RUN, and resumes."
+        ),
+    ] = None,
+    concurrency: Concurrency = None,
+    *,
+    given: LlmOptions,
+    options: Annotated[RunOptions, *OF_EVERY_RUN],
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure."""
     import pyfast.api.evaluation
 
-    given: Any = {"metrics": metric or None, "figures": figure or ()}
-    reports = {str(run): pyfast.api.evaluation.evaluate(run, gold, **given) for run in runs}
+    def judged(run: Path) -> Path:
+        from pyfast.api.judgement import judge_answers
+
+        folder, llm = run.with_name(f"{run.resolve().name}-judged"), read_models(judge)
+        common: Any = {"concurrency": concurrency, "options": options, **given.given}
+        work = partial(judge_answers, run, gold, judged=folder, llm=llm, **common)
+        tell(watched(folder, llm, lambda watch: work(watch=watch)), partial(print, file=sys.stderr))
+        return folder
+
+    if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
+        raise InputError("the options of a run belong to --judge: give an LLM that judges")
+    asked: Any = {"metrics": metric or None, "figures": figure or ()}
+    folders = {run: judged(run) if judge else None for run in runs}
+    reports = {
+        str(run): pyfast.api.evaluation.evaluate(run, gold, judged=folder, **asked)
+        for run, folder in folders.items()
+    }
     if per_question is not None:
         if per_question.exists():  # It may be the file of the questions.
             raise InputError(f"--per-question: {per_question} exists already; choose another file")
@@ -114,7 +145,14 @@ def _show_counts(report: Report, which: str) -> None:
             f"{len(report.whole_tables)} questions have a gold table without a row that has the answer: any row of"
             f" it counts as evidence: {some(report.whole_tables)}"
         )
+    _show_not_indexed(report)
     _show_without_gold(report)
+
+
+def _show_not_indexed(report: Report | RetrievalReport) -> None:
+    if report.not_indexed:
+        count, named = len(report.not_indexed), some(report.not_indexed)
+        say(f"{count} gold documents are not in the index, and count as not found: {named}")
 
 
 def _show_without_gold(result: Report | Comparison) -> None:
@@ -236,9 +274,10 @@ def _show_comparison(comparison: Comparison) -> None:
             " change in the same direction"
         )
     for flips in comparison.flips:
-        for which, ids in ((flips.b, flips.gained), (flips.a, flips.lost)):
+        for right, wrong, ids in ((flips.b, flips.a, flips.gained), (flips.a, flips.b, flips.lost)):
             if ids:
-                say(f"{plain(flips.figure)} right in {plain(which)} alone: {len(ids)}: {some(ids)}")
+                pair = f"right in {plain(right)} and wrong in {plain(wrong)}"
+                say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some(ids)}")
     if comparison.left_out:
         say(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
     _show_without_gold(comparison)
@@ -310,5 +349,6 @@ def _show_retrieval(report: RetrievalReport) -> None:
             for one in report.differences
         )
         show_table(["settings", "figure", "difference", "95 %", "p (Holm)"], differences)
+    _show_not_indexed(report)
     if report.without_gold:
         say(f"{len(report.without_gold)} questions name no gold evidence and are not scored")

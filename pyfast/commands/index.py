@@ -14,7 +14,7 @@ import typer
 from pyfast.commands.arguments import IndexFolder, with_options
 from pyfast.commands.terminal import console, plain
 from pyfast.errors import InputError
-from pyfast.utils.options import Cluster, IndexOptions
+from pyfast.utils.options import Cluster, Hardware, IndexOptions
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
@@ -43,6 +43,7 @@ def index(
     ],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
     options: IndexOptions,
+    hardware: Hardware,
     cluster: Cluster | None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     reader: Readers = None,
@@ -62,8 +63,10 @@ def index(
     index was built but a file, or a part of one, could not be read.
     """
     from pyfast.api.index import build_index
+    from pyfast.llm.protocol import ON_GPU, calls_counted
 
-    with unread_listed() as unread, _progress_shown() as on_progress:
+    began = time.monotonic()
+    with unread_listed() as unread, _progress_shown() as on_progress, calls_counted() as calls:
         built = build_index(
             sources,
             out,
@@ -75,9 +78,14 @@ def index(
             on_unread=unread.append,
             on_progress=on_progress,
             options=options,
+            hardware=hardware,
             cluster=cluster,
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
+    seconds = sum(call.seconds for call in calls if ON_GPU in call.name)
+    if seconds:
+        texts, share = sum(call.texts for call in calls), seconds / (time.monotonic() - began)
+        print(f"{calls[0].name}: {texts:,} texts, {seconds:.2f} s, {share:.1%} of the time")
     exit_if_incomplete(unread)
 
 

@@ -46,8 +46,8 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[[Watch], T]) -
     return result
 
 
-def tell(run: Run) -> None:
-    """Print the result of this session (this process's work on a run).
+def tell(run: Run, say: Callable[[str], None] = say) -> None:
+    """Print the result of this session (this process's work on a run) with `say`.
 
     If the run was stopped, the process ends. Raises `CallError` if all questions failed.
     """

@@ -48,6 +48,8 @@ def status(run: RunFolder) -> None:
             if one.prompt_tokens and not one.role:
                 say(f"{plain(one.name)}: {one.batch * one.calls:.0f} texts, {one.prompt_tokens} tokens")
         say("running: the time of a batch counts for each question in it")
+    for name, seconds in status.gpu_seconds.items():
+        say(f"{plain(name)}: {seconds:.2f} s, {seconds / max(status.working, 1e-9):.1%} of the time")
     for reason, count in status.failures:
         say(f"{count} failed: {plain(reason)}")
 

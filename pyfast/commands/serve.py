@@ -10,13 +10,14 @@ import typer
 
 from pyfast.commands.arguments import Asked, IndexFolder, Models, Searched, pairs, values, with_options
 from pyfast.errors import InputError
-from pyfast.utils.options import ServerOptions
+from pyfast.utils.options import Hardware, ServerOptions
 
 
 @with_options
 def serve(
     models: Models,
     searched: Searched,
+    hardware: Hardware,
     options: ServerOptions,
     index: Annotated[
         list[str] | None,
@@ -58,7 +59,7 @@ def serve(
     if settings.keys() - set(system or ()):
         raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
     # The server opens the indexes itself, after `dedicate_process`. Only so it can close them after a new commit.
-    indexes = {name: partial(searched.open, path) for name, path in _indexes(index).items()}
+    indexes = {name: partial(searched.open, path, hardware) for name, path in _indexes(index).items()}
     dedicate_process()
     export_spans()
     pyfast.server.http_server.serve(
@@ -101,6 +102,7 @@ def mcp(
     index: IndexFolder,
     asked: Asked,
     searched: Searched,
+    hardware: Hardware,
     http: Annotated[bool, typer.Option("--http", help="Use HTTP in place of standard input and output.")] = False,
     host: Annotated[str, typer.Option(help="With --http: the address at which the server listens.")] = "127.0.0.1",
     port: Annotated[
@@ -112,5 +114,5 @@ def mcp(
     import pyfast.server.mcp
 
     pyfast.server.mcp.serve_mcp(
-        searched.open(index), transport="http" if http else "stdio", host=host, port=port, **asked.given
+        searched.open(index, hardware), transport="http" if http else "stdio", host=host, port=port, **asked.given
     )

@@ -1,4 +1,4 @@
-"""`pyfast train`: graph-convqa, hseq-iterator, merge."""
+"""`pyfast train`: graph-convqa, hseq-iterator, merge. `pyfast distill`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import pairs, with_options
-from pyfast.commands.terminal import console
-from pyfast.utils.options import GraphConvqaOptions, HseqOptions
+from pyfast.commands.arguments import RunFolders, pairs, with_options
+from pyfast.commands.terminal import console, plain, say, show_table
+from pyfast.utils.options import DistillOptions, GraphConvqaOptions, HseqOptions
 
 if TYPE_CHECKING:
     from pyfast.api.training import OnStep, Training
@@ -87,6 +87,52 @@ def hseq_iterator(
             on_estimate=lambda cost: console().print(str(cost)),
         )
     _tell(training)
+
+
+@with_options
+def distill(
+    runs: RunFolders,
+    out: _Out,
+    options: DistillOptions,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="The folder of the model to train, in safetensors. Without it: only write examples."),
+    ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(help="The gold answers, as in `pyfast evaluate`; by default those of the run's questions."),
+    ] = None,
+    not_in: Annotated[
+        list[Path] | None,
+        typer.Option(help="Questions or gold answers of a test; the runs may have no question of it; repeatable."),
+    ] = None,
+) -> None:
+    """Teach a model (LoRA) the prompts and replies of finished runs, from the questions that came out right."""
+    import pyfast.api.training
+
+    with _progress() as on_step:
+        learned = pyfast.api.training.distill(
+            runs,
+            out=out,
+            model=model,
+            gold=gold,
+            not_in=not_in or (),
+            options=options,
+            on_step=on_step,
+            on_estimate=lambda cost: console().print(str(cost)),
+        )
+    if os.environ.get("RANK", "0") != "0":
+        return
+    show_table(["run", "right", "questions"], [(run, *counts) for run, counts in learned.runs.items()])
+    heads = ["prompt", "examples", "held out", *(["loss before", "after"] if learned.losses else ())]
+    losses = {name: [f"{loss:.3f}" for loss in pair] for name, pair in learned.losses.items()}
+    others = ["", ""] if losses else []
+    rows = [(name, *counts, *losses.get(name, others)) for name, counts in learned.prompts.items()]
+    show_table(heads, rows)
+    for why, count in learned.left_out.items():
+        say(plain(f"{count} left out: {why}"))
+    if learned.training is not None:
+        _tell(learned.training)
 
 
 @app.command()

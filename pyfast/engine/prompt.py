@@ -35,7 +35,9 @@ option `reasoning_tokens`, the model already gets more tokens for its first atte
 """
 
 
-_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length"}
+REFUSED = "That answer cannot be used: "
+"""The beginning of the message with which pyfast asks again after a reply that it cannot use"""
+CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length"}
 _FILTERED = {"content_filter", "content_filtered", "safety", "recitation", "prohibited_content", "refusal"}
 
 
@@ -154,7 +156,7 @@ class Prompt(Generic[M]):
             return replace(request, max_tokens=request.max_tokens + _REASONING_TOKENS)
         # Some servers take no empty message.
         reply = Message("assistant", plain(completion.text[:_SHOWN]) or "(no text)")
-        wish = Message("user", f"That answer cannot be used: {plain(str(fault))}\nReply again, in JSON alone.")
+        wish = Message("user", f"{REFUSED}{plain(str(fault))}\nReply again, in JSON alone.")
         return replace(request, messages=(*request.messages, reply, wish))
 
     def parse(self, completion: Completion, repaired: Counter[str] | None = None) -> M:
@@ -169,7 +171,7 @@ class Prompt(Generic[M]):
                 `CutOffError`, and if a filter of its content did, a `FilteredError`.
         """
         reason = completion.finish_reason.lower().partition(":")[0]  # Gemini: "content_filter: RECITATION"
-        if reason in _CUT_OFF:
+        if reason in CUT_OFF:
             doing = "while it still reasoned, " if _still_reasoned(completion) else ""
             raise CutOffError(f"{self.name}: answer cut off {doing}after {self.max_tokens} tokens")
         if reason in _FILTERED:

@@ -158,8 +158,8 @@ def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> 
     """Change the fields of a question into the usual form.
 
     A whole number as the `id` becomes text. `answers` becomes a list of texts (see `texts_of`). If there is no
-    `answers`, one of the fields `expected`, `gold`, `golden_answers` and `answer` takes its place. `id` is
-    for a record without an id. Warnings about `source` say what was taken.
+    `answers`, one of the fields `expected`, `gold`, `golden_answers` and `answer` takes its place. A single uri
+    as `supporting` becomes a list. `id` is for a record without an id. Warnings about `source` say what was taken.
     """
     fields = dict(record)
     if type(fields.get("id")) is int:
@@ -176,6 +176,8 @@ def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> 
                 _say(source, f"there is no `answers`; `{name}` has the gold answers")
     if "answers" in fields:
         fields["answers"] = texts_of(fields["answers"])
+    if isinstance(named := fields.get("supporting"), str) and named.strip():
+        fields["supporting"] = [named]
     if isinstance(fields.get("turns"), list):
         named = [
             {"id": f"{fields.get('id')}-{place}", **_given(turn)} if isinstance(turn, Mapping) else turn

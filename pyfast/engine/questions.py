@@ -98,10 +98,11 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
 def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
     """Return the id and the text of a question or turn."""
     question_id, text = record.get("id"), record.get("question")
+    if not isinstance(text, str) or not text.strip():
+        there = "" if "question" in record else f" (it has: {', '.join(map(str, record)) or 'nothing'})"
+        raise InputError(f"{place}: needs a `question`, a non-empty string{there[:200]}")
     if not isinstance(question_id, str) or not question_id:
         raise InputError(f"{place}: needs an `id`, a text or a number")
-    if not isinstance(text, str) or not text.strip():
-        raise InputError(f"{place}: needs a `question`, a non-empty string")
     return question_id, text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -17,12 +18,14 @@ from pydantic import TypeAdapter
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal.journal import digests, open_to_read, reading
+from pyfast.engine.journal.journal_reader import working_seconds
 from pyfast.engine.journal.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, is_ledger
 from pyfast.engine.outages import Waiting
 from pyfast.engine.record import REPLY_BEGINS
 from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
 from pyfast.errors import InputError
+from pyfast.llm.protocol import ON_GPU
 from pyfast.utils.files import write_atomically
 
 PROGRESS = "progress.json"
@@ -91,6 +94,10 @@ class Status:
     again. 0 while a process works on the run"""
     waiting: Waiting | None = None
     """The outage whose end the run waits for. None: the run does not wait"""
+    gpu_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How many seconds a GPU has worked, by the kind of work, such as `encode on cuda` or `search on cuda`"""
+    working: float = 0.0
+    """The seconds in which at least one question was in progress"""
     seconds: Mapping[int, float] = field(default_factory=dict)
     """Percentiles (50, 90, 95, 99) of the seconds from the start of a question to its end. Empty if they were not
     recorded
@@ -117,6 +124,7 @@ def status_of(summary: Summary, questions: int) -> Status:
     questions."""
     used: dict[str, Any] = {name: getattr(summary, name) for name in COUNTS}
     used |= {name: dict(getattr(summary, name)) for name in BY_PROMPT}
+    on_gpu = {name: total.running_us / 1e6 for name, total in summary.stages.items() if ON_GPU in name}
     return Status(
         questions=questions,
         states=dict(summary.states),
@@ -124,6 +132,7 @@ def status_of(summary: Summary, questions: int) -> Status:
         failures=summary.failures.most_common(10),
         seconds_left=None,
         stages=[_stage(*stage) for stage in summary.stages.items()],
+        gpu_seconds=on_gpu,
         **used,
     )
 
@@ -143,10 +152,10 @@ FROM questions WHERE state = 'failed' GROUP BY kind ORDER BY n DESC LIMIT 10
 _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC LIMIT 1"
 
 
-def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[float]]:
-    """Add up what all ended questions used. Also return the seconds of each question. A row that is not a whole
-    ledger counts nothing. A warning says how many such rows there are."""
-    total, seconds, odd = Summary(), list[float](), 0
+def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[float], list[float]]:
+    """Add up what all ended questions used. Also return the seconds of each question, and the times when they
+    started. A row that is not a whole ledger counts nothing. A warning says how many such rows there are."""
+    total, seconds, starts, odd = Summary(), list[float](), list[float](), 0
     for state, count in database.execute(_STATES):
         total.states[str(state)] += count
     total.failures.update({str(reason): count for reason, count in database.execute(_FAILURES)})
@@ -157,10 +166,11 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
         total.add_row(ledger)
         if "seconds" in ledger:
             seconds.append(float(ledger["seconds"]))
+            starts.append(float(ledger.get("started", math.nan)))
         add_stages(total.stages, {name: Stage(*row) for name, row in ledger["stages"].items()})
     if odd:
         _LOG.warning("%s: damaged: what %d questions took is unknown, and is not counted", journal, odd)
-    return total, seconds
+    return total, seconds, starts
 
 
 def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
@@ -243,7 +253,7 @@ def read_status(folder: Path) -> Status:
     altered = 0
     try:
         with reading(folder / JOURNAL) as database:
-            totals, seconds = _totals(database, folder / JOURNAL)
+            totals, seconds, starts = _totals(database, folder / JOURNAL)
             session = database.execute(_SESSION).fetchone()
             if not running:
                 altered = count_altered(folder, digests(database))[1]
@@ -254,9 +264,11 @@ def read_status(folder: Path) -> Status:
         took, of_session = time.time() - session[0], status.ended - session[1]
         if took > 0 and of_session > 0:  # Otherwise the clock was set back, and the speed is unknown.
             seconds_left = (total - status.ended) * took / of_session
+    known = np.isfinite(starts)
     return replace(
         status,
         running=running,
+        working=working_seconds(np.array(starts)[known], np.add(starts, seconds)[known]),
         seconds_left=seconds_left,
         altered=altered,
         waiting=_waiting(folder) if running else None,

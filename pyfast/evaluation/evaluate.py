@@ -91,11 +91,13 @@ class Report:
     whole_tables: tuple[str, ...] = ()
     """Ids of questions with a gold table (or knowledge graph) of which no row has a gold answer. In the evidence,
     any row of it counts"""
+    not_indexed: tuple[str, ...] = ()
+    """Gold documents that the index of the run does not have. They count as not found"""
 
     def as_json(self) -> dict[str, Any]:
         """The report in JSON types, without the scores of single questions."""
         left_out = {"not_run": list(self.not_run), "without_gold": list(self.without_gold)}
-        left_out["whole_tables"] = list(self.whole_tables)
+        left_out |= {"whole_tables": list(self.whole_tables), "not_indexed": list(self.not_indexed)}
         return {"rows": [asdict(row) for row in self.rows], "states": self.states, **left_out}
 
 
@@ -106,6 +108,7 @@ def evaluate(
     where: str = "the run",
     rows: Rows | None = None,
     figures: Sequence[str] = (),
+    also: Sequence[Metric] = (),
 ) -> Report:
     """Score answers. A failed question counts as wrong. Unfinished questions are listed in `not_run`, but do
     not count.
@@ -121,6 +124,7 @@ def evaluate(
         rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
             table counts as this table, if the gold does not name rows.
         figures: The names of the figures that the report has. Empty: all of them.
+        also: Metrics beside `metrics`.
 
     Returns:
         Figures with 95 % intervals, for all questions and then for each group.
@@ -144,22 +148,24 @@ def evaluate(
         fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
         fault = f"none of its {len(without)} questions has gold answers (`answers`)" if without else fault
         raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
-    named = _chosen(list(names), conversations[0]) if metrics is None else metrics
+    named = [*(_chosen(list(names), conversations[0]) if metrics is None else metrics), *also]
     # The gold is read a second time: all of it would take more memory than the rest.
-    whole: list[str] = []
+    whole, not_indexed = list[str](), dict[str, None]()
 
     def complete(one: Gold) -> Gold:
         if rows is None:
             return one
-        one, is_whole = with_rows(one, rows)
+        one, is_whole, missing = with_rows(one, rows)
         whole.extend([one.id] if is_whole else [])
+        not_indexed.update(dict.fromkeys(missing))
         return one
 
     asked = ((records.pop(one.id), complete(one)) for one in read_gold(gold) if one.id in records)
     scored = with_figures(_scored(dict(_opened(one) for one in named), _pairs_together(asked)), figures)
     states = dict(Counter(one.state for one in scored))
     without += records  # The records that are left have no line in the gold.
-    return Report(rows_of(scored), scored, states, tuple(not_run), tuple(without), tuple(whole))
+    left_out = tuple(not_run), tuple(without), tuple(whole), tuple(not_indexed)
+    return Report(rows_of(scored), scored, states, *left_out)
 
 
 def _pairs_together(asked: Iterator[tuple[Record, Gold]]) -> Iterator[list[tuple[Record, Gold]]]:

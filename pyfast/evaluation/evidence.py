@@ -4,16 +4,16 @@ abstention."""
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import ConfigDict
+from pydantic import ConfigDict, model_validator
 
 from pyfast.engine import Evidence, Record
 from pyfast.evaluation.bootstrap import Float64, ratio_draws
-from pyfast.evaluation.gold import Gold, Named
+from pyfast.evaluation.gold import Gold
 from pyfast.evaluation.metrics import Values, exact_match, normalise, of_answers, of_each
 
 Counts = tuple[int, int, int]
@@ -64,9 +64,10 @@ def _f1_draws(questions: Sequence[Counts]) -> Float64:
     return np.nan_to_num(ratio_draws(2 * both, picked + wanted, range(len(questions))))  # 0 / 0 counts as 0.
 
 
+G = TypeVar("G", bound=Gold)
 Rows = Callable[[str], Sequence[str] | None]
-"""Returns the rows of a table or the triples of a knowledge graph, each by `row_text`. Returns None for a text and
-for a uri that the index does not have"""
+"""Returns the rows of a table or the triples of a knowledge graph, each by `row_text`. Returns None for a text.
+Raises `KeyError` for a uri that the index does not have"""
 
 
 @of_each
@@ -74,37 +75,44 @@ def evidence(record: Record, gold: Gold) -> Values | None:
     """Compare the documents in the evidence with the gold documents: precision and recall. The figures are
     means over the questions that have gold documents.
 
-    A gold table counts if the evidence has one of its gold rows: a row that `supporting_facts` names, otherwise a
-    row with a gold answer. If the table has no such row, any row of it counts. The same holds for the triples of
-    a knowledge graph.
+    A gold table counts if the evidence has one of its gold rows: a row that `supporting_facts` or
+    `supporting_cells` names, otherwise a row with a gold answer. If the table has no such row, any row of it
+    counts. The same holds for the triples of a knowledge graph.
     """
     if not gold.supporting:
         return None
-    _, picked, wanted = counts(record.uris, gold.supporting)
-    both = len(_found(record, gold))
+    both, picked, wanted = _documents(record, gold)
     return {"evidence_precision": both / picked if picked else 0.0, "evidence_recall": both / wanted}
 
 
-def _found(record: Record, gold: Gold) -> set[str]:
-    """Return the gold documents that the evidence has."""
-    uris = set(record.uris) & set(gold.supporting or ())
-    named: dict[str, set[int]] = defaultdict(set)
-    for uri, place in gold.supporting_facts or ():
-        if uri not in (gold.sentence_starts or {}):
-            named[uri].add(place)
-    for uri in uris & (gold.by_row | named.keys()):
-        items = [item for item in record.evidence if item.uri == uri]
-        if not any(_is_gold_row(item, gold, named.get(uri)) for item in items):
-            uris.discard(uri)
-    return uris
+def _documents(record: Record, gold: Gold) -> Counts:
+    """Count the documents of one question. A gold table is found only by a gold row."""
+    both, picked, wanted = counts(record.uris, gold.supporting or ())
+    if not of_rows(gold).isdisjoint(record.uris):  # Otherwise the evidence need not be read.
+        both = len({item.uri for item in record.evidence if is_gold(item, gold)})
+    return both, picked, wanted
 
 
-def _is_gold_row(item: Evidence, gold: Gold, rows: set[int] | None) -> bool:
-    if rows is not None and "header" not in item.metadata:
+def of_rows(gold: Gold) -> frozenset[str]:
+    """Return the gold documents that are found only by their gold rows or triples."""
+    named = {uri for uri, _ in gold.supporting_facts or () if uri not in (gold.sentence_starts or {})}
+    return gold.by_row | named | gold.supporting_cells.keys()
+
+
+def is_gold(item: Evidence, gold: Gold) -> bool:
+    """Return whether a piece of evidence finds its document: the document is gold and, of a table or knowledge
+    graph with gold rows, the piece is one of them."""
+    if item.uri not in (gold.supporting or ()):
+        return False
+    if item.uri not in of_rows(gold):
+        return True
+    cells = gold.supporting_cells.get(item.uri, ())
+    rows = {place for uri, place in gold.supporting_facts or () if uri == item.uri}
+    if rows and "header" not in item.metadata:
         return True  # `supporting_facts` names sentences of a text.
-    if rows is not None and item.offsets[0] >= 0:
+    if rows and item.offsets[0] >= 0:
         return item.offsets[0] in rows
-    return holds(row_text(item.snippet), gold)
+    return holds(row_text(item.snippet), cells or gold.answers)
 
 
 def row_text(text: str) -> str:
@@ -112,31 +120,36 @@ def row_text(text: str) -> str:
     return f" {normalise(text)} "
 
 
-def holds(text: str, gold: Gold) -> bool:
-    """Return whether the result of `row_text` has a gold answer."""
-    return any(answer and f" {answer} " in text for answer in map(normalise, gold.answers))
+def holds(text: str, wanted: Iterable[str]) -> bool:
+    """Return whether the result of `row_text` has one of the wanted texts."""
+    return any(one and f" {one} " in text for one in map(normalise, wanted))
 
 
-def with_rows(gold: Gold, rows: Rows) -> tuple[Gold, bool]:
-    """Return (the gold with `by_row`, whether a gold table has no gold row, so that any row of it counts)."""
-    named = {uri for uri, _ in gold.supporting_facts or ()}
-    by_row, whole = set[str](), False
-    for uri in gold.supporting or () if gold.answers else ():
-        texts = None if uri in named else rows(uri)
-        if texts is not None:
-            own = any(holds(text, gold) for text in texts)
+def with_rows(gold: G, rows: Rows) -> tuple[G, bool, list[str]]:
+    """Return (the gold with `by_row`, whether a gold table has no gold row, so that any row of it counts, the gold
+    documents that the index does not have)."""
+    named = {uri for uri, _ in gold.supporting_facts or ()} | gold.supporting_cells.keys()
+    by_row, whole, missing = set[str](), False, list[str]()
+    for uri in gold.supporting or ():
+        try:
+            texts = rows(uri)
+        except KeyError:
+            missing.append(uri)
+            continue
+        if texts is not None and uri not in named and gold.answers:
+            own = any(holds(text, gold.answers) for text in texts)
             by_row |= {uri} if own else set()
             whole = whole or not own
-    return gold.model_copy(update={"by_row": frozenset(by_row)}), whole
+    return gold.model_copy(update={"by_row": frozenset(by_row)}), whole, missing
 
 
 @of_each
 def selection(record: Record, gold: Gold) -> Values | None:
     """Compute micro precision, recall and F1 of the selected documents: ratios of sums over all questions
-    (HSEQ, A.2)."""
+    (HSEQ, A.2). Documents count as in `evidence`."""
     if not gold.supporting:
         return None
-    both, picked, wanted = counts(record.uris, gold.supporting)
+    both, picked, wanted = _documents(record, gold)
     return {
         "selection_precision": (both, picked),
         "selection_recall": (both, wanted),
@@ -156,24 +169,22 @@ def abstention(record: Record, gold: Gold) -> Values:
     return {"coverage": float(answered), "risk": (float(wrong), float(answered))}
 
 
-class RetrievalQuestion(Named):
+class RetrievalQuestion(Gold):
     """A question with its gold documents, from a line of a file. Other keys of this line are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     question: str = ""
-    supporting: tuple[str, ...] | None = None
-    """The uris of the gold documents"""
     table_id: str | None = None
     """For a HybridQA question: the uri of its table, which is then the only gold document. `supporting` is
     ignored, because its documents were found only by matching strings
     """
-    type: str | None = None
 
-    @property
-    def gold(self) -> frozenset[str]:
-        """The uris of the gold documents."""
-        return frozenset([self.table_id] if self.table_id else self.supporting or ())
+    @model_validator(mode="before")
+    @classmethod
+    def _only_the_table(cls, line: Any) -> Any:
+        table = line.get("table_id") if isinstance(line, dict) else None
+        return {**line, "supporting": [table]} if table else line
 
 
 def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[int]) -> dict[str, float]:

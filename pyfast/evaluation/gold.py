@@ -71,6 +71,9 @@ class Gold(Named):
     supporting_facts: tuple[tuple[str, int], ...] | None = None
     """The gold sentences, as pairs (uri, number of the sentence from 0). In a table, they are the gold
     rows"""
+    supporting_cells: Mapping[str, tuple[str, ...]] = {}
+    """For a table or knowledge graph, by uri: texts of cells, entities or relations. A row or triple that has one
+    of these texts is a gold row"""
     sentence_starts: Mapping[str, tuple[int, ...]] | None = None
     """For each document of the question, by uri: the character at which each sentence begins"""
     scale: str | None = None
@@ -84,8 +87,8 @@ class Gold(Named):
     turn: int | None = None
 
     by_row: frozenset[str] = frozenset()
-    """The gold tables and knowledge graphs that have a row or triple with a gold answer. `pyfast.evaluate` finds
-    them in the index of the run. In the evidence, only such a row or triple of them counts"""
+    """The gold tables and knowledge graphs that have a row or triple with a gold answer. pyfast finds them in the
+    index. In the evidence, only such a row or triple of them counts"""
 
     @property
     def has_answer(self) -> bool:

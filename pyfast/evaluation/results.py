@@ -79,7 +79,7 @@ def _row(record: Record, results: Results, figures: Mapping[str, float | None]) 
         "gold": results.gold.get(id),
         **{_column(name): value for name, value in figures.items()},
         "uris": [one.uri for one in record.evidence],
-        "snippets": [one.snippet for one in record.evidence],
+        "snippets": [one.line if "header" in one.metadata else one.snippet for one in record.evidence],
         **{name: getattr(usage, name) for name in _COUNTS},
         "seconds": results.seconds.get(id),
     }

@@ -199,7 +199,7 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
         IndexFormatError: The snapshot is damaged.
         ModelNotFoundError: There is no such embedding model.
     """
-    embedder = Embedder(model)
+    embedder = Embedder(model, index.hardware)
     begun_with = None if run is None else recorded_value(run, "knowledge", "contents")
     if run is not None and begun_with is not None and (run / KNOWLEDGE).is_dir():
         kept = Knowledge.open(run / KNOWLEDGE, embedder)

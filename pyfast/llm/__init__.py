@@ -30,13 +30,13 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
     """Open the language model that `spec` names. The model is loaded when it is first used.
 
     Args:
-        spec: `embedded`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`,
+        spec: `embedded`, `embedded:base`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`,
             `openai:MODEL@URL` (`openai:MODEL@URL1,URL2` for several servers of one model), `batch:MODEL@URL`,
             or `instant` (for benchmarks). You can also give the name of a plug-in (an entry point of the
             group `pyfast.llms`), or `MODULE:NAME`. In the module, `NAME` is an LLM, or a function that takes
             the options and returns an LLM.
         **options: Options of the model. They depend on the kind of LLM. `embedded` and `llamacpp`: `slots`,
-            `context_window`, `threads`. `vllm`: `slots`, `context_window`, `dtype`, `tensor_parallel`,
+            `context_window`, `threads`, `adapter`. `vllm`: `slots`, `context_window`, `dtype`, `tensor_parallel`,
             `memory_fraction`, `lora` and more. `transformers`: `context_window`. `openai`: `concurrency`,
             `context_window`, `timeout_s`, `attempts`, `backoff_s`, `requests_per_minute`, `extra`, and
             `weights` for several servers. `batch`: `max_calls`, `online_calls`, `poll_s` and more.

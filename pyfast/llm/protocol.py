@@ -314,12 +314,16 @@ def build_with(kind: str, build: Callable[..., T], *given: Any, **options: Any) 
     return build(*given, **options)
 
 
+ON_GPU = " on "
+"""What the names of stages have that are the work of a GPU, such as `encode on cuda`"""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerCall:
-    """One answered request, for the ledger."""
+    """One answered request, or the work of a GPU in one call, for the ledger."""
 
     name: str
-    """The name of the stage: `embed` or `rerank`"""
+    """The name of the stage: `embed`, `rerank`, or such as `encode on cuda`"""
     texts: int
     tokens: int
     """The number of tokens, or 0 if the server does not report it"""

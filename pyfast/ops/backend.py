@@ -155,9 +155,9 @@ class Gpu:
         return self.library.empty(shape, dtype=dtype)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: str) -> Any:
-        out = self.empty(shape, dtype)
-        out[...] = 0
-        return out
+        if self.torch:
+            return self.library.zeros(shape, dtype=getattr(self.library, dtype), device=self.device)
+        return self.library.zeros(shape, dtype=dtype)
 
     def array(self, name: str, value: Any, dtype: str) -> Any:
         """Convert `value` to a contiguous 1-D array of `dtype` on the GPU. The result is an array of the
@@ -182,8 +182,9 @@ class Gpu:
             return array.contiguous() if self.torch else self.library.ascontiguousarray(array)
         if (dtype.startswith(("int", "uint")) and "float" in kind) or (dtype.startswith("int") and kind == "bool"):
             raise ArrayError(f"{name}: expected {dtype}, got {kind}")
-        if dtype == "int32" and len(array) and not -(2**31) <= int(array.min()) <= int(array.max()) < 2**31:
-            raise ArrayError(f"{name}: has a number that does not fit {dtype}")
+        if dtype == "int32" and "int64" in kind:
+            # The native ops refuse the limits as they would refuse what is beyond, and nobody has to wait.
+            array = array.clip(-(2**31), 2**31 - 1)
         return array.to(getattr(self.library, dtype)) if self.torch else array.astype(dtype)
 
     def _asarray(self, value: Any) -> Any:
@@ -240,10 +241,10 @@ def errors_at_end() -> Iterator[None]:
     the GPU has checked their arrays.
 
     Until the end of the block, results of malformed arrays are meaningless. A backward pass does not wait if
-    its forward pass ran in the block. Some ops still wait for a result that they need: `evidence_graph` and
-    `weighted_degree` for the sizes of the pools, `evidence_graph` for the number of its edges, and `pagerank`
-    to learn which pools converged. If `max_iterations` is large enough for `tolerance`, every pool surely
-    converges, and `pagerank` does not wait.
+    its forward pass ran in the block. Some ops still wait for a result that they need: `evidence_graph` for the
+    sizes of the pools and the number of its edges, and `pagerank` to learn which pools converged. If
+    `max_iterations` is large enough for `tolerance`, every pool surely converges, and `pagerank` does not wait.
+    `pyfast.ops.gpu.evidence_graph` does not wait if the sizes are given.
 
     Example:
         >>> from pyfast.ops.backend import errors_at_end

@@ -106,7 +106,7 @@ def gatv2(
     The op accepts NumPy arrays (float32, float64) and torch tensors (float32, float64, bfloat16), and returns
     the same kind. Tensors are differentiable by x_src, x_dst and att. The op adds up bfloat16 numbers in
     float32. Under autocast the result is float32. `torch.compile` can compile the op. On a GPU (float32 and
-    bfloat16, up to 1,024 channels) the op returns tensors or CuPy arrays on that GPU.
+    bfloat16) the op returns tensors or CuPy arrays on that GPU.
 
     The op allocates no array of edges x heads x channels elements. Only second derivatives and derivatives of
     the attention need such an array, because torch's own operations compute them.

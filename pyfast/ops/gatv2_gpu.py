@@ -36,7 +36,7 @@ def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
     with gpu.current():
         kept, kind = _mask(gpu, layer.mask, (layer.edges, heads)), _kind(layer.x_src)
         y = gpu.empty(int(layer.x_dst.shape[0]) * heads * channels, kind)
-        attention = gpu.zeros(layer.edges * heads, "float32")
+        attention = gpu.empty(layer.edges * heads, "float32")
         gpu.run(
             native.cuda.gatv2,
             is_bfloat16=kind == "bfloat16",

@@ -7,7 +7,6 @@ torch's own operations compute the second derivative, and the derivative of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,8 +55,18 @@ def gatv2_torch(
     settings = _number("negative_slope", negative_slope), self_loops, _number("dropout", dropout)
     drawn = _seed(seed, bool(dropout) and mask is None), None if mask is None else _mask(mask, x_src)
     count = 0 if threads is None else thread_count(threads)
-    y, attention = _gatv2(x_src, x_dst, *graph, att, *settings, *drawn, count)
+    inputs = x_src, x_dst, *graph, att, *settings, *drawn, count
+    y, attention = (_gatv2 if _needs_op(device, x_src, x_dst, att) else _Eager.apply)(*inputs)
     return y, attention
+
+
+def _needs_op(device: str, *tensors: Tensor) -> bool:
+    """Return whether something other than autograd acts on calls of ops: torch.compile, autocast, a dispatch mode,
+    a transform of torch.func or a subclass of Tensor."""
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(device):
+        return True
+    plain = all(type(each) in (Tensor, torch.nn.Parameter) for each in tensors)
+    return not plain or torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack() > 0
 
 
 def applied(attention: Tensor, dropout: float) -> Tensor:
@@ -68,11 +77,10 @@ def applied(attention: Tensor, dropout: float) -> Tensor:
 def _layer(arrays: tuple[Any, ...], settings: tuple[Any, ...], threads: int) -> Gatv2Arguments:
     x_src, x_dst, indptr, indices, att = arrays
     features = x_src.contiguous(), x_dst.contiguous(), indptr, indices, att.contiguous()
-    return replace(Gatv2Arguments(*features, *settings), threads=threads or thread_count(None))
+    return Gatv2Arguments(*features, *settings, threads=threads or (1 if x_src.is_cuda else thread_count(None)))
 
 
-@torch.library.custom_op("pyfast::gatv2", mutates_args=())
-def _gatv2(
+def _forward(
     x_src: Tensor,
     x_dst: Tensor,
     indptr: Tensor,
@@ -97,8 +105,7 @@ def _gatv2(
     return y.view(x_dst.shape), attention.view(-1, att.shape[0])
 
 
-@torch.library.custom_op("pyfast::gatv2_backward", mutates_args=())
-def _gatv2_backward(
+def _backward(
     x_src: Tensor,
     x_dst: Tensor,
     indptr: Tensor,
@@ -126,6 +133,10 @@ def _gatv2_backward(
         for each, like, want in zip(gradients, (x_src, x_dst, att), wanted, strict=True)
     )
     return x, y, z
+
+
+_gatv2 = torch.library.custom_op("pyfast::gatv2", _forward, mutates_args=())
+_gatv2_backward = torch.library.custom_op("pyfast::gatv2_backward", _backward, mutates_args=())
 
 
 @_gatv2.register_fake
@@ -168,11 +179,25 @@ def _derive(ctx: Any, grad: Tensor | None, grad_attention: Tensor | None) -> tup
         gradients = torch.autograd.grad((y, shares), leaves, flows, create_graph=torch.is_grad_enabled())
     elif grad is not None:
         with errors_wait_for(ctx.pending):
-            gradients = _gatv2_backward(
+            again = torch.is_grad_enabled()  # The gradients are to be differentiated again.
+            gradients = (_gatv2_backward if again else _backward)(
                 x_src, x_dst, indptr, indices, att, attention, grad, *settings, wanted, ctx.threads
             )
     by_x_src, by_x_dst, by_att = (each if want else None for each, want in zip(gradients, wanted, strict=True))
     return by_x_src, by_x_dst, None, None, by_att, *[None] * 6
+
+
+class _Eager(torch.autograd.Function):
+    """`_gatv2` without what only `torch.compile` and autocast need: a call of a custom op takes longer than the
+    kernels for a small graph."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        output = _forward(*inputs)
+        _keep(ctx, inputs, output)
+        return output
+
+    backward = staticmethod(_derive)
 
 
 def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -12,8 +12,8 @@ from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import Gpu, call_gpu
 
 Bounds = tuple[int, int, int]
-"""(the size of the largest pool, the sum of the squared sizes of all pools, the largest number of entries of
-X in a pool)"""
+"""(the size of the largest pool, the sum of the squared sizes of all pools, the number of entries of X in all
+pools)"""
 Lists = tuple[Any, Any]
 """A ragged list of lists: (offsets, values)"""
 
@@ -22,16 +22,17 @@ class Forward(NamedTuple):
     """The arrays of the forward index X on the GPU, in the form that native ops need."""
 
     indptr: Any
-    has_int64: bool
+    wide_indptr: bool
     """Whether `indptr` is int64, not int32"""
     indices: Any
+    wide_indices: bool
     data: Any
     terms: int
 
 
 def forward(gpu: Gpu, x: Any) -> Forward:
     """Convert X to the form that native ops need. X is a csr_matrix of CuPy or a sparse CSR tensor of torch.
-    Each call copies term ids that are not int32, and weights that are not float32.
+    Each call copies term ids that are neither int32 nor int64, and weights that are not float32.
     """
     if hasattr(x, "crow_indices"):
         indptr, indices, data = x.crow_indices(), x.col_indices(), x.values()
@@ -39,84 +40,93 @@ def forward(gpu: Gpu, x: Any) -> Forward:
         indptr, indices, data = x.indptr, x.indices, x.data
     else:
         raise ArrayError(f"X: expected a CSR matrix on the GPU, of CuPy's or torch's, got {type(x).__name__}")
-    wide = str(indptr.dtype).endswith("int64")
-    indptr = gpu.array("X.indptr", indptr, "int64" if wide else "int32")
-    indices, data = gpu.array("X.indices", indices, "int32"), gpu.array("X.data", data, "float32")
-    return Forward(indptr, wide, indices, data, int(x.shape[1]))
+    wide = [str(each.dtype).endswith("int64") for each in (indptr, indices)]
+    indptr = gpu.array("X.indptr", indptr, "int64" if wide[0] else "int32")
+    indices = gpu.array("X.indices", indices, "int64" if wide[1] else "int32")
+    return Forward(indptr, wide[0], indices, wide[1], gpu.array("X.data", data, "float32"), int(x.shape[1]))
 
 
-def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
+def bounds(gpu: Gpu, x: Forward, pools: Lists) -> Bounds:
     """Compute the `Bounds` of the pools, from which the size of the op's workspace follows. Waits until the
-    stream has finished.
-
-    If a document is not in X, or if X is malformed, the third of these numbers is arbitrary.
+    stream has finished. Documents that are not in X, and malformed rows, do not count.
 
     Raises:
         ArrayError: The offsets are malformed.
     """
-    here = gpu.numpy(offsets)
-    if here[0] != 0 or here[-1] != len(documents) or (here[1:] < here[:-1]).any():
-        raise ArrayError("pool_offsets: do not start at 0, decrease, or do not end with the documents")
-    sizes = np.diff(here)
-    largest = int(sizes.max(initial=0))
-    pairs = int((sizes.astype(np.float64) ** 2).sum())
-    if not len(documents) or len(x.indptr) < 2:
-        return largest, pairs, 0
-    ids = gpu.cast("doc_ids", documents, "int64").clip(0, len(x.indptr) - 2)
-    ends = gpu.zeros(len(documents) + 1, "int64")
-    ends[1:] = (x.indptr[ids + 1] - x.indptr[ids]).clip(0, len(x.indices)).cumsum(0)
-    return largest, pairs, max(int((ends[offsets[1:]] - ends[offsets[:-1]]).max()), 0)
+    found = gpu.zeros(4, "int64")  # The fourth number is the status word.
+    address, _ = gpu.memory(found)
+    queue = gpu.stream(), address + 24, (0, 0)
+    call_gpu(native.cuda.pool_bounds, X=gpu.places(x), pools=gpu.places(pools), bounds=(address, 3), queue=queue)
+    largest, pairs, entries, status = (int(number) for number in gpu.numpy(found))
+    call_gpu(native.cuda.raise_faults, status=status)
+    return largest, pairs, entries
 
 
 def evidence_graph(
     X: Any,
     pool_offsets: Any,
     doc_ids: Any,
-    weight: Any,
-    threshold: float,
-    top_k: int | None,
-    mask_terms: Any,
-    idf: str,
+    weight: Any = "sum",
+    threshold: float = 0.0,
+    top_k: int | None = None,
+    mask_terms: Any = None,
+    idf: str = "corpus",
+    max_pool: int | None = None,
+    max_terms: int | None = None,
 ) -> tuple[Any, Any, Any, Any]:
-    """Compute the evidence graph of each pool. Returns (pool_offsets, indptr, indices, weights)."""
+    """Compute the evidence graph of each pool. Returns (pool_offsets, indptr, indices, weights).
+
+    If `max_pool` and `max_terms` are given, the op waits for nothing in a block of `errors_at_end`, and can be
+    captured in a CUDA graph. `indices` and `weights` then have room for `max_pool` edges of each node, and only
+    the first `indptr[-1]` are used.
+
+    Args:
+        X, pool_offsets, doc_ids, weight, threshold, top_k, mask_terms, idf: As in `pyfast.ops.evidence_graph`.
+        max_pool: No pool has more documents.
+        max_terms: The documents of no pool have more entries in X together.
+    """
     if not isinstance(weight, str) or idf != "corpus":
         raise ArrayError("weight, idf: a GPU has 'sum', 'dot' and 'min', and idf='corpus'")
+    if (max_pool is None) != (max_terms is None) or min(max_pool or 0, max_terms or 0) < 0:
+        raise ArrayError("max_pool, max_terms: expected two numbers of at least 0, or neither")
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
         mask = None if mask_terms is None else _lists(gpu, "mask_terms", mask_terms, "int32")
-        x, pools, known = _pools(gpu, X, pool_offsets, doc_ids)
-        nodes = len(pools[1])
-        indptr = gpu.zeros(nodes + 1, "int64")
-        workspace = call_gpu(
-            native.cuda.evidence_graph_workspace, pool_count=len(pools[0]) - 1, node_count=nodes, bounds=known
+        x, pools = _pools(gpu, X, pool_offsets, doc_ids)
+        nodes, count = len(pools[1]), len(pools[0]) - 1
+        known = (
+            (max_pool, count * max_pool**2, count * max_terms)
+            if max_pool is not None and max_terms is not None
+            else bounds(gpu, x, pools)
         )
+        indptr = gpu.empty(nodes + 1, "int64")
+        workspace = call_gpu(
+            native.cuda.evidence_graph_workspace, pool_count=count, node_count=nodes, bounds=known
+        )
+        options = {"weight": weight, "threshold": threshold, "top_k": top_k, "bounds": known}
         with gpu.queue(workspace) as queue:
             call_gpu(
                 native.cuda.evidence_graph_count,
                 X=gpu.places(x),
                 pools=gpu.places(pools),
                 mask_terms=gpu.places(mask),
-                weight=weight,
-                threshold=threshold,
-                top_k=top_k,
-                bounds=known,
                 indptr=gpu.memory(indptr),
                 queue=queue,
+                **options,
             )
-            edges = int(indptr[-1])
-            size = edges if 0 <= edges <= known[1] else 0  # If the kernel found a fault, this number is arbitrary.
+            size = nodes * known[0]
+            if max_pool is None:
+                edges = int(indptr[-1])
+                size = edges if 0 <= edges <= known[1] else 0  # If a fault was found, this number is arbitrary.
             indices, weights = gpu.empty(size, "int32"), gpu.empty(size, "float32")
             call_gpu(
                 native.cuda.evidence_graph_fill,
                 pools=gpu.places(pools),
-                weight=weight,
-                threshold=threshold,
-                top_k=top_k,
-                bounds=known,
                 indptr=gpu.memory(indptr),
                 indices=gpu.memory(indices),
                 weights=gpu.memory(weights),
                 queue=queue,
+                **options,
             )
         return pools[0], indptr, indices, weights
 
@@ -127,9 +137,10 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
         raise ArrayError("weight, idf: a GPU has the degrees of 'sum' and 'dot', and idf='corpus'")
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
-        x, pools, known = _pools(gpu, X, pool_offsets, doc_ids)
-        degree, space = gpu.empty(len(pools[1]), "float32"), _degree_workspace(pools, known)
-        gpu.run(native.cuda.weighted_degree, space, X=x, pools=pools, weight=weight, bounds=known, degree=degree)
+        x, pools = _pools(gpu, X, pool_offsets, doc_ids)
+        degree = gpu.empty(len(pools[1]), "float32")
+        space = call_gpu(native.cuda.weighted_degree_workspace, node_count=len(degree))
+        gpu.run(native.cuda.weighted_degree, space, X=x, pools=pools, weight=weight, degree=degree)
         return degree
 
 
@@ -140,25 +151,20 @@ def degree_rank(
     result of `graph_rank` for the scores `semantic` and this degree."""
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
-        x, pools, known = _pools(gpu, X, pool_offsets, doc_ids)
+        x, pools = _pools(gpu, X, pool_offsets, doc_ids)
         degree, score = (gpu.empty(len(pools[1]), "float32") for _ in range(2))
         gpu.run(
             native.cuda.degree_rank,
-            _degree_workspace(pools, known),
+            call_gpu(native.cuda.weighted_degree_workspace, node_count=len(degree)),
             X=x,
             pools=pools,
             semantic=gpu.array("semantic", semantic, "float32"),
             weight=weight,
             alpha=alpha,
-            bounds=known,
             degree=degree,
             score=score,
         )
         return degree, score
-
-
-def _degree_workspace(pools: Lists, known: Bounds) -> int:
-    return call_gpu(native.cuda.weighted_degree_workspace, pool_count=len(pools[0]) - 1, bounds=known)
 
 
 def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) -> Any:
@@ -191,8 +197,11 @@ def pagerank(graph: Any, damping: float, shares: Any, tolerance: float, max_iter
         if shares is not None and len(restart) != nodes:
             raise ArrayError(f"personalization: expected {nodes} numbers, got {len(restart)}")
         rank = gpu.empty(nodes, "float32")
-        converged = gpu.empty(max(len(g[0]) - 1, 0), "uint8")
-        converged[...] = 1
+        # The first step changes the ranks by at most 2 in sum, and each later step by `damping` times as much.
+        surely = tolerance > 0 and 2 * damping**max_iterations <= tolerance
+        converged = gpu.empty(0 if surely else max(len(g[0]) - 1, 0), "uint8")
+        if not surely:
+            converged[...] = 1
         gpu.run(
             native.cuda.pagerank,
             call_gpu(native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(g[2])),
@@ -204,8 +213,6 @@ def pagerank(graph: Any, damping: float, shares: Any, tolerance: float, max_iter
             rank=rank,
             converged=converged,
         )
-        # The first step changes the ranks by at most 2 in sum, and each later step by `damping` times as much.
-        surely = tolerance > 0 and 2 * damping**max_iterations <= tolerance
         return rank, np.ones(0, np.uint8) if surely else gpu.numpy(converged)
 
 
@@ -269,7 +276,13 @@ def refresh(stream: Stream, cursors: Cursors, chosen: Lists, past: int) -> tuple
 
 
 def maxsim(
-    queries: Any, query_offsets: Any, tokens: Any, token_offsets: Any, pairs: Any, scales: Any | None
+    queries: Any,
+    query_offsets: Any,
+    tokens: Any,
+    token_offsets: Any,
+    pairs: Any,
+    scales: Any | None,
+    precision: str,
 ) -> Any:
     """Compute the late-interaction score of each pair (query, document)."""
     gpu = Gpu(queries, tokens)
@@ -298,6 +311,7 @@ def maxsim(
             token_offsets=ends,
             pairs=compared,
             dimensions=dimensions,
+            precision=precision,
             scores=scores,
         )
         return scores
@@ -314,12 +328,11 @@ def upload(library: str, *arrays: Any) -> list[Any]:
     return [module.asarray(each) for each in arrays]
 
 
-def _pools(gpu: Gpu, X: Any, pool_offsets: Any, doc_ids: Any) -> tuple[Forward, Lists, Bounds]:
+def _pools(gpu: Gpu, X: Any, pool_offsets: Any, doc_ids: Any) -> tuple[Forward, Lists]:
     offsets = gpu.array("pool_offsets", pool_offsets, "int64")
     if not len(offsets):
         raise ArrayError("pool_offsets: must have one number more than there are lists, and start at 0")
-    x, documents = forward(gpu, X), gpu.array("doc_ids", doc_ids, "int32")
-    return x, (offsets, documents), bounds(gpu, x, offsets, documents)
+    return forward(gpu, X), (offsets, gpu.array("doc_ids", doc_ids, "int32"))
 
 
 def _lists(gpu: Gpu, name: str, lists: Any, dtype: str = "int64") -> Lists:

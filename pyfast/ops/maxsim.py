@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ def maxsim(
     scales: npt.ArrayLike | None = None,
     threads: int | None = None,
     backend: Backend = "auto",
+    precision: Literal["float32", "bf16"] = "float32",
 ) -> Float32:
     """Compute the late-interaction score of each pair (query, document): a sum over the query's tokens. Each
     token adds its largest product with a token of the document.
@@ -42,6 +43,9 @@ def maxsim(
         scales: float32[T], only with int8 tokens, at least 0. A vector is its scale times its int8 numbers.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.
+        precision: With "bf16", a GPU rounds float32 vectors to bfloat16 and multiplies them on its tensor cores.
+            Then a product ⟨q, d⟩ differs by at most Σ|qᵢ·dᵢ|/127: for vectors of length 1, by less than 0.008,
+            and by about 0.0002 in practice. With "float32", the result on a GPU has the bits of that on the CPU.
 
     Returns:
         float32[N], a score for each pair. -inf if the document has no tokens, 0 if the query has none.
@@ -57,8 +61,10 @@ def maxsim(
         [0.75, 2.0]
     """
     if on_gpu(backend, queries, tokens):
-        on_device: Float32 = gpu.maxsim(queries, query_offsets, tokens, token_offsets, pairs, scales)
+        on_device: Float32 = gpu.maxsim(queries, query_offsets, tokens, token_offsets, pairs, scales, precision)
         return on_device
+    if precision != "float32":
+        raise ArrayError(f"precision: {precision!r} needs arrays on a GPU; the CPU has 'float32'")
     asked, dimensions = _matrix("queries", queries, np.float32)
     vectors, width = _matrix("tokens", tokens, np.float32 if scales is None else np.int8)
     if width != dimensions:

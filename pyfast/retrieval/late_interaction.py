@@ -15,6 +15,7 @@ from pyfast.ops.arrays import Float32, Int32, ends
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.vectors.embeddings import unit
 from pyfast.retrieval.vectors.encoders import LateEncoder, find_late_model, open_encoder, open_late_model
+from pyfast.retrieval.vectors.hardware import search_device
 from pyfast.retrieval.vectors.passage_vectors import TokenStore
 
 _AT_ONCE = 8  # queries: their passages' vectors are in memory together
@@ -36,14 +37,15 @@ class LateReranker:
         """
         self._index = index
         described = index.manifest["parameters"].get("vectors", {}).get("late")
-        encoder = open_encoder("late", model or described["model"]) if described else None
+        on = index.hardware
+        encoder = open_encoder("late", model or described["model"], hardware=on) if described else None
         self._store: TokenStore | None = None
         if isinstance(encoder, LateEncoder) and encoder.fingerprint == described["fingerprint"]:
             self._store = index.whole.vectors["late"]  # type: ignore[assignment]
             self._encode = encoder.encode
             self.fingerprint = f"late:{encoder.fingerprint}"
         else:
-            self._model = open_late_model(find_late_model(model))
+            self._model = open_late_model(find_late_model(model), on)
             self._encode = self._all_dimensions
             self.fingerprint = f"late:{self._model.fingerprint}"
 
@@ -51,7 +53,7 @@ class LateReranker:
         """Compute for each query the score of each of its passages."""
         as_queries = partial(self._encode, are_queries=True)
         if self._store is not None:
-            return self._store.scores(as_queries(queries), passages)
+            return self._store.scores(as_queries(queries), passages, search_device(self._index.hardware))
         scores: list[Float32] = []
         for start in range(0, len(queries), _AT_ONCE):
             some = passages[start : start + _AT_ONCE]

@@ -22,6 +22,7 @@ from pyfast.retrieval.pools import Pool, Retriever, reciprocal_ranks, stack_pool
 from pyfast.retrieval.rerank import expand
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.retrieval.vectors.encoders import LateEncoder, SparseEmbedder, encoder_of
+from pyfast.retrieval.vectors.hardware import search_device
 from pyfast.retrieval.vectors.passage_vectors import TokenStore
 
 FUSED = 100
@@ -38,14 +39,16 @@ class DenseRetriever:
 
         Raises `InputError` if the index has no dense vectors, or another model made them.
         """
-        encoder = encoder_of(index.manifest["parameters"], "dense", model)
+        encoder = encoder_of(index.manifest["parameters"], "dense", model, index.hardware)
         assert isinstance(encoder, Embedder)
         self._index, self._encoder = index, encoder
         self.fingerprint = f"dense:{self._encoder.fingerprint}"
 
     @cached_property
-    def _vectors(self) -> vectors.Vectors:
+    def _vectors(self) -> vectors.Vectors | vectors.DeviceVectors:
         matrix: Float32 = np.asarray(self._index.whole.vectors["dense"])
+        if search_device(self._index.hardware) != "cpu":
+            return vectors.DeviceVectors(matrix, self._index.hardware)
         parts = self._index.parts
         coded = [number for number, part in enumerate(parts) if part.codes is not None]
         if len(matrix) <= passage_vectors.EXACT or not coded:
@@ -88,8 +91,9 @@ class DenseRetriever:
 
     def _nearest(self, encoded: Float32, k: int) -> list[Pool]:
         pools = []
-        for start in range(0, len(encoded), _AT_ONCE):
-            for places, cosines in zip(*self._vectors.search(encoded[start : start + _AT_ONCE], k), strict=True):
+        at_once = _AT_ONCE if isinstance(self._vectors, vectors.Vectors) else max(len(encoded), 1)
+        for start in range(0, len(encoded), at_once):
+            for places, cosines in zip(*self._vectors.search(encoded[start : start + at_once], k), strict=True):
                 there = places >= 0
                 pools.append(Pool(places[there].astype(np.int32), cosines[there]))
         return pools
@@ -105,7 +109,8 @@ class SparseRetriever:
 
         Raises `InputError` if the index has no sparse vectors, or another model made them.
         """
-        encoder, matrix = encoder_of(index.manifest["parameters"], "sparse", model), index.whole.vectors["sparse"]
+        encoder = encoder_of(index.manifest["parameters"], "sparse", model, index.hardware)
+        matrix = index.whole.vectors["sparse"]
         assert isinstance(encoder, SparseEmbedder)
         assert isinstance(matrix, csr_array)
         self._encoder, self._matrix = encoder, matrix
@@ -151,12 +156,13 @@ class LateRetriever:
 
         Raises `InputError` if the index has no vectors of tokens, or there is no such retriever.
         """
-        encoder = encoder_of(index.manifest["parameters"], "late")
+        encoder = encoder_of(index.manifest["parameters"], "late", hardware=index.hardware)
         self._first: Retriever = index.retriever_named(of or "bm25")
         store = index.whole.vectors["late"]
         assert isinstance(encoder, LateEncoder)
         assert isinstance(store, TokenStore)
         self._index, self._encoder, self._store = index, encoder, store
+        self._device = search_device(index.hardware)
         self.fingerprint = f"late({self._first.fingerprint}):{self._encoder.fingerprint}"
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
@@ -170,7 +176,7 @@ class LateRetriever:
         for start in range(0, len(queries), _AT_ONCE):
             some = candidates[start : start + _AT_ONCE]
             asked = self._encoder.encode(queries[start : start + _AT_ONCE], are_queries=True)
-            scored = self._store.scores(asked, some)
+            scored = self._store.scores(asked, some, self._device)
             for each, scores in zip(some, scored, strict=True):
                 order = np.lexsort((each, -scores))[:k]
                 ranked.append(Pool(each[order], scores[order]))

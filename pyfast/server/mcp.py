@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from pyfast.api.engine import Engine
+from pyfast.api.engine import Engine, View
 from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Evidence
@@ -109,18 +109,18 @@ def mcp_server(
     from mcp.server.mcpserver.exceptions import ToolError
 
     own = index if isinstance(index, Index) else open_index(index)
-    engine = Engine(own, opened(llm, llm_options).by_role, budget=budget, outage=outage)
+    engine = Engine(own, opened(llm, llm_options).by_role, budget=budget, outage=outage, follow=True)
 
     server = MCPServer(
         "pyfast", instructions=_INSTRUCTIONS, version=__version__, lifespan=lambda _: engine, log_level="WARNING"
     )
 
-    def shown(items: Iterable[Evidence], max_tokens: int) -> list[Passage]:
+    def shown(view: View, items: Iterable[Evidence], max_tokens: int) -> list[Passage]:
         """Return the first passages that fit into the result together. The very first is cut if it is too long."""
         left = int(max_tokens * CHARACTERS_PER_TOKEN)
         passages: list[Passage] = []
         for item in items:
-            passage = Passage(uri=item.uri, title=own.title(item.uri), text=item.line, score=item.score)
+            passage = Passage(uri=item.uri, title=view.title(item.uri), text=item.line, score=item.score)
             over = len(passage.model_dump_json()) - left
             if over > 0 and passages:
                 break
@@ -148,8 +148,9 @@ def mcp_server(
     ) -> Passages:
         """Find the best passages for a query. No language model is called."""
         with told():
-            found = await engine.retrieve(query, start + k + 1, filter=filter, documents=documents)
-        passages = shown(found[start : start + k], max_tokens)
+            async with engine.view(filter) as view:
+                found = await engine.retrieve(query, start + k + 1, filter=view, documents=documents)
+                passages = shown(view, found[start : start + k], max_tokens)
         after = start + len(passages)
         return Passages(passages=passages, next=after if after < len(found) else None)
 
@@ -163,14 +164,16 @@ def mcp_server(
         """Answer a question by the documents of the collection. The result has the answer and its evidence."""
         with told():
             asked = {"id": "question", "question": question}
-            record = await engine.answer(
-                asked, system=system, settings=settings, filter=filter, documents=documents
-            )
+            async with engine.view(filter) as view:
+                record = await engine.answer(
+                    asked, system=system, settings=settings, filter=view, documents=documents
+                )
+                evidence = shown(view, record.evidence, max_tokens)
         return Answered(
             state=record.state,
             answer=record.answer,
             reason=record.reason,
-            evidence=shown(record.evidence, max_tokens),
+            evidence=evidence,
             llm_calls=record.usage.llm_calls,
         )
 
@@ -182,8 +185,11 @@ def mcp_server(
     ) -> Source:
         """Read the text of a document, or a part of it."""
         with told():
-            text = await asyncio.to_thread(_text, own, uri)
-        return Source(uri=uri, title=own.title(uri), text=text[start : start + characters], characters=len(text))
+            async with engine.view() as view:
+                assert view.index is not None
+                text = await asyncio.to_thread(_text, view.index, uri)
+                title = view.title(uri)
+        return Source(uri=uri, title=title, text=text[start : start + characters], characters=len(text))
 
     for tool in server._tool_manager.list_tools():  # An argument that is not known would be left out silently.
         taken = tool.fn_metadata.arg_model

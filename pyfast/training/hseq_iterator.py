@@ -15,18 +15,18 @@ import torch
 from pyfast.llm.local import chat_tokens, digest, folder_hash
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
+from pyfast.training.adapter import PLAIN, Compute, Example, LoraRecipe, fit_adapter, losses_of, open_with_lora
 from pyfast.training.devices import Devices, Estimate, estimated, open_devices
-from pyfast.training.loop import Batches, Point, Schedule, fit, steps_of, write_recipe
-from pyfast.training.lora import ALL_PROJECTIONS, Precision, completion_losses, learning, open_model, with_lora
+from pyfast.training.loop import Batches, Point, Schedule, casting, steps_of, write_recipe
+from pyfast.training.lora import learning
 from pyfast.training.trajectories import Target, mixed, trajectories
 from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
 
-ADAPTER = "adapter"
 _SUFFICIENCY = '"sufficiency": '  # the text before s_t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(LoraRecipe):
     """The options of a training of HSEQ's iterator: what is trained, and on which data (A.3.4 and table 7 of
     HSEQ's paper). The length of the training is in its `Schedule`."""
 
@@ -46,9 +46,6 @@ class Recipe:
     weights: tuple[float, ...] = ()
     """The weight of each source (an index with its questions). The number of examples from a source is in
     proportion to its weight. Empty: all weights are equal"""
-    lora_rank: int = 16
-    lora_alpha: int = 32
-    dropout: float = 0.05
 
     guidance: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The head's guidance for each question, if the setting `guidance` is `head`"""
@@ -57,39 +54,6 @@ class Recipe:
         """The recipe in JSON types, without `guidance`."""
         fields = {name: value for name, value in asdict(self).items() if name != "guidance"}
         return {**fields, "settings": self.settings.model_dump(mode="json")}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compute:
-    """Options for how the training is computed. Apart from rounding and dropout, they do not change the
-    trained weights. So you can resume a training with other values.
-    """
-
-    batch: int = 1
-    """The maximum number of examples that go through the model together"""
-    precision: Precision = "float32"
-    checkpointing: bool = False
-    """Whether to compute the outputs of the layers a second time for the gradient, and not to store them.
-    This needs less memory and about a third more time"""
-
-
-PLAIN = Compute()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Example:
-    """One training example: the tokens of a step's prompt, and the tokens of the correct action. Each token
-    of the action has a weight in the loss."""
-
-    prompt: torch.Tensor
-    answer: torch.Tensor
-    weights: torch.Tensor
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens that the model reads: prompt and action, without the last token of the
-        action."""
-        return len(self.prompt) + len(self.answer) - 1
 
 
 Sources = Sequence[tuple[Index, Sequence[Gold]]]
@@ -124,15 +88,12 @@ def train(
         "model": folder_hash(model_folder),
         "examples": digest([[*map(torch.Tensor.tolist, (it.prompt, it.answer, it.weights))] for it in examples]),
     }
-    curve = fit(
-        examples, lambda batch: losses_of(batch, model).sum(), learning(model), out, schedule, described,
-        stop=stop, on_step=on_step, batches=Batches(lambda it: it.tokens, compute.batch), devices=devices,
-        on_estimate=on_estimate,
+    curve = fit_adapter(
+        model, examples, out, schedule, described, compute, devices,
+        stop=stop, on_step=on_step, on_estimate=on_estimate,
     )  # fmt: skip
-    if not devices.first:
-        return curve
-    model.save_pretrained(out / ADAPTER)  # only the low-rank updates, which vLLM loads with the original model
-    write_recipe(out, recipe.as_json(), schedule, curve, examples=len(examples))
+    if devices.first:
+        write_recipe(out, recipe.as_json(), schedule, curve, examples=len(examples))
     return curve
 
 
@@ -146,7 +107,12 @@ def estimate(
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
     batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
     steps = steps_of(examples, schedule, batches)
-    return estimated(steps, lambda batch: losses_of(batch, model).sum(), learning(model), batches.size, devices)
+    parameters = learning(model)
+
+    def loss(batch: Sequence[Example]) -> torch.Tensor:
+        return losses_of(batch, model).sum()
+
+    return estimated(steps, casting(loss, schedule, parameters), parameters, batches.size, devices)
 
 
 def prepared(
@@ -155,17 +121,11 @@ def prepared(
     """Return the model and the training examples. The model has new low-rank updates, and is on the device of
     this process.
     """
-    torch.manual_seed(seed)
-    model, tokenizer = open_model(model_folder, compute.precision)
+    model, tokenizer = open_with_lora(model_folder, recipe, compute, seed, devices)
     targets = [list(targets_of(index, golds, recipe)) for index, golds in sources]
     chosen = mixed(targets, recipe.weights, recipe.size, seed)
     examples = [example_of(target, tokenizer, recipe) for target in chosen]
-    if compute.checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model = with_lora(
-        model, rank=recipe.lora_rank, alpha=recipe.lora_alpha, dropout=recipe.dropout, targets=ALL_PROJECTIONS
-    )
-    return model.train().to(devices.device), examples
+    return model, examples
 
 
 def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[Target]:
@@ -193,13 +153,3 @@ def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
         torch.tensor([*coded["input_ids"], tokenizer.eos_token_id]),
         torch.tensor([*weights, 1.0]) * target.weight,
     )
-
-
-def losses_of(batch: Sequence[Example], model: Any) -> torch.Tensor:
-    """Compute the weighted cross-entropy of each example. Only the tokens of the action count, not the tokens
-    of the prompt (A.3.2 of HSEQ's paper).
-    """
-    table = model.get_input_embeddings().weight
-    prompts = [torch.nn.functional.embedding(it.prompt.to(table.device), table) for it in batch]
-    answers = [it.answer.to(table.device) for it in batch]
-    return completion_losses(model, prompts, answers, [it.weights.to(table.device) for it in batch])

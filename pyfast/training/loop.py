@@ -58,6 +58,8 @@ class Schedule:
     clip: float = 1.0
     """The maximum norm of a step's gradient. A larger gradient is scaled down"""
     seed: int = 0
+    autocast: bool = False
+    """Whether torch's autocast computes in bfloat16 where it can. The trained weights are in float32"""
     save_every: int = 50
     """The number of steps between checkpoints. There is always a checkpoint after the last step"""
 
@@ -146,6 +148,7 @@ def fit(
         raise InputError("there is no example to train on")
     folder.mkdir(parents=True, exist_ok=True)
     batches = batches or Batches(lambda example: 1)
+    loss = casting(loss, schedule, parameters)
     optimizer = torch.optim.Adam(parameters.values(), lr=schedule.learning_rate)
     digest = _digest({"schedule": asdict(schedule), "examples": len(examples), **described})
     done = _restore(folder / CHECKPOINT, parameters, optimizer, digest)
@@ -196,6 +199,19 @@ def fit(
     if reached > done and devices.first:
         _save(folder / CHECKPOINT, parameters, optimizer, digest, reached)
     return curve
+
+
+def casting(
+    loss: Callable[[Sequence[E]], torch.Tensor], schedule: Schedule, parameters: Parameters
+) -> Callable[[Sequence[E]], torch.Tensor]:
+    """Return the function `loss`, but with torch's autocast if the schedule wants it."""
+    device = next(iter(parameters.values())).device.type
+
+    def computed(examples: Sequence[E]) -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=schedule.autocast):
+            return loss(examples)
+
+    return computed
 
 
 def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -126,6 +127,46 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
     except (RuntimeError, ValueError) as error:
         raise InputError(f"{adapter}: not an adapter of {model_folder}: {' '.join(str(error).split())}") from None
     save_merged(changed, tokenizer, out)
+
+
+GGUF_NAMES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+"""The architecture in GGUF of each kind of model whose adapters `write_gguf` can write"""
+
+
+def write_gguf(adapter: Path, model_folder: Path, out: Path) -> None:
+    """Write an adapter in peft's format as a GGUF file, which llama.cpp loads together with the model.
+
+    Raises `InputError` if the kind of the model is not in `GGUF_NAMES`.
+    """
+    import gguf
+    from safetensors.torch import load_file
+
+    model = json.loads((model_folder / "config.json").read_text(encoding="utf-8"))
+    kind = model["model_type"]
+    if kind not in GGUF_NAMES:
+        known = ", ".join(GGUF_NAMES)
+        raise InputError(f"{model_folder}: an adapter of {kind} cannot be written as GGUF, only of {known}")
+    name = GGUF_NAMES[kind]
+    architecture = next(it for it, its_name in gguf.MODEL_ARCH_NAMES.items() if its_name == name)
+    names = gguf.get_tensor_name_map(architecture, model["num_hidden_layers"])
+    # llama.cpp stores the rows of these projections in another order (for its rotary embedding), a head at a time.
+    heads = {"q_proj": model["num_attention_heads"], "k_proj": model.get("num_key_value_heads")}
+    writer = gguf.GGUFWriter(out, name)
+    writer.add_type(gguf.GGUFType.ADAPTER)
+    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    alpha = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["lora_alpha"]
+    writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, float(alpha))
+    for key, tensor in load_file(adapter / "adapter_model.safetensors").items():
+        layer, _, part = key.removeprefix("base_model.model.").removesuffix(".weight").rpartition(".lora_")
+        of_heads = heads.get(layer.rpartition(".")[2]) if name == "llama" and part == "B" else None
+        if of_heads:
+            tensor = tensor.unflatten(0, (of_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+        own = f"{names.get_name(layer)}.weight.lora_{part.lower()}"
+        writer.add_tensor(own, tensor.to(torch.float16).contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:

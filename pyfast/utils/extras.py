@@ -27,7 +27,7 @@ EXTRAS = {
     "metrics": ("bert_score", "rouge_score"),
     "ray": ("ray",),
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),
-    "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
+    "train": ("accelerate", "gguf", "peft", "safetensors", "torch", "transformers"),
 }
 """The modules of each extra, by their names in `import`"""
 _EXTRA = {module: extra for extra, modules in EXTRAS.items() for module in modules}

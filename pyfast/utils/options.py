@@ -4,6 +4,7 @@ A field here is the one place for an option's name, type, default and meaning. T
 objects, the command line makes its options from the fields, and `read_options` reads them from a TOML file.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
@@ -304,6 +305,32 @@ class IndexOptions(Options):
     all files after it are read again"""
 
 
+@dataclass(frozen=True, slots=True)
+class Hardware(Options):
+    """Where models encode texts, and where dense vectors and vectors of tokens are searched."""
+
+    TABLE: ClassVar[str] = "hardware"
+
+    device: Annotated[
+        str,
+        Option(
+            "Where models encode texts and vectors are searched: cpu, cuda (a GPU) or cuda:NUMBER. auto: models"
+            " run on a GPU if there is one, and searches on the CPU."
+        ),
+    ] = "auto"
+    """With a GPU, the search keeps the vectors in its memory. Models that are ONNX files run only on the CPU"""
+    precision: Annotated[
+        Literal["float32", "float16", "bfloat16"],
+        Option("The precision of models that encode texts. A GPU is several times faster with 16-bit numbers."),
+    ] = "float32"
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if a value is not valid."""
+        Options.__post_init__(self)
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise InputError(f"device: expected auto, cpu, cuda or cuda:NUMBER, got {self.device!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Options):
     """The loads that `pyfast.bench` measures, and how. In an open loop (`rates`, `trace`), questions arrive at
@@ -422,6 +449,7 @@ class ServerOptions(Options):
     ] = 30.0
 
 
+Epochs = Annotated[int, Option("How often the training goes through all examples.", min=1)]
 LearningRate = Annotated[float, Option("The highest learning rate of Adam.", min=0.0)]
 Accumulation = Annotated[int, Option("Number of examples for each step of the optimizer.", min=1)]
 LoraRank = Annotated[int, Option("The rank of LoRA's updates.", min=1)]
@@ -432,7 +460,7 @@ LoraAlpha = Annotated[int, Option("The scale of LoRA's updates.", min=1)]
 class TrainingOptions(Options):
     """The options that all trainings share. Each training has its own defaults."""
 
-    epochs: Annotated[int, Option("How often the training goes through all examples.", min=1)] = 1
+    epochs: Epochs = 1
     learning_rate: LearningRate = 5e-5
     accumulation: Accumulation = 4
     """In all processes together"""
@@ -444,6 +472,10 @@ class TrainingOptions(Options):
     minutes: Annotated[
         float | None, Option("Stop after this many minutes; to resume the training, repeat the command.", min=0.0)
     ] = None
+    autocast: Annotated[
+        bool, Option("Compute in bfloat16 where torch's autocast can. A GPU is several times faster then.")
+    ] = False
+    """The trained weights stay in float32"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,7 +520,57 @@ class GraphConvqaOptions(TrainingOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HseqOptions(TrainingOptions):
+class AdapterOptions(TrainingOptions):
+    """The options that the trainings of adapters share."""
+
+    accumulation: Accumulation = 16
+    batch: Annotated[int, Option("Maximum number of examples that go through the model together.", min=1)] = 1
+    """They have similar lengths"""
+    precision: Annotated[Literal["float32", "bfloat16"], Option("Precision of the model's own weights.")] = (
+        "float32"
+    )
+    """The trained updates are always in float32"""
+    checkpointing: Annotated[
+        bool,
+        Option(
+            "Do not store the layers' outputs, but compute them again for the gradient. This needs"
+            " less memory and more time."
+        ),
+    ] = False
+    lora_rank: LoraRank = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillOptions(AdapterOptions):
+    """How `distill` chooses examples and trains on them. During the first 3 % of the steps, the learning rate
+    rises. Then it falls along a cosine."""
+
+    right: Annotated[
+        str | Path,
+        Option(
+            "Which questions give examples. gold: those whose answer is right by the gold answers. all: all that"
+            " did not fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred.",
+            typed=str,
+        ),
+    ] = "gold"
+    min_f1: Annotated[
+        float, Option("With --right gold: the smallest F1 of an answer that counts as right.", min=0, max=1)
+    ] = 1.0
+    held_out: Annotated[
+        float, Option("The share of the questions that only measure the trained model.", min=0, max=0.9)
+    ] = 0.1
+    """The text of a question decides, so that a question of several runs is on one side"""
+    size: Annotated[int, Option("Maximum number of examples. Each prompt gets an equal share.", min=1)] = 4000
+    """A prompt with fewer examples than its share leaves the rest to the others"""
+    max_tokens: Annotated[
+        int, Option("Maximum tokens of an example, prompt and reply together. Longer ones are left out.", min=16)
+    ] = 2048
+    epochs: Epochs = 2
+    learning_rate: LearningRate = 2e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HseqOptions(AdapterOptions):
     """How `train_hseq_iterator` trains. During the first 3 % of the steps, the learning rate rises. Then it
     falls along a cosine."""
 
@@ -515,28 +597,15 @@ class HseqOptions(TrainingOptions):
     ] = 1.0
     """The weight in the loss. All other tokens of an action have the weight 1"""
     learning_rate: LearningRate = 2e-5
-    accumulation: Accumulation = 16
-    batch: Annotated[int, Option("Maximum number of examples that go through the model together.", min=1)] = 1
-    """They have similar lengths"""
-    precision: Annotated[Literal["float32", "bfloat16"], Option("Precision of the model's own weights.")] = (
-        "float32"
-    )
-    """The trained updates are always in float32"""
-    checkpointing: Annotated[
-        bool,
-        Option(
-            "Do not store the layers' outputs, but compute them again for the gradient. This needs"
-            " less memory and more time."
-        ),
-    ] = False
-    lora_rank: LoraRank = 16
 
 
 RUN_DEFAULTS = RunOptions()
 INDEX_DEFAULTS = IndexOptions()
+HARDWARE_DEFAULTS = Hardware()
 SERVER_DEFAULTS = ServerOptions()
 GRAPH_CONVQA_DEFAULTS = GraphConvqaOptions()
 HSEQ_DEFAULTS = HseqOptions()
+DISTILL_DEFAULTS = DistillOptions()
 OF_EVERY_RUN = ("outage", "sync", "restart", "retry_failed")
 """The options of the runs of `judge_runs` and `write_questions`"""
 OF_EXTRACTION = ("outage", "max_failures", "restart", "retry_failed")
@@ -549,14 +618,15 @@ GREEDY = Sampling()
 def read_options(path: str | Path) -> dict[str, Any]:
     """Read the options of a run from a TOML file.
 
-    The keys are the names of the fields of `RunOptions`. The tables `sampling` and `cluster` have the fields of
-    `Sampling` and `Cluster`.
+    The keys are the names of the fields of `RunOptions`. The tables `sampling`, `cluster` and `hardware` have the
+    fields of `Sampling`, `Cluster` and `Hardware`.
 
     Args:
         path: The file.
 
     Returns:
-        The arguments `options`, `sampling` and `cluster` of `pyfast.answer`.
+        The arguments `options`, `sampling` and `cluster` of `pyfast.answer`. If the file has the table `hardware`,
+        also the argument `hardware` of `pyfast.open_index`.
 
     Raises:
         InputError: The file cannot be read, a key is unknown, or a value is not valid.
@@ -568,9 +638,11 @@ def read_options(path: str | Path) -> dict[str, Any]:
         >>> given["options"].outage, given["sampling"].seed, given["cluster"]
         (60, 7, None)
     """
-    kinds: tuple[type[Options], ...] = (RunOptions, Sampling, Cluster)
-    wanted = {kind: [one.name for one in fields(kind)] for kind in kinds}
-    return {kind.TABLE or "options": kind.of(given) for kind, given in read_values(Path(path), wanted).items()}
+    kinds: tuple[type[Options], ...] = (RunOptions, Sampling, Cluster, Hardware)
+    read = read_values(Path(path), {kind: [one.name for one in fields(kind)] for kind in kinds})
+    return {
+        kind.TABLE or "options": kind.of(given) for kind, given in read.items() if given or kind is not Hardware
+    }
 
 
 def read_values(

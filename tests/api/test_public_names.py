@@ -50,7 +50,7 @@ NAMES += ["changed_answers", "sync_documents"]
 NAMES += ["add_documents", "compact_index", "delete_documents", "describe_index", "update_documents"]
 NAMES += ["errors", "ops", "systems"]
 NAMES += ["Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"]
-NAMES += ["ServerOptions", "Watch", "read_options"]
+NAMES += ["DistillOptions", "Hardware", "ServerOptions", "Watch", "distill", "read_options"]
 
 
 def signatures() -> str:

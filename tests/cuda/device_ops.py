@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -86,25 +85,35 @@ def _size(device: Device, name: str, *arguments: Argument) -> int:
 
 def _forward(X: csr_array) -> list[Argument]:
     wide = X.indptr.dtype == np.int64
-    return [int(wide), X.indptr, X.indices.astype(np.int32), X.data.astype(np.float32), X.shape[1]]
+    return [
+        int(wide),
+        X.indptr,
+        int(wide),
+        X.indices.astype(X.indptr.dtype),
+        X.data.astype(np.float32),
+        X.shape[1],
+    ]
 
 
 def _ragged(offsets: Array, values: Array, dtype: type = np.int32) -> list[Argument]:
     return [np.asarray(offsets, np.int64), np.asarray(values, dtype)]
 
 
-def _bounds(X: csr_array, offsets: Array, docs: Array) -> list[Argument]:
+def bounds(X: csr_array, offsets: Array, docs: Array) -> list[Argument]:
     """Documents, pairs and entries, as pyfast::cuda::Bounds has them; no larger than need be."""
     sizes = np.diff(offsets)
-    held = np.diff(X.indptr)
-    entries = [int(held[docs[first:last]].sum()) for first, last in pairwise(offsets)]
-    return [int(max(sizes, default=0)), int(np.sum(sizes**2)), max(entries, default=0)]
+    return [int(max(sizes, default=0)), int(np.sum(sizes**2)), int(np.diff(X.indptr)[docs].sum())]
+
+
+def pool_bounds(device: Device, X: csr_array, offsets: Array, docs: Array) -> list[int]:
+    """The same, as the device finds them."""
+    found = _call(device, "pool_bounds", 0, *_forward(X), *_ragged(offsets, docs), Out((3,), np.int64))[0]
+    return [int(number) for number in found]
 
 
 def weighted_degree(device: Device, X: csr_array, offsets: Array, docs: Array, weight: str = "sum") -> Array:
-    bounds = _bounds(X, offsets, docs)
-    workspace = _size(device, "weighted_degree", len(offsets) - 1, *bounds)
-    pools = [*_forward(X), *_ragged(offsets, docs), WEIGHTS[weight], *bounds]
+    workspace = _size(device, "weighted_degree", len(docs))
+    pools = [*_forward(X), *_ragged(offsets, docs), WEIGHTS[weight]]
     return _call(device, "weighted_degree", workspace, *pools, Out((len(docs),), np.float32))[0]
 
 
@@ -112,9 +121,8 @@ def degree_rank(
     device: Device, X: csr_array, offsets: Array, docs: Array, semantic: Array, weight: str, alpha: float
 ) -> tuple[Array, Array]:
     """Weighted degree and graph_rank in one."""
-    bounds = _bounds(X, offsets, docs)
-    workspace = _size(device, "weighted_degree", len(offsets) - 1, *bounds)
-    pools = [*_forward(X), *_ragged(offsets, docs), semantic, WEIGHTS[weight], alpha, *bounds]
+    workspace = _size(device, "weighted_degree", len(docs))
+    pools = [*_forward(X), *_ragged(offsets, docs), semantic, WEIGHTS[weight], alpha]
     out = Out((len(docs),), np.float32)
     degree, score = _call(device, "degree_rank", workspace, *pools, out, out)
     return degree, score
@@ -135,10 +143,10 @@ def evidence_graph(
     top_k: int | None = None,
     mask_terms: tuple[Array, Array] | None = None,
 ) -> EvidenceGraph:
-    bounds = _bounds(X, offsets, docs)
-    workspace = _size(device, "evidence_graph", len(offsets) - 1, len(docs), *bounds)
+    known = bounds(X, offsets, docs)
+    workspace = _size(device, "evidence_graph", len(offsets) - 1, len(docs), *known)
     mask = _ragged(*mask_terms) if mask_terms is not None else [np.zeros(0, np.int64), np.zeros(0, np.int32)]
-    options = [WEIGHTS[weight], threshold, top_k or 0, *bounds]
+    options = [WEIGHTS[weight], threshold, top_k or 0, *known]
     pairs = int(np.sum(np.diff(offsets) ** 2))
     indptr, indices, weights = _call(
         device,
@@ -177,10 +185,11 @@ def maxsim(
     token_offsets: Array,
     pairs: Array,
     scales: Array | None = None,
+    precision: str = "float32",
 ) -> Array:
     """As ops.maxsim; int8 tokens come with scales."""
     workspace = _size(device, "maxsim", *queries.shape)
-    name = "maxsim" if scales is None else "maxsim_codes"
+    name = "maxsim_codes" if scales is not None else "maxsim" if precision == "float32" else "maxsim_bfloat16"
     documents = [tokens.ravel(), np.zeros(0, np.float32) if scales is None else scales]
     offsets = [np.asarray(each, np.int64) for each in (query_offsets, token_offsets)]
     arguments = [queries.ravel(), offsets[0], *documents, offsets[1], pairs.astype(np.int64).ravel()]

@@ -71,6 +71,11 @@ def emulated_cupy(native: Any) -> Any:
         memory = (ctypes.c_char * max(size, 1)).from_address(address)
         return np.frombuffer(memory, dtype, count).reshape(shape).view(Array)
 
+    def zeros(shape: Any, dtype: Any) -> Any:
+        made = empty(shape, dtype)
+        made[...] = 0
+        return made
+
     def asarray(value: Any) -> Any:
         """On the GPU of the arrays, if it comes from the CPU."""
         if isinstance(value, Array):
@@ -94,6 +99,7 @@ def emulated_cupy(native: Any) -> Any:
     native.expect_stream(streams[OWN])
     return SimpleNamespace(
         empty=empty,
+        zeros=zeros,
         asarray=asarray,
         ascontiguousarray=lambda value: value if value.flags.c_contiguous else asarray(np.array(value)),
         asnumpy=lambda value: np.array(value),

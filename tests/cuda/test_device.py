@@ -28,7 +28,7 @@ from test_maxsim import codes_of, every_pair, vectors
 from pyfast import _native, ops
 from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end
-from pyfast.ops.gpu import degree_rank
+from pyfast.ops.gpu import degree_rank, evidence_graph
 
 PROBLEM = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
 PROBLEMS = {"many": PROBLEM, "long rows": random_problem([2, 30, 1], terms=3000, per_row=250)}
@@ -101,16 +101,37 @@ def test_graphs_and_their_ranks(library: Library, options: dict[str, Any], name:
         np.testing.assert_allclose(library.get(rank), ops.pagerank(expected, personalization=shares), rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("coded", [False, True])
-def test_late_interaction(library: Library, coded: bool) -> None:
-    queries, query_offsets = vectors([3, 0, 20], 48, 1)
-    documents, token_offsets = vectors([33, 1, 0, 70], 48, 2)
-    pairs, tokens, scales = every_pair(queries, documents), np.concatenate(documents), None
+def test_late_interaction(library: Library, coded: bool, first: int) -> None:
+    def put(value: Any) -> Any:
+        """Where `value` begins `first` elements behind an allocation."""
+        moved = library.put(np.concatenate([np.zeros(first, value.dtype), value.reshape(-1)]))
+        return moved[first:].reshape(value.shape)
+
+    queries, query_offsets = vectors([3, 0, 90], 48, 1)
+    documents, token_offsets = vectors([33, 1, 0, 300], 48, 2)
+    tokens, scales, every = np.concatenate(documents), None, every_pair(queries, documents)
     if coded:
         tokens, scales = codes_of(tokens)
-    given = np.concatenate(queries), query_offsets, tokens, token_offsets, pairs, scales
-    there = ops.maxsim(*(None if each is None else library.put(each) for each in given))
-    np.testing.assert_array_equal(library.get(there), ops.maxsim(*given))
+    for pairs in (every, every[::-1].copy(), every[[3, 3, 8, 0, 11, 2]]):
+        given = np.concatenate(queries), query_offsets, tokens, token_offsets, pairs, scales
+        there = ops.maxsim(*(None if each is None else put(each) for each in given))
+        np.testing.assert_array_equal(library.get(there), ops.maxsim(*given))
+
+
+def test_late_interaction_in_bf16(library: Library) -> None:
+    queries, query_offsets = vectors([32, 20], 128, 1)
+    documents, token_offsets = vectors([100, 3], 128, 2)
+    given = np.concatenate(queries), query_offsets, np.concatenate(documents), token_offsets
+    pairs, there = every_pair(queries, documents), [library.put(each) for each in given]
+    found = library.get(ops.maxsim(*there, library.put(pairs), precision="bf16"))
+    # By its docstring a token's product may be off by 1/127; most are off by much less, and to either side.
+    np.testing.assert_allclose(found, ops.maxsim(*given, pairs), atol=0.02)
+    for precision, scales in (("bf16", library.put(np.ones(103, np.float32))), ("float16", None)):
+        tokens = there[2] if scales is None else library.put(np.ones((103, 128), np.int8))
+        with pytest.raises(ArrayError, match="precision: "):
+            ops.maxsim(*there[:2], tokens, there[3], library.put(pairs), scales, precision=precision)
 
 
 def test_streams(library: Library) -> None:
@@ -355,3 +376,37 @@ def test_errors_may_wait(library: Library) -> None:
         ops.graph_rank(scores, scores, library.put(PROBLEM.offsets))
         reached = True
     assert reached
+
+
+def test_what_waits_for_nothing() -> None:
+    """With the sizes given, ops of pools wait for nothing, and a CUDA graph can have them."""
+    torch = on_a_gpu("torch")
+    q = PROBLEM
+    there = Library(
+        "torch", lambda value: torch.tensor(np.asarray(value)).cuda(), lambda value: value.cpu().numpy()
+    )
+    X, offsets, docs = there.pools(q)
+    semantic = there.put(q.semantic)
+    most = int(np.diff(q.offsets).max()), int(np.diff(q.X.indptr)[q.docs].sum())
+
+    def run() -> list[Any]:
+        degree, score = degree_rank(X, offsets, docs, semantic)
+        graph = ops.EvidenceGraph(*evidence_graph(X, offsets, docs, max_pool=most[0], max_terms=most[1]))
+        return [degree, score, graph.indptr, ops.pagerank(graph)]
+
+    structural = ops.weighted_degree(q.X, q.offsets, q.docs)
+    own = ops.evidence_graph(q.X, q.offsets, q.docs)
+    expected = structural, ops.graph_rank(q.semantic, structural, q.offsets), own.indptr, ops.pagerank(own)
+    captured = torch.cuda.CUDAGraph()
+    with errors_at_end():
+        run()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            run()
+            with torch.cuda.graph(captured):
+                results = run()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        captured.replay()
+        for found, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(found.cpu().numpy(), wanted, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,7 @@
 """pagerank, its CUDA executed on the CPU, against the CPU's."""
 
+from dataclasses import replace
+
 import device_ops
 import numpy as np
 from graph_problems import graph, matrices, random_matrix
@@ -34,10 +36,19 @@ def test_pagerank_tells_what_did_not_converge(way: Way) -> None:
 
 
 def test_pagerank_of_larger_pools(way: Way) -> None:
-    """Below and above what shared memory has room for."""
-    sizes = [1, 31, 33, 128, 129] if way.examples > 10 else [5, 33]
-    g = graph([random_matrix(n, 0.2, seed=n, symmetric=n % 2 == 0) for n in sizes])
-    np.testing.assert_allclose(device_ops.pagerank(way.device, g), ops.pagerank(g), rtol=1e-6)
+    """Below and above what shared memory has room for, with few edges and with many."""
+    sizes = [1, 31, 33, 128, 129, 40, 3, 3, 3] if way.examples > 10 else [5, 33, 3]
+    for density in (0.2, 0.9):
+        g = graph([random_matrix(n, density, seed=n, symmetric=n % 2 == 0) for n in sizes])
+        np.testing.assert_allclose(device_ops.pagerank(way.device, g), ops.pagerank(g), rtol=1e-6)
+
+
+def test_room_behind_the_last_edge(way: Way) -> None:
+    g = graph([random_matrix(6, 0.5, seed=1), random_matrix(3, 0.9, seed=2)])
+    behind = np.array([-1, 99], np.int32), np.array([np.nan, -1.0], np.float32)
+    more = replace(g, indices=np.append(g.indices, behind[0]), weights=np.append(g.weights, behind[1]))
+    rank = device_ops.pagerank(way.device, more)
+    np.testing.assert_array_equal(rank, device_ops.pagerank(way.device, g))
 
 
 def test_pagerank_of_real_pools(way: Way, real: Problem) -> None:

@@ -1,5 +1,7 @@
 """weighted_degree, graph_rank and evidence_graph, their CUDA executed on the CPU, against the CPU's."""
 
+from itertools import pairwise
+
 import device_ops
 import numpy as np
 import pytest
@@ -15,9 +17,7 @@ from pyfast.ops.evidence_graph import EdgeWeight
 # Around what blocks, warps and tables have room for.
 LARGE = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
 LONG_ROWS = random_problem([3, 4], terms=3000, per_row=900)
-PAST_SHARED = random_problem(
-    [2, 30, 1], terms=3000, per_row=250
-)  # a table of its terms does not fit shared memory
+PARTS = random_problem([2, 40, 1], terms=9000, per_row=250)  # its terms do not fit a table at once
 
 
 def first(problem: Problem, pools: int) -> Problem:
@@ -65,17 +65,27 @@ def test_weighted_degree_of_larger_pools(way: Way) -> None:
     check_degree(way, LONG_ROWS, "dot")
 
 
-def test_degrees_of_a_table_in_the_workspace(way: Way) -> None:
-    """Fused and not, beside pools whose tables lie in shared memory."""
-    q = PAST_SHARED
-    entries = np.add.reduceat(np.diff(q.X.indptr)[q.docs], q.offsets[:-1])
-    assert entries[1] > 4096 > entries[0]
+def test_degrees_of_a_vocabulary_in_parts(way: Way) -> None:
+    """Fused and not, beside pools whose terms fit a table."""
+    if way.examples < 10:
+        pytest.skip("takes the interpreter some time: see its long run")
+    q = PARTS
+    terms = [len(np.unique(q.X[q.docs[a:b]].indices)) for a, b in pairwise(q.offsets)]
+    assert terms[1] > 3072 > terms[0]  # what a table of the largest size takes
     for weight in ("sum", "dot"):
         check_degree(way, q, weight)
     degree, score = device_ops.degree_rank(way.device, q.X, q.offsets, q.docs, q.semantic, "sum", 0.85)
     expected = ops.weighted_degree(q.X, q.offsets, q.docs)
     np.testing.assert_allclose(degree, expected, rtol=2e-7)
     np.testing.assert_allclose(score, ops.graph_rank(q.semantic, expected, q.offsets), rtol=1e-5, atol=1e-6)
+
+
+def test_bounds_of_pools(way: Way) -> None:
+    def check(q: Problem) -> None:
+        found = device_ops.pool_bounds(way.device, q.X, q.offsets, q.docs)
+        assert found == device_ops.bounds(q.X, q.offsets, q.docs)
+
+    way.every(problems(), check)
 
 
 def test_degree_and_rank_in_one(way: Way) -> None:

@@ -18,14 +18,16 @@ from interpreted import Interpreter
 from plants import CONTROLS, OF_CONTROLS, OF_KERNELS, Plant
 from pool_problems import random_problem
 from ptx.faults import Fault
+from test_device_gatv2 import check_wide_rows
 from test_device_streams import check_beyond, check_far_apart, check_scan, check_steps
+from test_maxsim import codes_of, every_pair, vectors
 
 from conftest import NO_INTERPRETER, Objects
 from pyfast import ops
 
 NUMBERS = np.random.default_rng(0).integers(0, 4, 1000, dtype=np.int32)
 POOLS = random_problem([3, 40, 2], terms=60, per_row=40)
-GRAPHS = graph([random_matrix(n, 0.4, seed=n) for n in (30, 40)])
+GRAPHS = graph([random_matrix(n, 0.4, seed=n) for n in (3, 4, 5, 60)])  # in shared memory, but for the last
 
 
 def _sum(device: Device) -> None:
@@ -71,6 +73,26 @@ def _pagerank(device: Device) -> None:
     np.testing.assert_allclose(device_ops.pagerank(device, GRAPHS), ops.pagerank(GRAPHS), rtol=1e-5)
 
 
+def _tile(device: Device) -> None:
+    codes = np.random.default_rng(0).integers(-128, 128, (24, 32)).astype(np.int8)
+    (sums,) = device.call("tile", codes, Out((16, 8), np.int32))
+    np.testing.assert_array_equal(sums, codes[:16].astype(int) @ codes[16:].T.astype(int))
+
+
+def _maxsim(device: Device) -> None:
+    """Documents and queries of several tiles, tokens that are equal, and pairs in no order."""
+    queries, query_offsets = vectors([70, 3], 32, 1)
+    documents, token_offsets = vectors([140, 20, 30], 32, 2)
+    tokens = np.concatenate([documents[0], documents[1], documents[0][:30]])
+    tokens[20:40] = tokens[:20]
+    codes, scales = codes_of(tokens)
+    for pairs in (every_pair(queries, documents), np.array([(0, 0), (1, 1), (0, 2), (0, 2), (0, 1)])):
+        for one in ((tokens, token_offsets, pairs), (codes, token_offsets, pairs, scales)):
+            found = device_ops.maxsim(device, np.concatenate(queries), query_offsets, *one)
+            expected = ops.maxsim(np.concatenate(queries), query_offsets, *one)
+            np.testing.assert_array_equal(found, expected)
+
+
 PROBLEMS: dict[str, Callable[[Device], None]] = {
     "sum": _sum,
     "count": _count,
@@ -81,9 +103,12 @@ PROBLEMS: dict[str, Callable[[Device], None]] = {
     "graph": _graph,
     "pagerank": _pagerank,
     "scan": lambda device: check_scan(device, 3_000),
+    "wide": check_wide_rows,
     "steps": check_steps,
     "far": check_far_apart,
     "beyond": check_beyond,
+    "tile": _tile,
+    "maxsim": _maxsim,
 }
 
 
@@ -199,13 +224,13 @@ def check_report(report: str, plant: Plant) -> None:
 
 @pytest.mark.parametrize("kind", slow_but_plain)
 def test_the_emulator_finds_nothing_in_the_controls(kind: str, controls: Callable[[str], Driver]) -> None:
-    for problem in ("sum", "count", "keep", "pass"):
+    for problem in ("sum", "count", "keep", "pass", "tile"):
         assert not finds(Copy(TwoWays(controls(kind)), AS_THEY_STAND), problem)
 
 
 @needs_nvcc
 def test_the_interpreter_finds_nothing_in_the_controls(interpreted_controls: Callable[[], Interpreter]) -> None:
-    for problem in ("sum", "count", "keep", "pass"):
+    for problem in ("sum", "count", "keep", "pass", "tile"):
         assert not finds(Copy(interpreted_controls(), AS_THEY_STAND), problem)
 
 

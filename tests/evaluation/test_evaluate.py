@@ -203,7 +203,7 @@ BAD_GOLD = {
     "empty id": (b'{"id": [], "answers": ["x"]}', "`id`"),
     "answers of another kind": (b'{"id": "b", "answers": [{"a": 3}]}', "`answers.0`"),
     "a number whose digits are lost": (b'{"id": "b", "answers": [12345678901234567890123]}', "`answers.0`"),
-    "supporting of another kind": (b'{"id": "b", "answers": [], "supporting": "x"}', "`supporting`"),
+    "supporting of another kind": (b'{"id": "b", "answers": [], "supporting": 5}', "`supporting`"),
     "same id": (b'{"id": "a", "answers": []}', "came before"),
     "turn of another kind": (b'{"id": "c", "turns": [3]}', "`id`"),
 }

@@ -41,8 +41,15 @@ QUESTIONS = [
     | {"supporting_facts": [["lakes.csv", 1]]},
     {"id": "other row", "question": "Mell South 40", "answers": ["x"], "supporting": ["lakes.csv"]}
     | {"supporting_facts": [["lakes.csv", 0]]},
+    # The table only leads to the answer: the gold names the cell that does.
+    {"id": "named cell", "question": "Mell South 40", "answers": ["x"], "supporting": ["lakes.csv"]}
+    | {"supporting_cells": {"lakes.csv": ["Danube", "south"]}},
+    {"id": "other cell", "question": "Mell South 40", "answers": ["40"], "supporting": ["lakes.csv"]}
+    | {"supporting_cells": {"lakes.csv": ["East"]}},
+    {"id": "named in triple", "question": "Ann Author", "answers": ["x"], "supporting": ["owners"]}
+    | {"supporting_cells": {"owners": ["Varn"]}},
 ]
-RIGHT = {"right row", "no row", "right triple", "text", "named row"}
+RIGHT = {"right row", "no row", "right triple", "text", "named row", "named cell", "named in triple"}
 
 
 def test_the_row_with_the_answer_counts(index: pyfast.Index, tmp_path: Path) -> None:
@@ -58,6 +65,15 @@ def test_the_row_with_the_answer_counts(index: pyfast.Index, tmp_path: Path) -> 
     found = {one.id for one in report.questions if one.figures["evidence_recall"] == 1}
     assert found == RIGHT and report.whole_tables == ("no row",)
     assert report.rows[0]["evidence_precision"].value == len(RIGHT) / len(QUESTIONS)
+    selection = pyfast.evaluate(run, metrics=["selection"]).rows[0]
+    assert selection["selection_recall"].value == selection["selection_f1"].value == len(RIGHT) / len(QUESTIONS)
+    assert report.not_indexed == ()
+    elsewhere = [{**one, "supporting": ["lakes.csv#Sheet", *one["supporting"]]} for one in QUESTIONS[:2]]
+    assert pyfast.evaluate(run, elsewhere, metrics=["evidence"]).not_indexed == ("lakes.csv#Sheet",)
+    assert pyfast.evaluate_retrieval(index, elsewhere).not_indexed == ("lakes.csv#Sheet",)
+    # A search alone: the gold document comes first if its gold row does.
+    retrieval = pyfast.evaluate_retrieval(index, QUESTIONS, at=[1]).settings["retriever=bm25"]
+    assert {one.id for one in retrieval.questions if one.figures["recall@1"] == 1} == RIGHT
     # Independent of the code: a right piece has the answer among its words, where one has it at all.
     for record in run.records:
         gold = next(one for one in QUESTIONS if one["id"] == record.id)

@@ -11,11 +11,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
-from pyfast.llm import LLM, Completion, Request, dialogue, open_llm
+from pyfast.llm import LLM, Completion, Request, dialogue, llamacpp, open_llm
 from pyfast.llm.llamacpp import LlamaCpp, embedded_model
 
 
@@ -232,3 +233,52 @@ def test_the_fingerprint_is_the_content(tmp_path: Path) -> None:
         (folder / "m.gguf").write_bytes(content)
         prints.append(LlamaCpp("llamacpp:m.gguf", folder / "m.gguf").fingerprint)
     assert prints[0] == prints[1] != prints[2]
+
+
+def lora(path: Path, size: float) -> Path:
+    """An adapter of the real model's last layer, with random weights of this size."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 8.0)
+    chance = np.random.default_rng(0)
+    for part, shape in (("a", (8, 1536)), ("b", (576, 8))):
+        weights = (size * chance.standard_normal(shape)).astype(np.float32)
+        writer.add_tensor(f"blk.29.ffn_down.weight.lora_{part}", weights)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+async def test_the_adapter_of_the_package_is_used_and_named(
+    model_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llamacpp, "ADAPTER", tmp_path / "adapter.gguf")
+    base = open_llm("embedded:base")
+    assert open_llm("embedded").fingerprint == base.fingerprint  # as long as the package has no adapter
+    texts, prints = {}, set()
+    story = Request(dialogue("Tell me about a river."), 12)
+    for size in (0.0, 0.3):
+        lora(tmp_path / "adapter.gguf", size)
+        for name in ("embedded", "embedded:base"):
+            llm = open_llm(name, threads=1, slots=1)
+            prints.add(llm.fingerprint)
+            await llm.start()
+            texts[name, size] = (await llm.complete(story)).text
+            await llm.close()
+    assert len(prints) == 3 and base.fingerprint in prints
+    assert texts["embedded", 0.0] == texts["embedded:base", 0.0] == texts["embedded:base", 0.3]
+    assert texts["embedded", 0.3] != texts["embedded", 0.0]
+
+
+async def test_an_adapter_that_is_none(model_installed: None, tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"no model file at .*none\.gguf"):
+        open_llm("embedded", adapter=str(tmp_path / "none.gguf"))
+    with pytest.raises(InputError, match="expected embedded or embedded:base"):
+        open_llm("embedded:large")
+    (tmp_path / "damaged.gguf").write_bytes(b"GGUF\x03\x00")
+    with pytest.raises(LLMUnavailableError, match=r"with the adapter .*damaged\.gguf"):
+        await open_llm("embedded:base", adapter=str(tmp_path / "damaged.gguf"), threads=1).start()

@@ -159,6 +159,7 @@ GOOD: dict[str, Any] = {
         ("scales", np.full(5, -1.0), "scales"),
         ("scales", np.ones(4), "scales"),
         ("threads", 0, "threads"),
+        ("precision", "bf16", "precision: 'bf16' needs arrays on a GPU"),
     ],
 )
 def test_malformed(name: str, value: Any, message: str) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.retrieval.vectors.embeddings import Embedder, can_read, cut, find_embedder
+from pyfast.utils.options import Hardware
 
+CPU = Hardware("cpu")
 TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?", "word " * 600, "月面着陸"] * 3
 
 
@@ -17,7 +19,7 @@ TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?
 def embedder() -> Embedder:
     pytest.importorskip("sentence_transformers")
     try:
-        return Embedder(device="cpu")
+        return Embedder(hardware=CPU)
     except ModelNotFoundError as error:
         pytest.skip(str(error))
 
@@ -46,12 +48,12 @@ def test_nor_where_shapes_matter(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int]
 ) -> None:
     """On a processor that computes other bits in batches of other sizes, and on a GPU."""
-    other = Embedder(device="cpu")
+    other = Embedder(hardware=CPU)
     batches = partial(cut, sizes=lambda length: sizes, mixed=False)
     monkeypatch.setattr(other, "_batches", batches)
     together = other.encode(TEXTS)
     np.testing.assert_allclose(together, embedder.encode(TEXTS), atol=2e-6)
-    again = Embedder(device="cpu")
+    again = Embedder(hardware=CPU)
     monkeypatch.setattr(again, "_batches", batches)
     for text, vector in list(zip(TEXTS, together, strict=True))[:3]:
         np.testing.assert_array_equal(again.encode([text])[0], vector)
@@ -79,7 +81,7 @@ def test_a_static_model(embedder: Embedder, tmp_path: Path) -> None:
     tokenizer.no_padding()
     torch.manual_seed(1)
     SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=32)], device="cpu").save(str(tmp_path))
-    static = Embedder(str(tmp_path), device="cpu")
+    static = Embedder(str(tmp_path), CPU)
     peer = SentenceTransformer(str(tmp_path), device="cpu")
     expected = peer.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
     np.testing.assert_allclose(static.encode(TEXTS), expected, atol=2e-6)
@@ -95,7 +97,7 @@ def test_a_model_of_another_kind_is_its_librarys(embedder: Embedder, tmp_path: P
     pooling.write_text(pooling.read_text().replace('mean_tokens": true', 'mean_tokens": false'))
     pooling.write_text(pooling.read_text().replace('max_tokens": false', 'max_tokens": true'))
     assert not can_read(folder) and can_read(embedder.folder)
-    other = Embedder(str(folder), device="cpu")
+    other = Embedder(str(folder), CPU)
     peer = SentenceTransformer(str(folder), device="cpu")
     expected = peer.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
     np.testing.assert_allclose(other.encode(TEXTS), expected, atol=2e-6)

@@ -193,7 +193,7 @@ def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCa
     (corpus / "readme.txt").unlink()
     (corpus / "broken.xlsx").write_bytes(b"PK")
     assert pyfast.sync_documents(index, corpus).deleted == 0
-    assert "no document is deleted, because a file cannot be read" in caplog.text
+    assert "the documents of missing files stay, because a file cannot be read" in caplog.text
     (corpus / "broken.xlsx").unlink()
     write(corpus.parent / "e", "other.txt")
     pyfast.update_documents(index, corpus.parent / "e")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import subprocess
 import sys
@@ -105,3 +106,21 @@ async def test_faults_are_errors_of_the_call_and_the_server_goes_on(http: str) -
 def test_only_this_machine_is_served(small: pyfast.Index, host: str) -> None:
     with pytest.raises(InputError, match="give an address of this machine"):
         pyfast.serve_mcp(small, "instant", transport="http", host=host)
+
+
+def test_a_new_commit_is_seen(small: pyfast.Index, tmp_path: Path) -> None:
+    """The server runs on while the index changes: search, titles and sources are those of the new commit."""
+    shutil.copytree(small.folder, tmp_path / "IDX")
+    (tmp_path / "new.md").write_text("# Zerzura\n\nZerzura is a lost oasis west of the Nile.\n", encoding="utf-8")
+
+    async def changed() -> None:
+        async with over_stdio(tmp_path / "IDX") as client:
+            before = (await called(client, "search", query="lost oasis Zerzura"))["passages"]
+            assert not any("Zerzura" in one["text"] for one in before)
+            await asyncio.to_thread(pyfast.add_documents, tmp_path / "IDX", tmp_path / "new.md")
+            (best, *_) = (await called(client, "search", query="lost oasis Zerzura"))["passages"]
+            assert best["title"] == "Zerzura" and "west of the Nile" in best["text"]
+            source = await called(client, "read_source", uri=best["uri"])
+            assert "lost oasis" in source["text"] and source["title"] == "Zerzura"
+
+    asyncio.run(changed())

@@ -27,8 +27,9 @@ from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.guidance import GUIDE
 from pyfast.systems.hseq.system import Settings
+from pyfast.training.adapter import ADAPTER, Compute, Example, losses_of
 from pyfast.training.devices import Devices, tokens_of
-from pyfast.training.hseq_iterator import ADAPTER, Compute, Example, Recipe, losses_of, prepared, targets_of, train
+from pyfast.training.hseq_iterator import Recipe, prepared, targets_of, train
 from pyfast.training.loop import CURVE, Batches, Point, Schedule
 from pyfast.training.weak_positives import Gold, read_gold
 

@@ -21,7 +21,8 @@ from pyfast.llm.local import folder_hash
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.actions import select_prompt
 from pyfast.systems.hseq.system import Settings
-from pyfast.training.hseq_iterator import ADAPTER, Recipe, example_of, losses_of, targets_of, train
+from pyfast.training.adapter import ADAPTER, losses_of
+from pyfast.training.hseq_iterator import Recipe, example_of, targets_of, train
 from pyfast.training.loop import CURVE, Schedule
 from pyfast.training.lora import ALL_PROJECTIONS, merge_adapter, open_model, with_lora
 from pyfast.training.weak_positives import Gold, read_gold

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pyfast.engine.journal.journal import Key, Outcome, read_outcome, reading
 from pyfast.engine.journal.ledger import ledger_of
 from pyfast.engine.journal.prompt_store import Asked, DamagedError, KeptPrompts, LLMCall
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import CallError, InputError
+from pyfast.llm.protocol import ON_GPU
 
 _FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
 _AT_ONCE = 128  # questions whose calls are read together
@@ -167,17 +169,15 @@ def service_times(run: Path) -> ServiceTimes | None:
             ledger = ledger_of(text)
             if "started" not in ledger or "seconds" not in ledger:  # It was written again from the answer.
                 continue
-            for calls, queued, running, _batches, *of_prompt in ledger["stages"].values():
-                if calls:
+            for name, (calls, queued, running, _batches, *of_prompt) in ledger["stages"].items():
+                if calls and ON_GPU not in name:  # A search has the time of its GPU already.
                     parts["llm" if of_prompt else "search"] += running / 1e6
                     parts["waiting for the llm" if of_prompt else "search"] += queued / 1e6
             seconds.append(float(ledger["seconds"]))
             ends.append(float(ledger["started"]) + seconds[-1])
     if len(seconds) < 2 or not sum(seconds):
         return None
-    starts = np.subtract(ends, seconds)
-    order = np.argsort(starts, kind="stable")
-    starts, until, ended = starts[order], np.maximum.accumulate(np.array(ends)[order]), np.sort(ends)
+    starts, ended = np.sort(np.subtract(ends, seconds)), np.sort(ends)
     gaps = np.diff(ended)
     edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
     gaps = gaps[edge : len(gaps) - edge]
@@ -185,7 +185,15 @@ def service_times(run: Path) -> ServiceTimes | None:
     # Questions that end together would give any rate, but at most `peak` are in progress (Little's law).
     peak = int((np.arange(1, len(ends) + 1) - np.searchsorted(ended, starts, side="right")).max())
     rate = min(len(gaps) / max(float(gaps.sum()), 1e-9), peak / float(np.mean(seconds)))
-    busy = float(until[-1] - starts[0] - np.maximum(starts[1:] - until[:-1], 0.0).sum())
     shares = {name: part / sum(seconds) for name, part in parts.items()}
     shares["engine"] = max(1.0 - sum(shares.values()), 0.0)
-    return ServiceTimes(tuple(seconds), rate, len(ends) / max(busy, 1e-9), shares)
+    throughput = len(ends) / max(working_seconds(np.subtract(ends, seconds), ends), 1e-9)
+    return ServiceTimes(tuple(seconds), rate, throughput, shares)
+
+
+def working_seconds(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
+    """Return the seconds in which at least one question was in progress, from the times at which the questions
+    started and ended."""
+    order = np.argsort(starts, kind="stable")
+    began, until = np.asarray(starts)[order], np.maximum.accumulate(np.asarray(ends)[order])
+    return float(until[-1] - began[0] - np.maximum(began[1:] - until[:-1], 0.0).sum()) if len(order) else 0.0

@@ -15,6 +15,7 @@ import numpy as np
 from pyfast.ops.arrays import Float32, Int64
 from pyfast.retrieval import Index, ScoredSegments
 from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder
+from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 Memory = Literal["on", "off", "random"]
 SHARE = 1 / 3
@@ -99,7 +100,7 @@ def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], mo
         known.clear()
     wanted = dict.fromkeys(chain.from_iterable(segments.tolist() for segments in earlier))
     new = [segment for segment in wanted if segment not in known]
-    vectors = embedder(model).encode([*asked, *map(index.corpus.linearise, new)])
+    vectors = embedder(model, index.hardware).encode([*asked, *map(index.corpus.linearise, new)])
     known.update(zip(new, vectors[len(asked) :], strict=True))
     own = iter(vectors)
     return [
@@ -109,9 +110,9 @@ def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], mo
 
 
 @lru_cache(maxsize=4)
-def embedder(model: str) -> Embedder:
+def embedder(model: str, hardware: Hardware = HARDWARE_DEFAULTS) -> Embedder:
     """Return the embedding model with this name. Each model is loaded only once."""
-    return Embedder(model)
+    return Embedder(model, hardware)
 
 
 @lru_cache(maxsize=4)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
@@ -40,7 +40,8 @@ from pyfast.retrieval.index.parts import Part, open_part, save_part
 from pyfast.retrieval.part_files import shared_document
 from pyfast.retrieval.terms import TOKENS, WORDS, Analysis
 from pyfast.retrieval.vectors.encoders import describe_vectors
-from pyfast.retrieval.vectors.passage_vectors import Spread, unfinished, vectors_of
+from pyfast.retrieval.vectors.hardware import search_device
+from pyfast.retrieval.vectors.passage_vectors import PassageVectors, Spread, unfinished, vectors_of
 from pyfast.utils.blocks import map_folder
 from pyfast.utils.files import (
     allow_open_files,
@@ -50,6 +51,7 @@ from pyfast.utils.files import (
     sync_to_disk,
     write_atomically,
 )
+from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 MEMORY = 2000
 """The default of the argument `memory` of `build_index`, in MB"""
@@ -100,6 +102,7 @@ def build_index(
     on_progress: OnProgress | None = None,
     spread: Spread = map,
     roots: Mapping[Root, str] | None = None,
+    hardware: Hardware = HARDWARE_DEFAULTS,
 ) -> Index:
     """Build the index of `sources` in the folder `out` and open it.
 
@@ -120,6 +123,7 @@ def build_index(
         on_progress: A function that is called with the progress from time to time.
         spread: A function like `map` that calls the encoders, for example in other processes.
         roots: What the documents were read from. After all sources are read, it must be complete.
+        hardware: Where models encode the passages.
 
     Returns:
         The index.
@@ -133,6 +137,7 @@ def build_index(
         raise InputError(f"memory: expected at least {_LEAST} MB, got {memory}")
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     _check_free(out, overwrite)
+    search_device(hardware)  # An error before the documents are read.
     described = describe_vectors(vectors)
     parameters = {
         "tokens": TOKENS,
@@ -150,13 +155,14 @@ def build_index(
         aside = held.enter_context(built_aside(out, unfinished=_STATE))
         _check_free(out, overwrite)  # another process may just have built it
         build = _Build(aside, sources, parameters, [] if unread is None else unread, on_progress)
-        build.add_parts(memory, unfinished(out), spread)
+        encode = partial(vectors_of, aside=unfinished(out), spread=spread, hardware=hardware)
+        build.add_parts(memory, encode)
         build.merge()
         build.commit(roots or {})
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     shutil.rmtree(unfinished(out), ignore_errors=True)
-    return Index(out)
+    return Index(out, hardware=hardware)
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -210,9 +216,9 @@ class _Build:
             self._unread += [Unread(Path(path), *rest) for path, *rest in kept[-1]["unread"]]
         return kept
 
-    def add_parts(self, memory: int, tokens: Path, spread: Spread) -> None:
+    def add_parts(self, memory: int, encode: Callable[..., dict[str, PassageVectors]]) -> None:
         """Make parts from the documents that were not read yet. `memory` is how many MB all processes may use.
-        Each finished batch of vectors of tokens is stored in the folder `tokens`. `spread` is as in `build_index`.
+        `encode` is `vectors_of` with its last arguments.
 
         While this process encodes the documents of a part, another process completes the part before. But
         vectors take most of the time of a part, so parts with vectors are made here, one after the other.
@@ -243,7 +249,7 @@ class _Build:
                 if alone:
                     _check_usable(len(part.terms), part.counts.total_length)
                 self._check_uris(part)
-                vectors = vectors_of(part.rendered, self._parameters, tokens, spread)
+                vectors = encode(part.rendered, self._parameters)
                 save_part(folder, replace(part, vectors=vectors), alone)
                 self._add(part, position, durable=not alone)
             if begun:

@@ -19,16 +19,18 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 import pyfast.ops as ops
-from pyfast.corpus import Corpus, EntityLinks, Level, entity_links, stream
+from pyfast.corpus import Corpus, Document, EntityLinks, Level, entity_links, stream
 from pyfast.errors import ArrayError, InputError
 from pyfast.ops.arrays import Int32, Int64, ends
 from pyfast.retrieval.forward_index import ForwardIndex
 from pyfast.retrieval.index.commit import Commit, open_commit, parse_filter
 from pyfast.retrieval.index.manifest import read_manifest
 from pyfast.retrieval.index.parts import Part
-from pyfast.retrieval.part_files import Mask, RenderedPassages, lines_of
+from pyfast.retrieval.part_files import Mask, RenderedPassages, find_documents, lines_of
 from pyfast.retrieval.pools import OFF, Pool, Reranker, Retriever, ScoreCache, open_rerankers, open_retriever
 from pyfast.retrieval.terms import Analysis, Terms, Vocabulary
+from pyfast.retrieval.vectors.hardware import search_device
+from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 
@@ -70,20 +72,23 @@ class Index:
         commit: int | None = None,
         rerank: str | Callable[[Index], Reranker] = OFF,
         filter: str | Sequence[str] = (),
+        hardware: Hardware = HARDWARE_DEFAULTS,
     ) -> None:
         """Open an index.
 
         `retriever` is the retriever that `search` uses: its name, or a function that makes it from the index.
         `rerank` is the reranker, in the same form. `commit` is the number of an earlier commit to open. None:
         the current commit. `filter` has one or more conditions, as `parse_filter` reads them. Documents that
-        do not meet all conditions are left out, as if they were deleted.
+        do not meet all conditions are left out, as if they were deleted. `hardware` is where models encode texts
+        and vectors are searched.
 
         Raises `IndexFormatError` if the folder has no index, or the index is damaged. Raises `InputError` if no
-        document meets the conditions.
+        document meets the conditions, and `DeviceError` if torch cannot use the GPU of `hardware`.
         """
         self.folder = folder
         self._is_fixed = commit is not None
-        self._retriever, self._rerank = retriever, rerank
+        self._retriever, self._rerank, self.hardware = retriever, rerank, hardware
+        search_device(hardware)  # The first search would be too late for an error.
         self.filter = parse_filter(filter)
         """The conditions that all documents of the index meet"""
         opened = open_commit(folder, commit)
@@ -132,8 +137,8 @@ class Index:
         return int(self.manifest["commit"])
 
     @property
-    def opened_with(self) -> tuple[str, str, list[str]]:
-        """The arguments `retriever`, `rerank` and `filter` as text, to open the same index in another process.
+    def opened_with(self) -> tuple[str, str, list[str], Hardware]:
+        """The arguments `retriever`, `rerank`, `filter` and `hardware`, to open the same index in another process.
 
         Raises `InputError` if one of them was given as a function.
         """
@@ -141,13 +146,17 @@ class Index:
             raise InputError(
                 f"{self.folder}: other processes cannot open it as it is: name retriever and rerank by text"
             )
-        return self._retriever, self._rerank, [str(one) for one in self.filter]
+        return self._retriever, self._rerank, [str(one) for one in self.filter], self.hardware
 
     def at(self, commit: int) -> Index:
         """Open the same index at another commit. Raises `IndexFormatError` if that commit was erased."""
         if commit == self.commit:
             return self
-        return Index(self.folder, self._retriever, commit, self._rerank, [str(one) for one in self.filter])
+        return self._opened_at(commit)
+
+    def _opened_at(self, commit: int | None) -> Index:
+        conditions = [str(one) for one in self.filter]
+        return Index(self.folder, self._retriever, commit, self._rerank, conditions, self.hardware)
 
     def newest(self) -> Index:
         """Open the same index at the current commit of its folder. Returns this object if it shows this commit
@@ -155,7 +164,7 @@ class Index:
         opening does."""
         if self._is_fixed or read_manifest(self.folder, check=False) == self.manifest:
             return self
-        return Index(self.folder, self._retriever, None, self._rerank, [str(one) for one in self.filter])
+        return self._opened_at(None)
 
     def within(self, uris: Sequence[str]) -> Index:
         """Return an index that has only the documents with these uris. It gives the same results as an index
@@ -342,6 +351,14 @@ class Index:
         """
         source = self.corpus.find(uri)
         return "" if source is None else self.corpus.title(source)
+
+    def document(self, uri: str) -> Document:
+        """Return the document with this uri, as it was read. Raises `KeyError` if there is no such document."""
+        for part, live in zip(self._commit.parts, self._commit.live, strict=True):
+            source = find_documents(part.corpus, part.files, [uri]).get(uri)
+            if source is not None and live[source]:
+                return part.corpus.document(source)
+        raise KeyError(uri)
 
     @of_index
     def text(self, passage: int) -> str:

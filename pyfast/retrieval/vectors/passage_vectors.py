@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -28,8 +28,10 @@ from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
 from pyfast.retrieval.part_files import Mask, RenderedPassages, below, fit_together, narrow, new_array, save_arrays
 from pyfast.retrieval.vectors.embeddings import TEXTS
 from pyfast.retrieval.vectors.encoders import KINDS, LateEncoder, encoder_of
+from pyfast.retrieval.vectors.hardware import Stopwatch, copied
 from pyfast.retrieval.vectors.vector_search import make_codes, save_codes
 from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw
+from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 _PASSAGES = 256
 """How many passages are encoded or copied in one step"""
@@ -111,12 +113,13 @@ class TokenStore:
             chosen = np.flatnonzero(owner == number)
             yield self.pieces[number], chosen, places[chosen] - starts[number]
 
-    def scores(self, queries: Sequence[Float32], passages: Sequence[Int32]) -> list[Float32]:
+    def scores(self, queries: Sequence[Float32], passages: Sequence[Int32], device: str = "cpu") -> list[Float32]:
         """Compute the late-interaction score of each query's passages.
 
         Args:
             queries: For each query, the vectors of its tokens, [tokens, dimensions].
             passages: The passages of each query.
+            device: torch's name of a device. The vectors of the passages stay in the memory of a GPU.
 
         Returns:
             float32[passages] for each query, as `ops.maxsim` computes them.
@@ -127,6 +130,14 @@ class TokenStore:
         vectors = np.concatenate(queries) if len(queries) else np.empty((0, 1), np.float32)
         for tokens, chosen, places in self._by_piece(read):
             pairs = np.column_stack([asked[chosen], places])
+            if device != "cpu":
+                watch = Stopwatch(device)
+                codes, offsets, scales = _on_device(tokens, device)
+                with watch.running():
+                    scored: Any = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
+                scores[chosen] = scored.cpu()
+                watch.count("maxsim", len(queries))
+                continue
             check_lists(tokens.offsets, places, tokens.codes, tokens.scales)
             codes, offsets, scales = raw(tokens.codes), raw(tokens.offsets), raw(tokens.scales)
             scores[chosen] = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
@@ -161,6 +172,12 @@ class TokenStore:
         scales = files.file(f"{folder}/scales.npy").checked(np.float32)
         fit_together(files, folder, offsets, passages, codes, scales)
         return cls.of(Tokens(codes, scales, offsets))
+
+
+@lru_cache(maxsize=4)
+def _on_device(tokens: Tokens, device: str) -> tuple[Any, ...]:
+    """Copy the vectors of tokens into the memory of a GPU. All searches share them."""
+    return tuple(copied(array, device) for array in (tokens.codes, tokens.offsets, tokens.scales))
 
 
 def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
@@ -272,7 +289,7 @@ If there are more, faiss compares the query with short codes of the vectors
 CODES = "dense/codes.faiss"
 """The name of the file with faiss's codes (compressed dense vectors), in the folder of a part"""
 _SPARSE = {"indptr": np.int64, "indices": np.int32, "weights": np.float32}
-_AT_ONCE = 4096  # passages
+_AT_ONCE = 16_384  # passages
 
 
 def unfinished(folder: Path) -> Path:
@@ -282,13 +299,13 @@ def unfinished(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.tokens")
 
 
-def encode_texts(kind: str, parameters: Mapping[str, Any], texts: list[str]) -> Any:
+def encode_texts(kind: str, parameters: Mapping[str, Any], hardware: Hardware, texts: list[str]) -> Any:
     """Encode texts with an index's encoder of this kind. `parameters` are those in the manifest of the index.
 
     Vectors of tokens are rounded to int8 (`Coded`). Vectors from a server come with the number of vectors of each
     text, which is 1.
     """
-    encoder = encoder_of(parameters, kind)
+    encoder = encoder_of(parameters, kind, hardware=hardware)
     if isinstance(encoder, LateEncoder):
         return coded_texts(encoder.encode(texts))
     vectors = encoder.encode(texts)
@@ -296,20 +313,24 @@ def encode_texts(kind: str, parameters: Mapping[str, Any], texts: list[str]) -> 
 
 
 def vectors_of(
-    rendered: RenderedPassages, parameters: Mapping[str, Any], aside: Path | None = None, spread: Spread = map
+    rendered: RenderedPassages,
+    parameters: Mapping[str, Any],
+    aside: Path | None = None,
+    spread: Spread = map,
+    hardware: Hardware = HARDWARE_DEFAULTS,
 ) -> dict[str, PassageVectors]:
     """Compute the vectors of passages, for each kind of vectors in the `parameters` of the index.
 
     The vectors of tokens and those from a server are written into the folder `aside`, a batch at a time. If the
     process is killed, the next process reads these vectors and computes only the missing ones. None: a temporary
-    folder. `spread` is a function like `map` that calls the encoders.
+    folder. `spread` is a function like `map` that calls the encoders. `hardware` is where the encoders run.
     """
     vectors: dict[str, PassageVectors] = {}
     described = {"vectors": parameters.get("vectors", {})}
     for kind in described["vectors"]:
-        encoder = encoder_of(described, kind)
+        encoder = encoder_of(described, kind, hardware=hardware)
         offsets, text = map(np.asarray, rendered)
-        encode = partial(spread, partial(encode_texts, kind, described))
+        encode = partial(spread, partial(encode_texts, kind, described, hardware))
         if not isinstance(encoder, LateEncoder) and not encoder.is_on_server:
             lines = [text[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
             blocks = list(encode(lines[start : start + _AT_ONCE] for start in range(0, len(lines), _AT_ONCE)))

@@ -14,12 +14,16 @@ import numpy.typing as npt
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.vectors.embeddings import INSTALL
+from pyfast.retrieval.vectors.hardware import Stopwatch, copied, torch_device
 from pyfast.utils.files import link_file
+from pyfast.utils.options import Hardware
 
 EXACT = 20_000
 """Up to this number of vectors, a query is compared with all of them"""
 _CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how many of the nearest are among them
 _ROUNDING = 1e-5  # where all are compared: how far a product of matrices is from a cosine, at most
+_GROUP = 32  # vectors on a GPU whose products with a query are compared by their maximum
+_PRODUCTS = 1 << 27  # of queries and vectors, or numbers of candidates' vectors, that are on a GPU together
 _NUMBERS = 1 << 24  # of the candidates' vectors that are in memory together
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
@@ -113,6 +117,71 @@ class Vectors:
         """
         cosines: Float32 = np.einsum("...d,...d->...", self.of(places), query)
         return cosines
+
+
+class DeviceVectors:
+    """The vectors of texts in the memory of a GPU, with a search that compares a query with all of them.
+
+    Products in float16 find more candidates than are wanted. The cosines of the candidates are then computed in
+    float32. They differ from those of `Vectors` by at most 1e-6, or by 1e-3 if the vectors are stored as float16.
+    """
+
+    def __init__(self, matrix: Float32, hardware: Hardware) -> None:
+        """Copy `matrix`, the vector of each text, to the GPU: as float16 unless the precision is float32.
+
+        Raises `DeviceError` if torch cannot use the GPU, or if the vectors do not fit into its memory.
+        """
+        self.device = torch_device(hardware)
+        import torch
+
+        is_exact = hardware.precision == "float32"
+        self._matrix, self._vectors = matrix, copied(matrix, self.device, None if is_exact else torch.float16)
+
+    def of(self, places: npt.NDArray[np.integer[Any]]) -> Float32:
+        """Return the vectors of texts, as in `Vectors`."""
+        vectors: Float32 = self._matrix[places]
+        return vectors
+
+    def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
+        """Find the `k` nearest texts for each query, as in `Vectors`. Of more than 100 texts with equal cosines,
+        any can be the last in the result."""
+        import torch
+
+        k, watch = min(k, len(self._matrix)), Stopwatch(self.device)
+        candidates = min(k + _CANDIDATES, len(self._matrix))
+        at_once = min(max(_PRODUCTS // (candidates * queries.shape[1] + 1), 1), 1024)
+        places, cosines = [torch.empty(0, k, dtype=torch.int64)], [torch.empty(0, k)]
+        with torch.inference_mode(), watch.running():
+            for start in range(0, len(queries) if k else 0, at_once):
+                asked = torch.from_numpy(queries[start : start + at_once]).to(self.device)
+                rows = self._candidates(asked.half(), candidates).sort(1).values
+                scores = torch.einsum("qcd,qd->qc", self._vectors[rows].float(), asked)
+                best = scores.sort(dim=1, descending=True, stable=True)
+                places.append(rows.gather(1, best.indices[:, :k]).cpu())
+                cosines.append(best.values[:, :k].cpu())
+        watch.count("search", len(queries))
+        return torch.cat(places).numpy(), torch.cat(cosines).numpy()
+
+    def _candidates(self, queries: Any, k: int) -> Any:
+        """Return the rows of the `k` largest products with each query. The largest numbers are in the groups with
+        the largest maxima, so that only the maxima of all groups have to be compared."""
+        import torch
+
+        found = torch.empty(len(queries), 0, dtype=torch.int64, device=self.device)
+        products = queries.new_empty(len(queries), 0)
+        at_once = max(_PRODUCTS // (_GROUP * max(queries.shape)), 1) * _GROUP
+        for start in range(0, len(self._vectors), at_once):
+            tile = self._vectors[start : start + at_once].half()
+            groups = queries.new_empty(len(queries), -(-len(tile) // _GROUP), _GROUP)
+            torch.mm(queries, tile.T, out=groups.flatten(1)[:, : len(tile)])
+            groups.flatten(1)[:, len(tile) :] = -torch.inf
+            best = groups.amax(2).topk(min(k, groups.shape[1]), sorted=False).indices
+            near = groups.gather(1, best[:, :, None].expand(-1, -1, _GROUP)).flatten(1)
+            rows = (start + best[:, :, None] * _GROUP + torch.arange(_GROUP, device=self.device)).flatten(1)
+            products, found = torch.cat([products, near], 1), torch.cat([found, rows], 1)
+            top = products.topk(min(k, products.shape[1]), sorted=False)
+            products, found = top.values, found.gather(1, top.indices)
+        return found
 
 
 def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:

@@ -1,7 +1,7 @@
 // Small kernels, one for each thing that a kernel can get wrong: the harness's own, right as they stand. In copies
 // of this file faults are planted (plants.py); each must be found, and nothing in this one.
 #include "calls.hpp"
-#include "gpu.cuh"
+#include "tiles.cuh"
 
 namespace {
 
@@ -79,6 +79,33 @@ __global__ void __launch_bounds__(block_size) pass_kernel(const int* from, int* 
     to[at] = hand[thread / lanes * lanes + (thread + 1) % lanes];
 }
 
+// sums[r, c] = the product of vectors r and 16 + c of 24 with 32 codes each. Copies beside the work, and a tensor core.
+__global__ void __launch_bounds__(block_size) tile_kernel(const std::int8_t* codes, int* sums) {
+    GPU_SHARED(uint4, held, 48);
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < 48) {
+        copy_16_bytes(&held[thread], codes + thread * 16, true);
+    }
+    commit_copies();
+    wait_for_copies<0>();
+    __syncthreads();
+    if (threadIdx.x < lanes) {
+        const auto* const words = reinterpret_cast<const unsigned*>(held);
+        const unsigned* const a = words + thread / 4 * 8 + thread % 4;
+        const unsigned* const b = a + 16 * 8;
+        int* const to = sums + thread / 4 * 8 + thread % 4 * 2;
+        int s0 = 0;
+        int s1 = 0;
+        int s2 = 0;
+        int s3 = 0;
+        add_products_of_codes(s0, s1, s2, s3, a[0], a[64], a[4], a[68], b[0], b[4]);
+        to[0] = s0;
+        to[1] = s1;
+        to[64] = s2;
+        to[65] = s3;
+    }
+}
+
 void sum(driver::Arguments& a) {
     const auto numbers = a.array<const int>();
     const auto sums = a.array<int>();
@@ -110,10 +137,15 @@ void pass(driver::Arguments& a) {
                to.data());
 }
 
+void tile(driver::Arguments& a) {
+    const auto codes = a.array<const std::int8_t>();
+    GPU_LAUNCH(tile_kernel, 1, block_size, 0, nullptr, codes.data(), a.array<int>().data());
+}
+
 }  // namespace
 
 const std::map<std::string, driver::Call>& driver::calls() {
     static const std::map<std::string, driver::Call> all{
-        {"sum", sum}, {"count", count}, {"keep", keep}, {"pass", pass}};
+        {"sum", sum}, {"count", count}, {"keep", keep}, {"pass", pass}, {"tile", tile}};
     return all;
 }

@@ -13,7 +13,7 @@ void maxsim_workspace_(Arguments& a) {
     give(a, maxsim_workspace(tokens, dimensions));
 }
 
-template <bool coded>
+template <bool coded, Precision precision = Precision::float32>
 void maxsim_(Arguments& a) {
     const auto queries = a.array<const float>();
     const auto query_offsets = a.array<const std::int64_t>();
@@ -28,13 +28,14 @@ void maxsim_(Arguments& a) {
     const auto pairs = a.array<const std::int64_t>();
     const std::int64_t dimensions = a.integer();
     const auto scores = a.array<float>();
-    maxsim(queries, query_offsets, documents, pairs, dimensions, scores, queue(a));
+    maxsim(queries, query_offsets, documents, pairs, dimensions, precision, scores, queue(a));
 }
 
 }  // namespace
 
 void driver::add_maxsim_calls(Calls& all) {
     all["maxsim"] = maxsim_<false>;
+    all["maxsim_bfloat16"] = maxsim_<false, Precision::bfloat16>;
     all["maxsim_codes"] = maxsim_<true>;
     all["maxsim_codes_workspace"] = maxsim_workspace_;
     all["maxsim_workspace"] = maxsim_workspace_;

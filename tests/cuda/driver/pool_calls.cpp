@@ -11,13 +11,14 @@ using namespace driver;
 using pyfast::EdgeWeight;
 using namespace pyfast::cuda;
 
-// Whether indptr has 64 bits; indptr, indices, weights, terms.
+// Whether indptr has 64 bits; indptr; whether indices have; indices, weights, terms.
 pyfast::Forward forward(Arguments& a) {
     pyfast::Forward x;
     const bool wide = a.integer() != 0;
     wide ? static_cast<void>(x.indptr64 = a.array<const std::int64_t>())
          : static_cast<void>(x.indptr32 = a.array<const std::int32_t>());
-    x.indices = a.array<const std::int32_t>();
+    a.integer() != 0 ? static_cast<void>(x.indices64 = a.array<const std::int64_t>())
+                     : static_cast<void>(x.indices = a.array<const std::int32_t>());
     x.weights = a.array<const float>();
     x.terms = a.integer();
     return x;
@@ -29,19 +30,14 @@ Bounds bounds(Arguments& a) {
     return {documents, pairs, a.integer()};
 }
 
-void weighted_degree_workspace_(Arguments& a) {
-    const auto pools = a.integer<std::size_t>();
-    const Bounds limits = bounds(a);
-    give(a, weighted_degree_workspace(pools, limits));
-}
+void weighted_degree_workspace_(Arguments& a) { give(a, weighted_degree_workspace(a.integer<std::size_t>())); }
 
 void weighted_degree_(Arguments& a) {
     const auto x = forward(a);
     const auto pools = ragged<std::int32_t>(a);
     const auto weight = a.integer<EdgeWeight>();
-    const Bounds limits = bounds(a);
     const auto degree = a.array<float>();
-    weighted_degree(x, pools, weight, limits, degree, queue(a));
+    weighted_degree(x, pools, weight, degree, queue(a));
 }
 
 void degree_rank_(Arguments& a) {
@@ -50,10 +46,16 @@ void degree_rank_(Arguments& a) {
     const auto semantic = a.array<const float>();
     const auto weight = a.integer<EdgeWeight>();
     const auto alpha = static_cast<float>(a.real());
-    const Bounds limits = bounds(a);
     const auto degree = a.array<float>();
     const auto score = a.array<float>();
-    degree_rank(x, pools, semantic, weight, alpha, limits, degree, score, queue(a));
+    degree_rank(x, pools, semantic, weight, alpha, degree, score, queue(a));
+}
+
+void pool_bounds_(Arguments& a) {
+    const auto x = forward(a);
+    const auto pools = ragged<std::int32_t>(a);
+    const auto found = a.array<std::int64_t>();
+    pool_bounds(x, pools, found, queue(a));
 }
 
 void graph_rank_(Arguments& a) {
@@ -127,6 +129,7 @@ void driver::add_pool_calls(Calls& all) {
     all["graph_rank"] = graph_rank_;
     all["pagerank"] = pagerank_;
     all["pagerank_workspace"] = pagerank_workspace_;
+    all["pool_bounds"] = pool_bounds_;
     all["weighted_degree"] = weighted_degree_;
     all["weighted_degree_workspace"] = weighted_degree_workspace_;
 }

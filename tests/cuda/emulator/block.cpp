@@ -45,6 +45,7 @@ void begin_threads(const dim3& size, std::deque<Thread>& pool) {
         thread.index = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
         thread.state = State::ready;
         thread.place = {};
+        thread.copies.assign(1, {});
         thread.fiber.begin(run_thread);
         block_now.threads.push_back(&thread);
     }
@@ -80,6 +81,18 @@ void run_block(std::mt19937_64* random) {
 }
 
 }  // namespace
+
+void begin_copy(Copy copy) { block_now.running->copies.back().push_back(copy); }
+void commit_copies() { block_now.running->copies.emplace_back(); }
+std::vector<Copy> copies_due(int last_groups) {
+    auto& groups = block_now.running->copies;
+    std::vector<Copy> due;
+    while (std::ssize(groups) - 1 > last_groups) {
+        due.insert(due.end(), groups.front().begin(), groups.front().end());
+        groups.erase(groups.begin());
+    }
+    return due;
+}
 
 void wait(State state, Place place) {
     block_now.running->state = state;

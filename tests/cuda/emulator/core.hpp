@@ -65,11 +65,21 @@ enum class Barrier { plain, count, all, any };
 int barrier(Barrier kind, int predicate, Place place);
 
 // A rendezvous of the lanes named in `mask`: each brings a word, and may then ask for those of the others.
-enum class Exchange { shuffle, vote, reduce, fence };
+enum class Exchange { shuffle, vote, reduce, product, fence };
 void exchange(Exchange kind, unsigned mask, std::uint64_t word, Place place);
 std::uint64_t word_of(unsigned lane);
 [[noreturn]] void fail(Place place, const char* what);
 unsigned lane();
+
+// Copies of 16 bytes, or of zeros, that the running thread began. Those that it began before a commit are a group.
+struct Copy {
+    std::uint64_t* to;
+    const std::uint64_t* from;
+};
+void begin_copy(Copy copy);
+void commit_copies();
+// Those of all groups but the last ones; for the caller to make.
+std::vector<Copy> copies_due(int last_groups);
 
 // Shared memory of the running block, poisoned; the same key is the same array.
 void* shared_array(const void* key, std::size_t bytes, std::size_t alignment);

@@ -18,5 +18,6 @@
 #include "functions.hpp"
 #include "launch.hpp"
 #include "runtime.hpp"
+#include "tiles.hpp"
 #include "types.hpp"
 #include "warp.hpp"

@@ -6,6 +6,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) alignas(bytes)
 
 struct uint3 {
@@ -18,6 +19,9 @@ struct dim3 {
 struct alignas(8) int2 {
     int x, y;
 };
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
 struct alignas(8) float2 {
     float x, y;
 };
@@ -26,6 +30,9 @@ struct alignas(16) float4 {
 };
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
 };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from ptx.faults import Fault
 from ptx.instructions import Step
 from ptx.memory import Generic, Space
@@ -99,7 +100,53 @@ def atomic(threads: Threads, instruction: Instruction) -> Step:
     return step
 
 
+def copy(threads: Threads, instruction: Instruction) -> Step:
+    """cp.async. What it writes is not to be read before its thread has waited for it."""
+    where = instruction.where
+    if "commit_group" in instruction.opcode:
+
+        def commit(act: Act) -> None:
+            threads.committed[act] += 1
+
+        return commit
+    if "wait_group" in instruction.opcode:
+        last = int(instruction.operands[0])
+        return lambda act: _finish_copies(threads, act, last, where)
+    if instruction.opcode[1:] != ("async", "cg", "shared", "global"):
+        raise Unsupported(where)
+    into, of = (address(threads, operand) for operand in instruction.operands[:2])
+    size = int(instruction.operands[2])
+    held = source(threads, instruction.operands[3], TYPES["u32"])
+
+    def begin(act: Act) -> None:
+        who, to, start = threads.who(act), _aligned(into(act), size, where), _aligned(of(act), size, where)
+        values = np.zeros((len(who), size // 4), np.uint32)
+        for place in range(size // 4):
+            there = 4 * place < held(act)
+            values[there, place] = threads.spaces["global"].load(
+                start[there] + 4 * place, values.dtype, who[there], where
+            )
+            threads.shared.store(to + 4 * place, values[:, place], who, where)
+        threads.shared.unwrite(to, size, where)
+        threads.copies.append((threads.numbers[act], threads.committed[act].copy(), to, values))
+
+    return begin
+
+
+def _finish_copies(threads: Threads, act: Act, last: int, where: str) -> None:
+    """Makes the copies of these threads, but for those of their last groups."""
+    left = []
+    for numbers, groups, to, values in threads.copies:
+        due = np.isin(numbers, threads.numbers[act]) & (groups < threads.committed[numbers] - last)
+        for place in range(values.shape[1] if due.any() else 0):
+            threads.shared.store(to[due] + 4 * place, values[due, place], threads.who(numbers[due]), where)
+        if not due.all():
+            left.append((numbers[~due], groups[~due], to[~due], values[~due]))
+    threads.copies[:] = left
+
+
 BUILDERS: dict[str, Callable[[Threads, Instruction], Step]] = {
+    "cp": copy,
     "ld": load,
     "ldu": load,
     "st": store,

@@ -149,3 +149,21 @@ def permuted(a: Array, b: Array, selector: Array) -> Array:
         sign = np.where(byte & 128, np.uint32(255), np.uint32(0))
         out |= np.where(choice & 8, sign, byte).astype(np.uint32) << np.uint32(8 * place)
     return out
+
+
+def four_codes(words: Array) -> Array:
+    """[words, 4]: the signed bytes, wide enough for their products."""
+    return np.ascontiguousarray(words).view(np.int8).reshape(-1, 4).astype(np.int64)
+
+
+def two_bfloat16(words: Array) -> Array:
+    """[words, 2]: the numbers in bfloat16, in double."""
+    halves = np.ascontiguousarray(words).view(np.uint16).astype(np.uint32) << np.uint32(16)
+    return halves.view(np.float32).astype(np.float64).reshape(-1, 2)
+
+
+def to_bfloat16(x: Array) -> Array:
+    """The bits of the nearest bfloat16, of two the even one."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    nearest = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)) >> np.uint32(16)
+    return np.where(np.isnan(x), np.uint32(0x7FFF), nearest)

@@ -158,6 +158,8 @@ def _move(threads: Threads, instruction: Instruction) -> Step:
 
 def _convert(threads: Threads, instruction: Instruction) -> Step:
     *_, to_name, from_name = instruction.opcode
+    if instruction.opcode == ("cvt", "rn", "bf16x2", "f32"):
+        return _round_two(threads, instruction)
     if to_name not in TYPES or from_name not in TYPES:
         raise Unsupported(instruction.where)
     to, of = TYPES[to_name], TYPES[from_name]
@@ -178,6 +180,18 @@ def _convert(threads: Threads, instruction: Instruction) -> Step:
             write(act, _shaped(instruction, narrowed))
         else:
             write(act, x.astype(to))
+
+    return step
+
+
+def _round_two(threads: Threads, instruction: Instruction) -> Step:
+    """Two numbers to bfloat16, the first into the upper half."""
+    high, low = (source(threads, operand, TYPES["f32"]) for operand in instruction.operands[1:])
+    write = target(threads, instruction.operands[0], TYPES["b32"])
+
+    def step(act: Act) -> None:
+        upper, lower = (arithmetic.to_bfloat16(read(act)) for read in (high, low))
+        write(act, upper << np.uint32(16) | lower)
 
     return step
 

@@ -81,6 +81,8 @@ def run(kernels: Mapping[str, Kernel], launch: Launch, memory: Space) -> None:
                 threads.special[f"%ctaid.{axis}"][:] = number
             threads.shared.forget()
             threads.epochs[:] = 0
+            threads.committed[:] = 0
+            threads.copies.clear()
             Block(threads, operations, memory.clock).run()
 
 

@@ -119,6 +119,10 @@ class Space:
         self.bytes.view(values.dtype)[at // size] = values
         self.written[touched] = True
 
+    def unwrite(self, addresses: Array, size: int, where: str) -> None:
+        """What is there is no longer to be read."""
+        self.written[self._every_byte(self.find(addresses, size, where), size, where)] = False
+
     def update(
         self, addresses: Array, dtype: Any, who: Array, where: str, change: Callable[[int, Any], Any]
     ) -> Array:

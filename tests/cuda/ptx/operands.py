@@ -41,10 +41,15 @@ class Threads:
     epochs: Array = field(init=False)
     """int64[threads]: how many times a thread's warp was synchronised."""
     numbers: Array = field(init=False)
+    committed: Array = field(init=False)
+    """How many groups of asynchronous copies each thread has committed."""
+    copies: list[tuple[Array, Array, Array, Array]] = field(default_factory=list)
+    """Those on their way: the numbers of threads, of their groups, the addresses and what these will hold."""
 
     def __post_init__(self) -> None:
         self.numbers = np.arange(self.count, dtype=np.int64)
         self.epochs = np.zeros(self.count, np.int64)
+        self.committed = np.zeros(self.count, np.int64)
 
     @property
     def shared(self) -> Space:

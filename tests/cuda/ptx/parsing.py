@@ -95,9 +95,19 @@ DIRECTIVE = re.compile(
 )
 
 
+SCOPE = re.compile(r"\{\s*\.reg[^{}]*\}")
+
+
+def _renamed(scope: re.Match[str]) -> str:
+    """A block with registers of its own, by names that the rest of the kernel does not have."""
+    own = re.findall(r"\.reg\s+\.\w+\s+(%\w+)\s*;", scope[0])
+    return re.sub(r"%\w+", lambda name: f"{name[0]}_at_{scope.start()}" if name[0] in own else name[0], scope[0])
+
+
 def _read_body(kernel: Kernel, body: str, files: dict[str, str]) -> None:
     place = "?"
-    for statement in re.findall(r"[^;:{}]+:(?!:)|(?:[^;{}]|\{[^{}\n]*\})+;", re.sub(r"//[^\n]*", "", body)):
+    body = SCOPE.sub(_renamed, re.sub(r"//[^\n]*", "", body))
+    for statement in re.findall(r"[^;:{}]+:(?!:)|(?:[^;{}]|\{[^{}\n]*\})+;", body):
         text = " ".join(statement.rstrip(";").split())
         # Directives without a semicolon come before what has one.
         while found := DIRECTIVE.match(text):

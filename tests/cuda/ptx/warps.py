@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from ptx import arithmetic
 from ptx.faults import Fault
-from ptx.operands import TYPES, Array, Threads, source, target
+from ptx.operands import TYPES, Array, Threads, elements, source, target
 from ptx.parsing import Instruction, Unsupported
 
 Meeting = Callable[[Array], None]
@@ -21,11 +22,13 @@ def mask_operand(instruction: Instruction) -> str:
     """The operand that names the lanes; '' where it is no meeting of lanes."""
     if instruction.opcode[0] in ("shfl", "vote", "redux", "match"):
         return instruction.operands[-1]
+    if instruction.opcode[0] == "mma":
+        return "0xFFFFFFFF"
     return instruction.operands[0] if instruction.opcode[:2] == ("bar", "warp") else ""
 
 
 def meeting(threads: Threads, instruction: Instruction) -> Meeting:
-    return {"shfl": _shuffle, "vote": _vote, "redux": _reduce, "bar": _synchronise}.get(
+    return {"shfl": _shuffle, "vote": _vote, "redux": _reduce, "bar": _synchronise, "mma": _multiply}.get(
         instruction.opcode[0], _unknown
     )(threads, instruction)
 
@@ -105,6 +108,43 @@ def _vote(threads: Threads, instruction: Instruction) -> Meeting:
         for places, value in _by_mask(act, mask(act), outcome):
             result[places] = value
         write(act, result)
+
+    return meet
+
+
+PRODUCTS = {
+    ("sync", "aligned", "m16n8k32", "row", "col", "s32", "s8", "s8", "s32"): ("s32", arithmetic.four_codes),
+    ("sync", "aligned", "m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32"): ("f32", arithmetic.two_bfloat16),
+}
+
+
+def _multiply(threads: Threads, instruction: Instruction) -> Meeting:
+    """mma: a 16 x k matrix times a k x 8 matrix. Sums are exact, and rounded once."""
+    if instruction.opcode[1:] not in PRODUCTS:
+        raise Unsupported(instruction.where)
+    kind, unpack = PRODUCTS[instruction.opcode[1:]]
+    first, second = (
+        [source(threads, operand, TYPES["u32"]) for operand in elements(operands)]
+        for operands in instruction.operands[1:3]
+    )
+    sums = [source(threads, operand, TYPES[kind]) for operand in elements(instruction.operands[3])]
+    writes = [target(threads, operand, TYPES[kind]) for operand in elements(instruction.operands[0])]
+
+    def meet(act: Array) -> None:
+        if len(act) % 32:
+            raise Fault(f"a lane misses a product of matrices: {instruction.where}")
+        # [warp, lane / 4, lane % 4, number], of each register
+        a, b = (
+            [unpack(register(act)).reshape(-1, 8, 4, unpack(register(act)).shape[1]) for register in registers]
+            for registers in (first, second)
+        )
+        for place, (read, write) in enumerate(zip(sums, writes, strict=True)):
+            low, high = a[place // 2], a[place // 2 + 2]
+            columns = [each[:, place % 2 :: 2] for each in b]
+            products = sum(
+                np.einsum("wrln,wcln->wrc", rows, held) for rows, held in zip((low, high), columns, strict=True)
+            )
+            write(act, (read(act) + products.reshape(-1)).astype(TYPES[kind]))
 
     return meet
 

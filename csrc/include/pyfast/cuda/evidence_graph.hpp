@@ -12,14 +12,15 @@
 
 namespace pyfast::cuda {
 
-// Bytes: the weights between all documents of each pool, 4 * bounds.pairs, and little more.
+// Bytes: the weights between all documents of each pool, 4 * bounds.pairs, the entries by term, 24 *
+// bounds.entries, and little more.
 PYFAST_API std::size_t evidence_graph_workspace(std::size_t pools, std::size_t nodes, const Bounds& bounds);
 
 // The indptr [N + 1] of the graph that pyfast::evidence_graph returns for the same options. Its last number is the
 // number of edges. The weights are then in the workspace, for evidence_graph_fill.
 //
-// A warp keeps the terms of a document in a hash table in shared memory, and reads the rows of the pool's
-// documents with higher numbers. A weight is the sum over the lanes of a warp, in one order. It serves both
+// A block sorts the entries of a pool by term, with a hash table in shared memory. Then a warp computes each row
+// of weights: term by term, its lanes add what the documents with the term share. A weight is the same sum in both
 // directions, so the graph is symmetric bit for bit. Sums are float, within a relative 1e-5 of the CPU's. So an
 // edge can differ between the two graphs if its weight is that near to the threshold, or to the k-th strongest.
 // Masks are short lists, in which each term of a row is searched.

@@ -11,16 +11,15 @@
 
 namespace pyfast::cuda {
 
-// The maximum number of channels of a head: they are in the registers of a warp.
-inline constexpr std::int64_t gatv2_most_channels = 1024;
-
 // pyfast::gatv2 for float and bfloat16, with the same layer and options (`threads` is not used). All spans are
 // device memory. Dropout drops the same weights as the CPU, bit for bit. Sums are float; their error is within
 // 1e-5 of the largest term.
 //
-// A warp handles a destination and a head. It reads each source once: the softmax is computed along with the sum,
-// which is scaled down when a larger score comes. Needs no workspace. Deterministic: one warp computes each sum.
-// Throws Error as pyfast::gatv2 does, and for more than gatv2_most_channels channels. Faults: offsets, sources.
+// A warp handles a destination and a head, or several heads of few channels. It reads each source once: the
+// softmax is computed along with the sum, which is scaled down when a larger score comes. Of more than 512
+// channels, it computes the attention first, and then other warps the sums of 512 channels each. Needs no
+// workspace. Deterministic: one warp computes each sum. Throws Error as pyfast::gatv2 does. Faults: offsets,
+// sources.
 template <class T>
 PYFAST_API void gatv2(const Gatv2Layer<T>& layer, const Gatv2Options& options, std::span<T> y,
                       std::span<float> attention, const Queue& queue);

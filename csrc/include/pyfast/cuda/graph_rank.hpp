@@ -20,7 +20,7 @@ PYFAST_API void graph_rank(std::span<const float> semantic, std::span<const floa
 // weighted_degree and graph_rank in one: reads the rows of a pool, and writes its degrees and scores. Its
 // workspace is that of weighted_degree, and it sets the faults of both.
 PYFAST_API void degree_rank(const Forward& x, const Pools& pools, std::span<const float> semantic,
-                            EdgeWeight weight, float alpha, const Bounds& bounds, std::span<float> degree,
-                            std::span<float> score, const Queue& queue);
+                            EdgeWeight weight, float alpha, std::span<float> degree, std::span<float> score,
+                            const Queue& queue);
 
 }  // namespace pyfast::cuda

@@ -12,15 +12,17 @@
 
 namespace pyfast::cuda {
 
-// Bytes: the edges by target, and a few numbers for each node.
+// Bytes: 16 for each edge, and a few numbers for each node.
 PYFAST_API std::size_t pagerank_workspace(std::size_t nodes, std::size_t edges);
 
 // The ranks of pyfast::pagerank, within a relative 1e-6: the same power iteration in double, with the same end.
 //
-// A block handles a pool. It sorts the edges by target, row by row, so that each sum has one order. In each step,
-// a warp adds up what reaches a node. `converged` is empty or has one number for each pool: 1 if the pool ended
-// within max_iterations, else 0. All spans are device memory. Throws Error for lengths and options as
-// pyfast::pagerank does. Faults: offsets, edges, edge_weights, scores.
+// A block handles a pool. It writes the edges into a matrix: in shared memory for small pools, else in the
+// workspace, if at least half of the matrix is edges. Edges of other pools are sorted by target, row by row. So
+// each sum has one order. In each step, a lane adds up a column of the matrix, or a warp what reaches a node.
+// There may be room behind the last edge of the graphs. `converged` is empty or has one number for each pool: 1 if
+// the pool ended within max_iterations, else 0. All spans are device memory. Throws Error for lengths and options
+// as pyfast::pagerank does. Faults: offsets, edges, edge_weights, scores.
 PYFAST_API void pagerank(const Graphs& graphs, std::span<const float> personalization,
                          const PageRankOptions& options, std::span<float> rank, std::span<std::uint8_t> converged,
                          const Queue& queue);

@@ -1,0 +1,117 @@
+"""Train an adapter on examples of finished runs, and measure the loss on those that are held out."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from pyfast.errors import InputError
+from pyfast.llm.local import chat_tokens, digest, folder_hash
+from pyfast.training.adapter import ADAPTER, Compute, Example, LoraRecipe, fit_adapter, losses_of, open_with_lora
+from pyfast.training.devices import Estimate, open_devices
+from pyfast.training.loop import Point, Schedule, write_recipe
+from pyfast.training.lora import write_gguf
+from pyfast.training.run_examples import RunExample
+
+_LOG = logging.getLogger("pyfast")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(LoraRecipe):
+    """What is trained. The examples and the length of the training are not part of it."""
+
+    max_tokens: int = 2048
+    """The maximum number of tokens of an example. Longer examples are left out"""
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What a training on examples gave."""
+
+    curve: list[Point]
+    tokens: int
+    """The tokens of the examples, prompts and replies together"""
+    too_long: int
+    """How many examples are left out, because they have too many tokens"""
+    losses: Mapping[str, tuple[float, float]]
+    """The mean loss of the examples that are held out, by prompt: of the model without and with the adapter. Empty
+    if the training was stopped before its end"""
+
+
+def train(
+    examples: Sequence[RunExample],
+    held_out: Sequence[RunExample],
+    model_folder: Path,
+    out: Path,
+    recipe: Recipe,
+    schedule: Schedule,
+    compute: Compute,
+    described: Mapping[str, Any],
+    *,
+    stop: Callable[[], bool],
+    on_step: Callable[[Point, int], None],
+    on_estimate: Callable[[Estimate], None] | None,
+) -> Taught:
+    """Train an adapter, or resume the training in the folder `out`. `described` says in recipe.json where the
+    examples come from.
+
+    The folder `adapter` gets the adapter in peft's format, and as `adapter.gguf` for llama.cpp. Raises the errors
+    of `fit_adapter` and `open_with_lora`, and `InputError` if all examples are too long.
+    """
+    devices = open_devices()
+    model, tokenizer = open_with_lora(model_folder, recipe, compute, schedule.seed, devices)
+    coded = [example_of(it, tokenizer) for it in examples]
+    short = [it for it in coded if it.tokens <= recipe.max_tokens]
+    if not short:
+        raise InputError(f"all {len(coded)} examples have more than {recipe.max_tokens} tokens (--max-tokens)")
+    trained = {
+        "recipe": asdict(recipe),
+        "model": folder_hash(model_folder),
+        "examples": digest([[it.prompt.tolist(), it.answer.tolist()] for it in short]),
+    }
+    curve = fit_adapter(
+        model, short, out, schedule, trained, compute, devices,
+        stop=stop, on_step=on_step, on_estimate=on_estimate,
+    )  # fmt: skip
+    losses: dict[str, tuple[float, float]] = {}
+    if devices.first:
+        try:
+            write_gguf(out / ADAPTER, model_folder, out / ADAPTER / "adapter.gguf")
+        except InputError as error:
+            _LOG.warning("%s; llama.cpp's own script converts others", error)
+        if len(curve) == schedule.steps(len(short)):
+            losses = _held_out_losses(held_out, model, tokenizer, recipe)
+        counts = {"examples": len(short), "tokens": sum(it.tokens for it in short)}
+        measured = {"held_out_losses": losses, "too_long": len(coded) - len(short)}
+        write_recipe(out, {**asdict(recipe), **described, **measured}, schedule, curve, **counts)
+    return Taught(curve, sum(it.tokens for it in short), len(coded) - len(short), losses)
+
+
+def example_of(example: RunExample, tokenizer: Any) -> Example:
+    """Turn an example into tokens: the prompt in the model's chat template, the reply, and the token that ends a
+    reply."""
+    reply = tokenizer(example.reply, add_special_tokens=False)["input_ids"]
+    answer = torch.tensor([*reply, tokenizer.eos_token_id])
+    return Example(torch.tensor(chat_tokens(tokenizer, example.messages)), answer, torch.ones(len(answer)))
+
+
+def _held_out_losses(
+    held_out: Sequence[RunExample], model: Any, tokenizer: Any, recipe: Recipe
+) -> dict[str, tuple[float, float]]:
+    losses: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    model.eval()
+    with torch.inference_mode():
+        for one in held_out:
+            example = example_of(one, tokenizer)
+            if example.tokens <= recipe.max_tokens:
+                with model.disable_adapter():
+                    before = losses_of([example], model).item()
+                losses[one.prompt].append((before, losses_of([example], model).item()))
+    return {name: (fmean(a for a, _ in pairs), fmean(b for _, b in pairs)) for name, pairs in losses.items()}
