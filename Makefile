@@ -98,7 +98,7 @@ bench: $(TESTED)
 	$(BIN)/python $(PIP) --requirement $(VENV)/bench.txt
 	$(BIN)/python -m pytest benchmarks
 
-# Registers, shared memory and spills of the kernels (needs nvcc), and the least that a GPU must move for each op.
+# Registers, shared memory and spills of the kernels (needs nvcc).
 cuda-report: $(READY)
 	$(BIN)/python benchmarks/cuda_report.py
 

@@ -6,9 +6,9 @@
 Results are compared before anything is timed. Times are medians between two events around a call from Python,
 after a warm-up. All that a call does is in them: of ours the checks, the sizes of the pools, the status word and
 the results. The CPU's are of all cores. The limit is the time in which the card copies the bytes that an op must
-read and write at least once, at the rate that is measured first. That of maxsim is the time of its products, at the
-rate of torch's matrix products: in float16 for codes, and twice that of float32 for floats, because a sum without
-contraction takes two instructions for each product. Peers that are not installed are left out; what one of them
+read and write at least once, at the rate that is measured first. For maxsim it is the time of its products at the
+rate of torch's: of float16 for codes, and half that of float32 for floats, because a sum without contraction takes
+two instructions for each product. Peers that are not installed are left out; what one of them
 fails with is noted beside our time. Writes benchmarks/results/<device>.json. The emulator's times say nothing, and
 are not written.
 """

@@ -62,7 +62,7 @@ SUITES: Mapping[str, Suite] = {
     "address": Suite(60, KERNELS),
     "thread": Suite(100, KERNELS),
     "interpreter": Suite(100, KERNELS),
-    "plants": Suite(200, KERNELS),
+    "plants": Suite(280, KERNELS),
     "cards": Suite(110, (*KERNELS, "CMakeLists.txt", "csrc/cuda.cmake")),
     "bindings": Suite(
         80,

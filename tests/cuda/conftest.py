@@ -117,7 +117,7 @@ class Way:
 
 # Quick ones first. The sanitizers see what the plain build cannot, and take their time.
 WAYS = {
-    "emulated": (25, 5),
+    "emulated": (20, 5),
     "interpreted": (4, 0),
     "address": (40, 3),
     "thread": (30, 3),

@@ -223,8 +223,8 @@ OF_KERNELS = [
     _kernel(
         "weighted_degree that writes behind its result",
         *("weighted_degree.cu", "degree", "address"),
-        "degree[v] = static_cast<float>(unit.number(total));",
-        "degree[v + 1] = static_cast<float>(unit.number(total));",
+        "degree[chunk.v] = static_cast<float>(unit.number(total));",
+        "degree[chunk.v + 1] = static_cast<float>(unit.number(total));",
     ),
     _kernel(
         "weighted_degree that counts without atomics",
@@ -320,14 +320,21 @@ OF_KERNELS = [
     _kernel(
         "weighted_degree without the barrier between pools",
         *("weighted_degree.cu", "degree", "thread"),
-        "        sum_documents(terms, x, pools, weight, first, last, degree);\n        __syncthreads();\n",
-        "        sum_documents(terms, x, pools, weight, first, last, degree);\n",
+        "sums, degree);\n            __syncthreads();\n",
+        "sums, degree);\n",
     ),
     _line(
         "weighted_degree whose table holds the terms of the block's first pool",
         *("weighted_degree.cu", "degree"),
-        "        terms.clear();\n",
-        "        if (p == blockIdx.x) {\n            terms.clear();\n        }\n",
+        "        table.clear();\n        return",
+        "        if (first == pools.offsets[blockIdx.x]) {\n            table.clear();\n        }\n        return",
+    ),
+    _line(
+        "gatv2 that reads the first channels of a wide row of bfloat16 again",
+        *("gatv2.cu", "wide"),
+        "four = load_four(row + first);",
+        "four = load_four(row + (sizeof(T) == 2 && k > 0 ? first - 4 * S::Span : first));",
+        "gatv2.cuh",
     ),
     _line(
         "a scan that leaves out the last number of the later tiles",

@@ -6,7 +6,7 @@ import device_ops
 import numpy as np
 import numpy.typing as npt
 import pytest
-from device_ops import Attention
+from device_ops import Attention, Device
 from gatv2_problems import Layer, layers, random_layer
 from hypothesis import strategies as st
 
@@ -98,11 +98,15 @@ def test_forward_and_backward(way: Way, kind: str) -> None:
     way.every(st.tuples(layers(), slopes, st.booleans(), dropouts, ways), run)
 
 
+def check_wide_rows(device: Device, channels: int = 300) -> None:
+    check(Way(device, 1, 1), attention(random_layer(9, 9, 60, 2, channels), "bfloat16", loops=True))
+
+
 @pytest.mark.parametrize("channels", [97, 128, 300])
 def test_wide_rows_of_bfloat16(way: Way, channels: int) -> None:
     if way.examples < 10:
         pytest.skip("takes the interpreter some time: see its long run")
-    check(way, attention(random_layer(9, 9, 60, 2, channels), "bfloat16", loops=True))
+    check_wide_rows(way.device, channels)
 
 
 @pytest.mark.parametrize("channels", [1, 8, 33, 64, 65, 128, 130, 200, 300, 520, 521])

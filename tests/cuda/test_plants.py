@@ -18,6 +18,7 @@ from interpreted import Interpreter
 from plants import CONTROLS, OF_CONTROLS, OF_KERNELS, Plant
 from pool_problems import random_problem
 from ptx.faults import Fault
+from test_device_gatv2 import check_wide_rows
 from test_device_streams import check_beyond, check_far_apart, check_scan, check_steps
 from test_maxsim import codes_of, every_pair, vectors
 
@@ -102,6 +103,7 @@ PROBLEMS: dict[str, Callable[[Device], None]] = {
     "graph": _graph,
     "pagerank": _pagerank,
     "scan": lambda device: check_scan(device, 3_000),
+    "wide": check_wide_rows,
     "steps": check_steps,
     "far": check_far_apart,
     "beyond": check_beyond,
