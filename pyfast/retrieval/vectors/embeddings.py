@@ -221,17 +221,19 @@ class Embedder:
         """
         with self._turn:
             place = {text: at for at, text in enumerate(dict.fromkeys(texts))}
-            distinct = np.empty((len(place), self._model.dimensions), np.float32)
-            for text in place.keys() & self._known.keys():
-                distinct[place[text]] = self._known[text]
-            if new := [text for text in place if text not in self._known]:
-                distinct[[place[text] for text in new]] = self._new(new)
+            new = [text for text in place if text not in self._known]
+            made = self._new(new) if new else np.empty((0, self._model.dimensions), np.float32)
+            distinct = made
+            if len(new) < len(place):
+                distinct = np.empty((len(place), made.shape[1]), np.float32)
+                for text in place.keys() - set(new):
+                    distinct[place[text]] = self._known[text]
+                distinct[[place[text] for text in new]] = made
             for text in new[-_KNOWN:]:
                 self._known[text] = distinct[place[text]].copy()
             for text in list(self._known)[:-_KNOWN]:
                 del self._known[text]
-            vectors: Float32 = distinct[[place[text] for text in texts]]
-        return vectors
+        return distinct if len(place) == len(texts) else distinct[[place[text] for text in texts]]
 
     def _new(self, texts: Sequence[str]) -> Float32:
         """Encode texts. While a GPU works, threads tokenize the next texts."""
