@@ -195,8 +195,8 @@ OF_KERNELS = [
     _kernel(
         "weighted_degree that writes behind its result",
         *("weighted_degree.cu", "degree", "address"),
-        "degree[v] = static_cast<float>(unit.number(total));",
-        "degree[v + 1] = static_cast<float>(unit.number(total));",
+        "degree[chunk.v] = static_cast<float>(unit.number(total));",
+        "degree[chunk.v + 1] = static_cast<float>(unit.number(total));",
     ),
     _kernel(
         "weighted_degree that counts without atomics",
