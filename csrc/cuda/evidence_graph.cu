@@ -251,21 +251,32 @@ __global__ void postings_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<
     }
 }
 
-// The same as below for a tiny pool: each lane has two documents, and their sums in registers.
+// The same as below for a tiny pool: each lane has two documents, and their sums in registers. `room` is the
+// warp's part of shared memory, for the lists and weights of 32 entries at a time.
 __device__ void add_tiny_row(const ForwardArrays& x, std::int32_t document, EdgeWeight weight, const List* lists,
-                             const float* weights, float (&sums)[2]) {
+                             const float* weights, float* room, float (&sums)[2]) {
     const std::int64_t begin = x.offset(document);
     const auto count = static_cast<int>(x.offset(document + 1) - begin);
     const int lane = lane_of_thread();
+    auto* const near = reinterpret_cast<List*>(room);
+    float* const own = room + lanes * (sizeof(List) / sizeof(float));
+    for (int tile = 0; tile < count; tile += lanes) {
+        __syncwarp();  // all have read those before
+        if (tile + lane < count) {
+            near[lane] = lists[tile + lane];
+            own[lane] = x.weights[begin + tile + lane];
+        }
+        __syncwarp();
+        const int held = count - tile < lanes ? count - tile : lanes;
 #pragma unroll 4
-    for (int e = 0; e < count; ++e) {
-        const List list = lists[e];
-        const float own = x.weights[begin + e];
+        for (int e = 0; e < held; ++e) {
+            const List list = near[e];
 #pragma unroll
-        for (int k = 0; k < 2; ++k) {
-            const bool has = list.has(lane, k > 0);
-            const float other = has ? weights[list.place(lane, k > 0)] : 0.0f;
-            sums[k] += has ? share(weight, own, other) : 0.0f;
+            for (int k = 0; k < 2; ++k) {
+                const bool has = list.has(lane, k > 0);
+                const float other = has ? weights[list.place(lane, k > 0)] : 0.0f;
+                sums[k] += has ? share(weight, own[e], other) : 0.0f;
+            }
         }
     }
 }
@@ -320,7 +331,8 @@ __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, Postings of, Edg
     if (*status != 0) {
         return;
     }
-    GPU_SHARED(float, small, warps* small_pool);
+    GPU_SHARED(float4, aligned, warps * small_pool / 4);
+    auto* const small = reinterpret_cast<float*>(&aligned[0]);
     each_row(pools.offsets, pools.lists, [&](std::int64_t p, std::int64_t first, std::int64_t n, std::int64_t i) {
         float* const row = matrices.weights + matrices.begin[p] + i * n;
         const std::int32_t document = pools.values[first + i];
@@ -334,7 +346,8 @@ __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, Postings of, Edg
         };
         if (n <= tiny_pool) {
             float sums[2] = {};
-            add_tiny_row(x, document, weight, lists, reinterpret_cast<const float*>(postings), sums);
+            add_tiny_row(x, document, weight, lists, reinterpret_cast<const float*>(postings),
+                         small + warp_of_thread() * small_pool, sums);
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
                 if (const int j = lane_of_thread() + k * lanes; j < n) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "graph_rank.cuh"
 #include "pools.cuh"
 #include "pyfast/cuda/graph_rank.hpp"
@@ -17,10 +19,13 @@ __global__ void check_scores_kernel(const float* scores, std::int64_t n, std::in
     }
 }
 
-__global__ void check_offsets_kernel(RaggedArrays<float> lists, std::int32_t* status) {
-    for (std::int64_t p = thread_of_grid(); p < lists.lists; p += threads_of_grid()) {
-        if (!offsets_hold(lists, p)) {
+__global__ void check_rank_kernel(RaggedArrays<float> semantic, const float* structural, std::int32_t* status) {
+    for (std::int64_t i = thread_of_grid(); i < semantic.lists || i < semantic.size; i += threads_of_grid()) {
+        if (i < semantic.lists && !offsets_hold(semantic, i)) {
             report(status, Fault::offsets);
+        }
+        if (i < semantic.size && !(isfinite(semantic.values[i]) && isfinite(structural[i]))) {
+            report(status, Fault::scores);
         }
     }
 }
@@ -65,10 +70,8 @@ void graph_rank(std::span<const float> semantic, std::span<const float> structur
         return;
     }
     const auto lists = static_cast<std::size_t>(pools.lists);
-    GPU_LAUNCH(check_offsets_kernel, blocks_for(lists, threads), threads, 0, stream_of(queue), pools,
-               queue.status);
-    check_scores(semantic.data(), semantic.size(), queue);
-    check_scores(structural.data(), structural.size(), queue);
+    GPU_LAUNCH(check_rank_kernel, blocks_for(std::max(lists, semantic.size()), threads), threads, 0,
+               stream_of(queue), pools, structural.data(), queue.status);
     GPU_LAUNCH(graph_rank_kernel, blocks_for(lists, 1), threads, 0, stream_of(queue), pools, structural.data(),
                alpha, score.data(), queue.status);
     check_launch("graph_rank");

@@ -40,9 +40,7 @@ struct Vectors {
     double* restart;
     double* sums;   // [threads] parts of what reaches a node
     double* parts;  // [warps]
-    // [n, n] by source and target; at most one of the two is not null. If none, the edges are sorted by target.
-    double* near;  // in shared memory
-    float* far;
+    float* matrix;  // [n, n] by source and target; null: the edges are sorted by target
 };
 
 struct Settings {
@@ -141,29 +139,22 @@ __device__ void turn(const GraphArrays& graphs, const Incoming& incoming, std::i
     }
 }
 
-template <class T>
-__device__ void clear_row(T* matrix, std::int64_t v, std::int64_t n) {
-    for (std::int64_t cell = lane_of_thread(); matrix != nullptr && cell < n; cell += lanes) {
-        matrix[v * n + cell] = 0;
-    }
-}
-
 // The totals of the rows, the matrix if there is one, and the distribution where the walk restarts and begins.
 __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::int64_t first, std::int64_t n,
                            const Vectors& vectors) {
     for (std::int64_t v = warp_of_thread(); v < n; v += blockDim.x / lanes) {
-        clear_row(vectors.near, v, n);
-        clear_row(vectors.far, v, n);
+        float* const row = vectors.matrix == nullptr ? nullptr : vectors.matrix + v * n;
+        for (std::int64_t cell = lane_of_thread(); row != nullptr && cell < n; cell += lanes) {
+            row[cell] = 0.0f;
+        }
         __syncwarp();
         double total = 0.0;
         for (std::int64_t e = graphs.rows.offsets[first + v] + lane_of_thread();
              e < graphs.rows.offsets[first + v + 1]; e += lanes) {
             const float weight = graphs.weights[e];
             total += static_cast<double>(weight);
-            if (vectors.near != nullptr) {
-                vectors.near[v * n + graphs.rows.values[e]] = static_cast<double>(weight);
-            } else if (vectors.far != nullptr) {
-                vectors.far[v * n + graphs.rows.values[e]] = weight;
+            if (row != nullptr) {
+                row[graphs.rows.values[e]] = weight;
             }
         }
         total = warp_sum(total);
@@ -185,13 +176,12 @@ __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::
 }
 
 // What reaches node v, from the sources u = slice, slice + slices, ...
-template <class T>
-__device__ double reaches(const T* matrix, const double* pushed, int n, int v, int slice, int slices) {
+__device__ double reaches(const float* matrix, const double* pushed, int n, int v, int slice, int slices) {
     constexpr int together = 8;
     double sums[4] = {};
     int u = slice;
     for (; u + (together - 1) * slices < n; u += together * slices) {
-        T weights[together];
+        float weights[together];
 #pragma unroll
         for (int k = 0; k < together; ++k) {
             weights[k] = matrix[static_cast<std::int64_t>(u + k * slices) * n + v];
@@ -224,15 +214,11 @@ __device__ double step(const Incoming& incoming, std::int64_t first, std::int64_
         change += fabs(after - vectors.rank[v]);
         vectors.rank[v] = after;
     };
+    const bool dense = vectors.matrix != nullptr;
     const auto sum_of = [&](std::int64_t v, std::int64_t slice, std::int64_t slices) {
-        const auto size = static_cast<int>(n);
-        const auto node = static_cast<int>(v);
-        const auto from = static_cast<int>(slice);
-        const auto by = static_cast<int>(slices);
-        return vectors.near != nullptr ? reaches(vectors.near, vectors.pushed, size, node, from, by)
-                                       : reaches(vectors.far, vectors.pushed, size, node, from, by);
+        return reaches(vectors.matrix, vectors.pushed, static_cast<int>(n), static_cast<int>(v),
+                       static_cast<int>(slice), static_cast<int>(slices));
     };
-    const bool dense = vectors.near != nullptr || vectors.far != nullptr;
     const std::int64_t columns = (n + lanes - 1) / lanes * lanes;
     const std::int64_t slices = blockDim.x / columns;
     if (dense && slices > 1) {  // several warps for a node: each adds up a slice of its sources
@@ -270,7 +256,7 @@ __device__ double step(const Incoming& incoming, std::int64_t first, std::int64_
 // One block for each pool. The matrix of a pool of up to `side` nodes is in shared memory. That of a larger one is
 // in the workspace, if it has no more than two cells for each edge. `converged` is null, or has one entry for each
 // pool.
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_threads, 1)
     pagerank_kernel(GraphArrays graphs, const float* shares, Settings settings, Incoming incoming, Vectors large,
                     int side, float* rank, std::uint8_t* converged, const std::int32_t* status) {
     if (*status != 0) {
@@ -290,8 +276,9 @@ __global__ void __launch_bounds__(most_threads)
                               fits ? small + 3 * side : large.restart + first,
                               shared,
                               shared + blockDim.x,
-                              fits ? small + 4 * side : nullptr,
-                              dense && !fits ? incoming.cells + 2 * begin : nullptr};
+                              fits    ? reinterpret_cast<float*>(small + 4 * side)
+                              : dense ? incoming.cells + 2 * begin
+                                      : nullptr};
         if (!dense) {
             turn(graphs, incoming, first, first + n);
         }
@@ -353,9 +340,9 @@ struct BlockSize {
     }
     [[nodiscard]] std::size_t bytes() const {
         const auto n = static_cast<std::size_t>(side);
-        return (threads + most_threads / lanes + 4 * n + n * n) * sizeof(double);
+        return (threads + most_threads / lanes + 4 * n) * sizeof(double) + n * n * sizeof(float);
     }
-    static constexpr std::int64_t most_side = 100;  // 88 KB, which every GPU has
+    static constexpr std::int64_t most_side = 140;  // 91 KB, which every GPU has
 };
 
 void check_options(const PageRankOptions& options) {

@@ -190,6 +190,8 @@ class Gpu:
     def _asarray(self, value: Any) -> Any:
         if not self.torch:
             return self.library.asarray(value)
+        if getattr(value, "is_cuda", False):
+            return value
         if isinstance(value, np.ndarray):
             value = np.require(value, requirements="W")  # torch warns about memory that it must not write.
         return self.library.as_tensor(value, device=self.device)
@@ -216,8 +218,9 @@ class Gpu:
         The status word tells which errors the ops found. The `with` block raises such an error at its end.
         Inside a block of `errors_at_end`, the error comes at the end of that block.
         """
-        status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
-        yield self.stream(), self.memory(status)[0], self.memory(memory)
+        status = self.zeros(1, "int32")
+        memory = self.empty(workspace, "uint8") if workspace else None
+        yield self.stream(), self.memory(status)[0], (0, 0) if memory is None else self.memory(memory)
         pending = _PENDING.get()
         if pending is None or pending.words is None:
             self.look_at(status)

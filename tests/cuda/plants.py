@@ -308,8 +308,8 @@ OF_KERNELS = [
     _kernel(
         "pagerank whose matrix is not cleared",
         *("pagerank.cu", "pagerank", "plain"),
-        "        matrix[v * n + cell] = 0;\n",
-        "        static_cast<void>(cell);\n",
+        "            row[cell] = 0.0f;\n",
+        "            static_cast<void>(cell);\n",
     ),
     _kernel(
         "pagerank whose rows go in among each other",
