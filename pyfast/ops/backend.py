@@ -164,6 +164,9 @@ class Gpu:
         library of this call: torch or CuPy. `value` is copied only if necessary."""
         if _is_device_array(value):
             self.must_hold(name, value)
+            fits = self.torch and value.dtype is getattr(self.library, dtype)
+            if fits and value.ndim == 1 and value.is_contiguous():
+                return value  # The usual case: the conversions below would take longer than some kernels.
         else:
             value = array(name, value, np.dtype(dtype).type)
         try:
