@@ -268,12 +268,6 @@ OF_KERNELS = [
         "            add_total(row);\n",
     ),
     _kernel(
-        "maxsim that takes the last of equal tokens",
-        *("maxsim.cu", "maxsim", "plain"),
-        "if (product > most[i])",
-        "if (product >= most[i])",
-    ),
-    _kernel(
         "maxsim that finds a document in the wrong place",
         *("maxsim.cu", "maxsim", "plain"),
         "while (place >= begin[list + 1])",
