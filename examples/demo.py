@@ -28,8 +28,8 @@ DEMO = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "demo"
 WIDTH = 80
 CHOSEN = {"1-hop": 1, "2-hop": 4, "3-hop": 3}
 # Small contexts: a small model loses its way in the paper's 25 documents, and a CPU reads them for half a minute.
-SETTINGS = ["hop_k=10", "hop_min=2", "hop_max=3", "final_min=3", "final_max=5", "ranking=bridge_rank"]
-SYSTEMS = {"direct": [], "rag": ["k=3"], "n2n": SETTINGS}
+SETTINGS = ["hop_k=20", "hop_min=2", "hop_max=5", "final_min=3", "final_max=8", "abstain=off"]
+SYSTEMS = {"direct": [], "rag": ["k=5", "abstain=off"], "n2n": SETTINGS}
 ABOUT = {"direct": "the model alone", "rag": "one search", "n2n": "a search a step"}
 
 

@@ -62,7 +62,7 @@ struct ExactProducts {
         const unsigned first = queries + static_cast<unsigned>(row(0)) * step_bytes;
         // Of a lane's columns, equal pieces are at equal places.
         const unsigned second = documents + place_of<step_bytes>(static_cast<unsigned>(column(0)), 0);
-#pragma unroll
+#pragma unroll 1  // the loop then fits the instruction cache
         for (unsigned piece = 0; piece < step_bytes / piece_bytes; ++piece) {
             float4 query[rows];
 #pragma unroll
@@ -129,8 +129,8 @@ struct TensorProducts {
 
 // Products of codes, exact.
 struct CodeProducts : TensorProducts<std::int8_t, int, unsigned long long> {
-    using ManyQueries = Tiles<2, 2, 3>;
-    using OneQuery = Tiles<1, 4, 2>;
+    using ManyQueries = Tiles<4, 1, 3>;
+    using OneQuery = Tiles<1, 2, 4>;
     __device__ static uint4 piece(const unsigned char* place) { return *reinterpret_cast<const uint4*>(place); }
     __device__ static void add(uint4 a, uint4 b, uint4 token, int& s0, int& s1, int& s2, int& s3) {
         add_products_of_codes(s0, s1, s2, s3, a.x, b.x, a.y, b.y, token.x, token.y);
@@ -145,7 +145,7 @@ struct CodeProducts : TensorProducts<std::int8_t, int, unsigned long long> {
 // Products of float32 numbers that are rounded to bfloat16, added up in float32.
 struct RoundedProducts : TensorProducts<float, float, unsigned> {
     using ManyQueries = Tiles<4, 2, 2>;
-    using OneQuery = Tiles<1, 4, 2>;
+    using OneQuery = Tiles<1, 2, 4>;
     __device__ static uint2 piece(const unsigned char* place) {
         const float4 numbers = *reinterpret_cast<const float4*>(place);
         return {two_bfloat16(numbers.x, numbers.y), two_bfloat16(numbers.z, numbers.w)};

@@ -145,7 +145,10 @@ class Gpu:
 
     def must_hold(self, name: str, value: Any) -> None:
         """Raise `ArrayError` if `value` is on another GPU than the arrays of this call."""
-        device, own = _number(getattr(value, "device", None)), _number(self.device)
+        device = getattr(value, "device", None)
+        if device == self.device:
+            return
+        device, own = _number(device), _number(self.device)
         if device is not None and own is not None and device != own:
             raise ArrayError(f"{name}: must lie on one GPU, got GPU {device} beside GPU {own}")
 
@@ -164,6 +167,9 @@ class Gpu:
         library of this call: torch or CuPy. `value` is copied only if necessary."""
         if _is_device_array(value):
             self.must_hold(name, value)
+            fits = self.torch and value.dtype is getattr(self.library, dtype)
+            if fits and value.ndim == 1 and value.is_contiguous():
+                return value  # The usual case: the conversions below would take longer than some kernels.
         else:
             value = array(name, value, np.dtype(dtype).type)
         try:

@@ -282,24 +282,6 @@ OF_KERNELS = [
         "            add_total(row);\n",
     ),
     _kernel(
-        "maxsim that takes the last of equal tokens",
-        *("maxsim.cu", "maxsim", "plain"),
-        "if (product > most[i])",
-        "if (product >= most[i])",
-    ),
-    _kernel(
-        "maxsim that finds a document in the wrong place",
-        *("maxsim.cu", "maxsim", "plain"),
-        "while (place >= begin[list + 1])",
-        "while (place > begin[list + 1])",
-    ),
-    _kernel(
-        "maxsim that takes every part for a product of queries and documents",
-        *("maxsim.cu", "maxsim", "plain"),
-        "const bool all = __syncthreads_and(fits) != 0;",
-        "const bool all = __syncthreads_and(1) != 0;",
-    ),
-    _kernel(
         "pagerank that counts without atomics",
         *("pagerank.cu", "pagerank", "thread"),
         "atomicAdd(reinterpret_cast<unsigned long long*>(incoming.end + first + graphs.rows.values[e]), 1ULL)",

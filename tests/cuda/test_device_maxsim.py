@@ -75,6 +75,8 @@ def test_bf16_is_off_by_its_rounding_alone(way: Way, dimensions: int) -> None:
     held = np.isfinite(exact)
     each = np.array([len(queries[q]) for q, _ in pairs])
     assert (np.abs(found[held] - exact[held]) <= each[held] / 127).all()
+    if dimensions == 128:  # on average, as the documentation has it: errors of a query's tokens partly cancel out
+        assert np.abs((found[held] - exact[held]) / each[held]).mean() < 0.0002
 
 
 def test_equal_products_and_zeros(emulated: TwoWays) -> None:

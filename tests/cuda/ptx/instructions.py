@@ -311,6 +311,22 @@ def _extract(threads: Threads, instruction: Instruction) -> Step:
     return step
 
 
+def _insert(threads: Threads, instruction: Instruction) -> Step:
+    """bfi: the lowest `length` bits of the first number, in the place of those of the second from `first` on."""
+    dtype, word = _type(instruction), TYPES["u32"]
+    of, into = (source(threads, operand, dtype) for operand in instruction.operands[1:3])
+    first, length = (source(threads, operand, word) for operand in instruction.operands[3:5])
+    write = target(threads, instruction.operands[0], dtype)
+
+    def step(act: Act) -> None:
+        low = ~arithmetic.shifted_left(np.full_like(of(act), np.iinfo(dtype).max), length(act) & np.uint32(255))
+        place = first(act) & np.uint32(255)
+        mask = arithmetic.shifted_left(low, place)
+        write(act, (into(act) & ~mask) | (arithmetic.shifted_left(of(act), place) & mask))
+
+    return step
+
+
 def _find_bit(threads: Threads, instruction: Instruction) -> Step:
     """bfind, of unsigned numbers: the place of the highest bit, or how far it is from the top; of 0 all bits."""
     dtype = _type(instruction)
@@ -333,6 +349,7 @@ def _nothing(threads: Threads, instruction: Instruction) -> Step:
 
 BUILDERS: dict[str, Callable[[Threads, Instruction], Step]] = {
     "bfe": _extract,
+    "bfi": _insert,
     "bfind": _find_bit,
     "cvt": _convert,
     "cvta": _move,
