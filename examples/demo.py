@@ -75,7 +75,7 @@ def show_steps(question: dict[str, Any], run: pyfast.Run, index: pyfast.Index) -
     (record,) = (one for one in run.records if one.id == question["id"])
     calls = run.prompts(record.id)
     (gold,) = read_gold([question])
-    gold, _ = with_rows(gold, rows_in(lambda: index))
+    gold, _, _ = with_rows(gold, rows_in(lambda: index))
     trace, aside = record.trace, " " * 11
     print(f"\nONE QUESTION STEP BY STEP ({question['type']}, over {', '.join(question['modalities'])})\n")
     tell(question["question"], " question  ", aside)

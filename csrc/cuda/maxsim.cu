@@ -20,14 +20,16 @@ struct Workspace {
 };
 
 // The bytes of a query's codes in the workspace: whole pieces.
-std::size_t code_width(std::size_t dimensions) { return (dimensions + piece_bytes - 1) / piece_bytes * piece_bytes; }
+std::size_t code_width(std::size_t dimensions) {
+    return (dimensions + piece_bytes - 1) / piece_bytes * piece_bytes;
+}
 
 Workspace arrays(Arena& arena, std::size_t query_tokens, std::size_t dimensions) {
     return {arena.take<std::int8_t>(query_tokens * code_width(dimensions))};
 }
 
-// Checks everything except the vectors and scales of documents: the pairs, the offsets of their documents, and those
-// of all queries.
+// Checks everything except the vectors and scales of documents: the pairs, the offsets of their documents, and
+// those of all queries.
 __device__ void check_pairs(const RaggedArrays<float>& queries, const RaggedArrays<float>& documents,
                             const std::int64_t* pairs, std::int64_t n, std::int32_t* status) {
     for (std::int64_t q = thread_of_grid(); q < queries.lists; q += threads_of_grid()) {
@@ -130,7 +132,8 @@ struct Chain {
     [[nodiscard]] __device__ int tokens() const { return begin[count]; }
     [[nodiscard]] __device__ bool empty(int list) const { return begin[list] == begin[list + 1]; }
 
-    // For a warp: adds the lists in order. `list` is the number of a list, one in each of the first `count_` lanes.
+    // For a warp: adds the lists in order. `list` is the number of a list, one in each of the first `count_`
+    // lanes.
     __device__ void make(const RaggedArrays<float>& lists, std::int64_t list, int count_) {
         const int lane = lane_of_thread();
         const std::int64_t from = lists.offsets[list];
@@ -171,8 +174,8 @@ struct Shared {
     typename Products::Key best[Tile::column_warps][most_documents][Tile::rows + 1];
     double total[Tile::threads];  // of a query and a document
     float scales[Tile::threads / lanes][warp_columns];
-    // The tokens that are rows and columns of the tile. Copies are ahead of the work by less than `stages` tiles, and
-    // the tokens by one more.
+    // The tokens that are rows and columns of the tile. Copies are ahead of the work by less than `stages` tiles,
+    // and the tokens by one more.
     unsigned row_tokens[Tile::rows];
     unsigned column_tokens[stages + 1][Tile::columns];
     Chain<most_queries> asked;
@@ -189,7 +192,8 @@ struct Shared {
 
 // Copies a piece, which may be unaligned, or go beyond the end of its vector.
 template <class Number>
-__device__ inline void copy_numbers(const unsigned char* vector, unsigned byte, unsigned bytes, unsigned char* to) {
+__device__ inline void copy_numbers(const unsigned char* vector, unsigned byte, unsigned bytes,
+                                    unsigned char* to) {
 #pragma unroll 1
     for (unsigned b = 0; b < piece_bytes; b += sizeof(Number)) {
         *reinterpret_cast<Number*>(to + b) =
@@ -199,7 +203,8 @@ __device__ inline void copy_numbers(const unsigned char* vector, unsigned byte, 
 
 // For a block: copies a step of vectors into shared memory.
 template <class Products, int count, int threads>
-__device__ inline void copy_step(const Vectors& vectors, const unsigned* tokens, unsigned step, unsigned char* to) {
+__device__ inline void copy_step(const Vectors& vectors, const unsigned* tokens, unsigned step,
+                                 unsigned char* to) {
     constexpr int pieces = Products::step_bytes / piece_bytes;
     static_assert(count * pieces % threads == 0 && threads % pieces == 0);
     const unsigned piece = threadIdx.x % pieces;
@@ -220,14 +225,15 @@ __device__ inline void copy_step(const Vectors& vectors, const unsigned* tokens,
 #pragma unroll 1
     for (unsigned vector = threadIdx.x / pieces; vector < count; vector += threads / pieces) {
         const unsigned token = tokens[vector];
-        copy_numbers<typename Products::Number>(vectors.first + static_cast<std::uint64_t>(token) * vectors.bytes, byte,
-                             token == nothing ? 0 : vectors.bytes, to + place_of<Products::step_bytes>(vector, piece));
+        copy_numbers<typename Products::Number>(vectors.first + static_cast<std::uint64_t>(token) * vectors.bytes,
+                                                byte, token == nothing ? 0 : vectors.bytes,
+                                                to + place_of<Products::step_bytes>(vector, piece));
     }
 }
 
-// Float32: the key of the largest sum of each row in the columns `low` to `high`, or the largest key if one of these
-// sums is not finite. Codes: of the largest product, with the scales of the columns; among equal ones of the first
-// token of the document, which begins in column `low`.
+// Float32: the key of the largest sum of each row in the columns `low` to `high`, or the largest key if one of
+// these sums is not finite. Codes: of the largest product, with the scales of the columns; among equal ones of the
+// first token of the document, which begins in column `low`.
 template <class Products>
 __device__ inline void largest(const float (&sums)[Products::rows][Products::columns], const float*, int low,
                                int high, unsigned (&keys)[Products::rows]) {
@@ -345,8 +351,8 @@ struct Job {
             unsigned char* const to = shared.stage[stage];
             copy_step<Products, Tile::rows, Tile::threads>(problem.of_queries, shared.row_tokens, step, to);
             copy_step<Products, Tile::columns, Tile::threads>(problem.of_documents,
-                                                            shared.column_tokens[tile % (stages + 1)], step,
-                                                            to + Tile::rows * step_bytes);
+                                                              shared.column_tokens[tile % (stages + 1)], step,
+                                                              to + Tile::rows * step_bytes);
         }
         commit_copies();
     }
@@ -399,8 +405,8 @@ struct Job {
     __device__ void read_scales(int tile, float (&scales)[2]) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const unsigned token = shared.column_tokens[tile % (stages + 1)]
-                                                       [first_column() + half * lanes + lane_of_thread()];
+            const unsigned token =
+                shared.column_tokens[tile % (stages + 1)][first_column() + half * lanes + lane_of_thread()];
             scales[half] = token == nothing ? NAN : problem.scales[token];
             if (token != nothing && !(scales[half] >= 0.0f && isfinite(scales[half]))) {
                 report(problem.status, Fault::scores);
@@ -626,8 +632,10 @@ void multiply(Problem problem, const Queue& queue) {
         return static_cast<double>(lists.size) / static_cast<double>(std::max<std::int64_t>(lists.lists, 1));
     };
     const double asked = std::max(average(problem.queries), 1.0);
-    problem.part_rows = static_cast<int>(std::clamp(Tile::rows / asked, 1.0, double{Tile::threads / most_documents}));
-    problem.part_rows = static_cast<int>(std::min<std::int64_t>(std::min(problem.part_rows, most_queries), problem.rows));
+    problem.part_rows =
+        static_cast<int>(std::clamp(Tile::rows / asked, 1.0, double{Tile::threads / most_documents}));
+    problem.part_rows =
+        static_cast<int>(std::min<std::int64_t>(std::min(problem.part_rows, most_queries), problem.rows));
     const std::int64_t parts_of_rows = parts(problem.rows, problem.part_rows);
     problem.part_columns = part_columns<Tile>(parts_of_rows, problem.columns, average(problem.documents));
     const auto kernel = maxsim_kernel<Products, Tile>;
@@ -659,8 +667,7 @@ bool is_aligned(const void* array) { return reinterpret_cast<std::uintptr_t>(arr
 template <class Number>
 Vectors vectors(const Number* first, std::int64_t numbers) {
     const unsigned bytes = static_cast<unsigned>(numbers) * sizeof(Number);
-    return {reinterpret_cast<const unsigned char*>(first), bytes,
-            bytes % piece_bytes == 0 && is_aligned(first)};
+    return {reinterpret_cast<const unsigned char*>(first), bytes, bytes % piece_bytes == 0 && is_aligned(first)};
 }
 
 }  // namespace
@@ -712,8 +719,8 @@ void maxsim(std::span<const float> queries, std::span<const std::int64_t> query_
     if (n > 0) {
         problem.of_queries = coded ? vectors(codes, static_cast<std::int64_t>(code_width(width)))
                                    : vectors(queries.data(), dimensions);
-        problem.of_documents = coded ? vectors(documents.codes.data(), dimensions)
-                                     : vectors(documents.numbers.data(), dimensions);
+        problem.of_documents =
+            coded ? vectors(documents.codes.data(), dimensions) : vectors(documents.numbers.data(), dimensions);
         problem.scales = documents.scales.data();
         problem.numbers = queries.data();
         problem.aligned = is_aligned(queries.data());

@@ -1,5 +1,5 @@
-// What tiles of vectors want of the hardware: copies into shared memory that go on beside the work, and products of
-// small matrices on tensor cores. The emulator of the tests has its own.
+// What tiles of vectors want of the hardware: copies into shared memory that go on beside the work, and products
+// of small matrices on tensor cores. The emulator of the tests has its own.
 #pragma once
 
 #include "gpu.cuh"
@@ -25,9 +25,9 @@ __device__ inline void wait_for_copies() {
 }
 
 // For a warp: adds the product of two matrices to `sums`, which is 16 x 8. Lane l has of the first matrix, in four
-// registers, the rows l / 4 and l / 4 + 8, twice, and of the second the column l / 4. A register has four codes, or
-// two numbers in bfloat16; what lanes of the same l % 4 have in the same place is multiplied with each other. The
-// sums of a lane are in its two rows, the columns l % 4 * 2 and the next.
+// registers, the rows l / 4 and l / 4 + 8, twice, and of the second the column l / 4. A register has four codes,
+// or two numbers in bfloat16; what lanes of the same l % 4 have in the same place is multiplied with each other.
+// The sums of a lane are in its two rows, the columns l % 4 * 2 and the next.
 __device__ inline void add_products_of_codes(int& s0, int& s1, int& s2, int& s3, unsigned a0, unsigned a1,
                                              unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -35,8 +35,8 @@ __device__ inline void add_products_of_codes(int& s0, int& s1, int& s2, int& s3,
         : "+r"(s0), "+r"(s1), "+r"(s2), "+r"(s3)
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
-__device__ inline void add_products_of_bfloat16(float& s0, float& s1, float& s2, float& s3, unsigned a0, unsigned a1,
-                                                unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+__device__ inline void add_products_of_bfloat16(float& s0, float& s1, float& s2, float& s3, unsigned a0,
+                                                unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)

@@ -6,7 +6,8 @@ torch's own operations compute the second derivative, and the derivative of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,8 @@ def applied(attention: Tensor, dropout: float) -> Tensor:
 def _layer(arrays: tuple[Any, ...], settings: tuple[Any, ...], threads: int) -> Gatv2Arguments:
     x_src, x_dst, indptr, indices, att = arrays
     features = x_src.contiguous(), x_dst.contiguous(), indptr, indices, att.contiguous()
-    return Gatv2Arguments(*features, *settings, threads=threads or (1 if x_src.is_cuda else thread_count(None)))
+    on_cpu = threads or (1 if x_src.is_cuda else thread_count(None))  # A GPU's op has no threads to count.
+    return replace(Gatv2Arguments(*features, *settings), threads=on_cpu)
 
 
 def _forward(
@@ -180,9 +182,8 @@ def _derive(ctx: Any, grad: Tensor | None, grad_attention: Tensor | None) -> tup
     elif grad is not None:
         with errors_wait_for(ctx.pending):
             again = torch.is_grad_enabled()  # The gradients are to be differentiated again.
-            gradients = (_gatv2_backward if again else _backward)(
-                x_src, x_dst, indptr, indices, att, attention, grad, *settings, wanted, ctx.threads
-            )
+            derive: Callable[..., Any] = _gatv2_backward if again else _backward
+            gradients = derive(x_src, x_dst, indptr, indices, att, attention, grad, *settings, wanted, ctx.threads)
     by_x_src, by_x_dst, by_att = (each if want else None for each, want in zip(gradients, wanted, strict=True))
     return by_x_src, by_x_dst, None, None, by_att, *[None] * 6
 

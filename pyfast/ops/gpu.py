@@ -103,7 +103,7 @@ def evidence_graph(
         workspace = call_gpu(
             native.cuda.evidence_graph_workspace, pool_count=count, node_count=nodes, bounds=known
         )
-        options = {"weight": weight, "threshold": threshold, "top_k": top_k, "bounds": known}
+        options: dict[str, Any] = {"weight": weight, "threshold": threshold, "top_k": top_k, "bounds": known}
         with gpu.queue(workspace) as queue:
             call_gpu(
                 native.cuda.evidence_graph_count,

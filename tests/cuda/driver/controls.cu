@@ -79,7 +79,8 @@ __global__ void __launch_bounds__(block_size) pass_kernel(const int* from, int* 
     to[at] = hand[thread / lanes * lanes + (thread + 1) % lanes];
 }
 
-// sums[r, c] = the product of vectors r and 16 + c of 24 with 32 codes each. Copies beside the work, and a tensor core.
+// sums[r, c] = the product of vectors r and 16 + c of 24 with 32 codes each. Copies beside the work, and a tensor
+// core.
 __global__ void __launch_bounds__(block_size) tile_kernel(const std::int8_t* codes, int* sums) {
     GPU_SHARED(uint4, held, 48);
     const int thread = static_cast<int>(threadIdx.x);

@@ -12,8 +12,7 @@ std::string device_name(int /*device*/) { return "the emulator, compute capabili
 PYBIND11_MODULE(emulated_native, m) {
     m.def("allocate",
           [](std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(emulator::allocate(bytes)); });
-    m.def("expect_stream", [](std::uintptr_t stream) {
-        emulator::callers_stream = reinterpret_cast<const void*>(stream);
-    });
+    m.def("expect_stream",
+          [](std::uintptr_t stream) { emulator::callers_stream = reinterpret_cast<const void*>(stream); });
     pyfast::python::bind_cuda(m);
 }

@@ -26,7 +26,7 @@ struct Thread {
     Exchange exchange{};
     unsigned mask = 0;
     std::uint64_t word = 0;
-    std::uint64_t words[32] = {};  // of all lanes
+    std::uint64_t words[32] = {};           // of all lanes
     std::vector<std::vector<Copy>> copies;  // by group; the last is open
 };
 

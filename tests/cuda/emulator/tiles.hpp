@@ -77,24 +77,22 @@ void wait_for_copies() {
 
 inline void add_products_of_codes(int& s0, int& s1, int& s2, int& s3, unsigned a0, unsigned a1, unsigned a2,
                                   unsigned a3, unsigned b0, unsigned b1, EMULATOR_PLACE) {
-    emulator::add_products<int, std::int64_t>({&s0, &s1, &s2, &s3}, {a0, a1, a2, a3}, {b0, b1}, place,
-                                              [](unsigned a, unsigned b) {
-                                                  int sum = 0;
-                                                  for (int i = 0; i < 32; i += 8) {
-                                                      sum += static_cast<std::int8_t>(a >> i) *
-                                                             static_cast<std::int8_t>(b >> i);
-                                                  }
-                                                  return sum;
-                                              });
+    emulator::add_products<int, std::int64_t>(
+        {&s0, &s1, &s2, &s3}, {a0, a1, a2, a3}, {b0, b1}, place, [](unsigned a, unsigned b) {
+            int sum = 0;
+            for (int i = 0; i < 32; i += 8) {
+                sum += static_cast<std::int8_t>(a >> i) * static_cast<std::int8_t>(b >> i);
+            }
+            return sum;
+        });
 }
 inline void add_products_of_bfloat16(float& s0, float& s1, float& s2, float& s3, unsigned a0, unsigned a1,
                                      unsigned a2, unsigned a3, unsigned b0, unsigned b1, EMULATOR_PLACE) {
-    emulator::add_products<float, double>({&s0, &s1, &s2, &s3}, {a0, a1, a2, a3}, {b0, b1}, place,
-                                          [](unsigned a, unsigned b) {
-                                              using emulator::of_bfloat16;
-                                              return double{of_bfloat16(a)} * of_bfloat16(b) +
-                                                     double{of_bfloat16(a >> 16)} * of_bfloat16(b >> 16);
-                                          });
+    emulator::add_products<float, double>(
+        {&s0, &s1, &s2, &s3}, {a0, a1, a2, a3}, {b0, b1}, place, [](unsigned a, unsigned b) {
+            using emulator::of_bfloat16;
+            return double{of_bfloat16(a)} * of_bfloat16(b) + double{of_bfloat16(a >> 16)} * of_bfloat16(b >> 16);
+        });
 }
 inline unsigned two_bfloat16(float low, float high) {
     const auto rounded = [](float number) -> unsigned {
