@@ -140,7 +140,7 @@ void pass(driver::Arguments& a) {
 
 void tile(driver::Arguments& a) {
     const auto codes = a.array<const std::int8_t>();
-    GPU_LAUNCH(tile_kernel, 1, block_size, 0, nullptr, codes.data(), a.array<int>().data());
+    GPU_LAUNCH(tile_kernel, 1, block_size, 0, on, codes.data(), a.array<int>().data());
 }
 
 }  // namespace
