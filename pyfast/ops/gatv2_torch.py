@@ -181,8 +181,9 @@ def _derive(ctx: Any, grad: Tensor | None, grad_attention: Tensor | None) -> tup
         gradients = torch.autograd.grad((y, shares), leaves, flows, create_graph=torch.is_grad_enabled())
     elif grad is not None:
         with errors_wait_for(ctx.pending):
-            again = torch.is_grad_enabled()  # The gradients are to be differentiated again.
-            derive: Callable[..., Any] = _gatv2_backward if again else _backward
+            # Gradients that are to be differentiated again need the op, too.
+            is_op = torch.is_grad_enabled() or _needs_op(x_src.device.type, x_src, x_dst, att, grad)
+            derive: Callable[..., Any] = _gatv2_backward if is_op else _backward
             gradients = derive(x_src, x_dst, indptr, indices, att, attention, grad, *settings, wanted, ctx.threads)
     by_x_src, by_x_dst, by_att = (each if want else None for each, want in zip(gradients, wanted, strict=True))
     return by_x_src, by_x_dst, None, None, by_att, *[None] * 6

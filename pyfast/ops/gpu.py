@@ -103,7 +103,6 @@ def evidence_graph(
         workspace = call_gpu(
             native.cuda.evidence_graph_workspace, pool_count=count, node_count=nodes, bounds=known
         )
-        options: dict[str, Any] = {"weight": weight, "threshold": threshold, "top_k": top_k, "bounds": known}
         with gpu.queue(workspace) as queue:
             call_gpu(
                 native.cuda.evidence_graph_count,
@@ -112,7 +111,10 @@ def evidence_graph(
                 mask_terms=gpu.places(mask),
                 indptr=gpu.memory(indptr),
                 queue=queue,
-                **options,
+                weight=weight,
+                threshold=threshold,
+                top_k=top_k,
+                bounds=known,
             )
             size = nodes * known[0]
             if max_pool is None:
@@ -126,7 +128,10 @@ def evidence_graph(
                 indices=gpu.memory(indices),
                 weights=gpu.memory(weights),
                 queue=queue,
-                **options,
+                weight=weight,
+                threshold=threshold,
+                top_k=top_k,
+                bounds=known,
             )
         return pools[0], indptr, indices, weights
 

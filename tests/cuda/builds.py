@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
         ["-DEMULATOR_ASAN"],
     ),
     "thread": (["-fsanitize=thread"], ["-DEMULATOR_TSAN"]),
-    "coverage": (["--coverage"], []),  # of coverage.py
+    "coverage": (["--coverage"], []),  # of reached_lines.py
 }
 COMMON = ["-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-fPIC"]
 

@@ -162,8 +162,6 @@ FAULTS = [
     ("pagerank", (4, 0, -1.0), "scores"),
     ("pagerank", (1, 2, 99), "offsets"),
     ("window", (4, 0, -1), "places"),
-    ("window", (0, 2, 10**6), "segments"),
-    ("window", (3, 47, 2.0**47), "tombstones"),
     ("window", (4, 1, 10**6), "places"),
     ("window", (8, 0, 3000), "segments"),
     ("refresh", (10, 0, -2), "segments"),

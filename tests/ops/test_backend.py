@@ -13,7 +13,6 @@ from pyfast import _native, ops
 from pyfast.commands.checks import doctor
 from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end, errors_pending, errors_wait_for, gpu_problem, on_gpu
-from pyfast.ops.gpu import Forward, bounds
 
 X = csr_array(np.eye(3, dtype=np.float32))
 POOLS = np.array([0, 3]), np.arange(3)
@@ -89,7 +88,7 @@ def of_torch(gpu: int) -> Any:
 def cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library whose arrays are NumPy's."""
     same = dict.fromkeys(("asnumpy", "asarray", "ascontiguousarray"), np.asarray)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=np.empty, **same))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(zeros=np.zeros, empty=np.empty, **same))
 
 
 def test_arrays_of_both_libraries_are_torchs() -> None:
@@ -131,15 +130,6 @@ def test_errors_of_a_derivative_wait_too(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(looked) == 1
     in_a_thread()
     assert len(looked) == 2
-
-
-@pytest.mark.usefixtures("cupy")
-@pytest.mark.parametrize("offsets", [[1, 3], [0, 2], [0, 4], [0, 3, 1, 3], [0, 2**63 - 1, -(2**63), -1, 3]])
-def test_no_workspace_is_made_of_malformed_offsets(offsets: list[int]) -> None:
-    gpu, x = Gpu(OnDevice()), Forward(np.array([0, 1, 3, 6]), True, np.zeros(6), np.ones(6), 5)
-    assert bounds(gpu, x, np.array([0, 2, 3]), np.array([2, 0, 1], np.int64)) == (2, 5, 4)
-    with pytest.raises(ArrayError, match="pool_offsets: "):
-        bounds(gpu, x, np.array(offsets), np.array([2, 0, 1], np.int64))
 
 
 class Old:

@@ -1,6 +1,6 @@
 """Which lines of the kernels the core tests reach over the emulator: gcov's own count.
 
-    python tests/cuda/coverage.py        needs g++ and gcov; builds and runs for some minutes
+    python tests/cuda/reached_lines.py        needs g++ and gcov; builds and runs for some minutes
 
 Prints, for each source, how many lines are reached, and the numbers of those that are not.
 """
