@@ -15,7 +15,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, NoReturn
@@ -177,6 +177,8 @@ class Outages:
         self._looking: asyncio.Task[_Met] | None = None
         self._latest = OutageError("")
         self._passed = asyncio.Event()  # set when the LLM answers a call during an outage
+        self._trials = asyncio.Lock()  # held by the call that the LLM is to work on alone
+        self._idle = asyncio.Event()  # set when the LLM works on no call
         self._clocks = clocks or Clocks()
         self._name = name
 
@@ -207,17 +209,25 @@ class Outages:
             TimeoutError: The question's time is up.
             LLMUnavailableError: The LLM has ended, or an outage did not end in time.
         """
+        return await self._complete(request, seconds, clock)
+
+    async def _complete(
+        self, request: Request, seconds: float | None, clock: Clock | None, is_trial: bool = False
+    ) -> Completion:
+        """Do what `complete` says. `is_trial`: no other call runs, so one failure in transit shows the cause."""
         loop = asyncio.get_running_loop()
-        faults = tries = late = felled = 0
+        tries = late = 0
+        faults, felled = (_FAULTS["down"] - 1, _FELLED - 1) if is_trial else (0, 0)
         while True:
-            if self._looking is not None:
-                await self.over()
+            if not is_trial:
+                await self._turn()
             began, limit, is_last = loop.time(), seconds, False
             if clock is not None and (limit is None or clock.ends - began < limit):
                 limit, is_last = max(clock.ends - began, 0.0), True
             try:
                 alone = not self._in_work
                 self._in_work += 1
+                self._idle.clear()
                 self._begun += 1
                 number = self._begun
                 try:
@@ -225,6 +235,8 @@ class Outages:
                         completion = await self._ask(request)
                 finally:
                     self._in_work -= 1
+                    if not self._in_work:
+                        self._idle.set()
                 self._answered = loop.time()
                 self._took = max(self._answered - began, 0.9 * self._took)
                 self.answers += 1
@@ -257,13 +269,45 @@ class Outages:
             felled += met == "outage" and fault.kind == "down" and alone and self._begun == number
             if felled >= _FELLED:
                 reason = f"{fault}; each of {felled} times that the LLM worked on this alone it went down"
+                if is_trial:
+                    reason = f"{fault}; the LLM went down with this call {allowed} times, at last with no other"
                 self._raise(OutageError(reason), _FELLED, False)
             late += met == "late"
             faults += met == "others" or late > _LATE
             if faults >= allowed:
+                if others and fault.kind == "down" and not is_trial and await self._met(fault, began) == "outage":
+                    # Other calls got replies shortly before, so one of them may have taken the LLM down each time.
+                    async with self._alone():
+                        return await self._complete(request, seconds, clock, is_trial=True)
                 self._raise(fault, allowed, is_last)
             tries += 1
             await asyncio.sleep(random.random() * min(_FIRST_PAUSE_S * 2 ** min(tries, 9), _LONGEST_PAUSE_S))
+
+    async def _turn(self) -> None:
+        """Wait until there is no outage, and no call on which the LLM works alone."""
+        while self._trials.locked():
+            async with self._trials:
+                pass
+        if self._looking is not None:
+            await self.over()
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Let no other call begin in the `with` block, and wait until those that run have ended. Meanwhile, all
+        clocks of questions stand still."""
+        async with self._trials:
+            since = asyncio.get_running_loop().time()
+            self._clocks.stop()
+            try:
+                with contextlib.suppress(TimeoutError):  # A call may hang.
+                    async with asyncio.timeout(_PROBES_S[-1] + 2 * self._took):
+                        while self._in_work:
+                            await self._idle.wait()
+                if self._looking is not None:
+                    await self.over()
+                yield
+            finally:
+                self._clocks.go_on(since)
 
     async def _ask(self, request: Request) -> Completion:
         try:

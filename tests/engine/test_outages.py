@@ -452,6 +452,30 @@ def test_a_prompt_that_takes_the_server_down_fails_alone(number: int, word: str)
     assert summary.states["answered"] == number - 1
 
 
+@pytest.mark.parametrize("times", [3, 4])
+def test_a_call_that_only_runs_whenever_the_server_goes_down_is_asked_alone(times: int) -> None:
+    """Others are answered until then each time, so it looks like the cause; the fourth time it must be."""
+    went_down = 0
+
+    class Unlucky(Flaky):
+        async def complete(self, request: Request) -> Completion:
+            nonlocal went_down
+            clock = asyncio.get_running_loop().time
+            is_seven = request.messages[-1].content.rstrip(" ?").endswith("question 7")
+            await asyncio.sleep(2.0 if is_seven else 0.1)
+            if is_seven and clock() >= self.ends and went_down < times:
+                went_down += 1
+                self.ends = clock() + 30.0
+            if clock() < self.ends:
+                raise OutageError("nothing answers")
+            return await Instant.complete(self, request)
+
+    found, _, heard = answered(Unlucky(0, hang), 3000, ask=direct, speed=50.0)
+    told = "nothing answers; the LLM went down with this call 3 times, at last with no other"
+    assert went_down == times and len(heard) == 2 * times
+    assert {r.id: r.reason for r in found if r.state == "failed"} == ({} if times == 3 else {"q7": told})
+
+
 OVER_SOCKETS = ("error", "busy", "refused", "hanging")
 SPEED = 20.0
 
