@@ -26,7 +26,7 @@ EXAMPLES = ROOT / "examples"
 LLM = sys.argv[1] if len(sys.argv) > 1 else "embedded"
 DEMO = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "demo"
 WIDTH = 80
-CHOSEN = {"1-hop": 1, "2-hop": 4, "3-hop": 3}
+EVERY = 3  # the questions asked: every third of the file, which has them by their number of hops
 # Small contexts: a small model loses its way in the paper's 25 documents, and a CPU reads them for half a minute.
 SETTINGS = ["hop_k=20", "hop_min=2", "hop_max=5", "final_min=3", "final_max=8", "abstain=off"]
 SYSTEMS = {"direct": [], "rag": ["k=5", "abstain=off"], "n2n": SETTINGS}
@@ -102,8 +102,7 @@ def main() -> None:
     shutil.rmtree(DEMO, ignore_errors=True)
     DEMO.mkdir()
     asked = lines(EXAMPLES / "questions.jsonl")
-    of_type = {kind: [q for q in asked if q["type"] == kind] for kind in CHOSEN}
-    chosen = [question for kind, count in CHOSEN.items() for question in of_type[kind][:count]]
+    chosen = asked[EVERY - 1 :: EVERY]
     questions = DEMO / "questions.jsonl"
     questions.write_text("".join(json.dumps(q) + "\n" for q in chosen), encoding="utf-8")
 
@@ -139,7 +138,7 @@ def main() -> None:
 
     print("\nWHERE TO LOOK NEXT\n")
     tell("pyfast report demo/n2n --out demo/report", " every question as a web page:   ")
-    tell("pyfast prompts demo/n2n ex-08", " what the model read and wrote:  ")
+    tell("pyfast prompts demo/n2n ex-09", " what the model read and wrote:  ")
     tell("pyfast compare demo/rag demo/n2n", " is the difference chance?       ")
     tell("pyfast distill demo/n2n --out demo/learned", " examples for your own model:    ")
     tell("docs/quickstart.md, docs/howto/llm-server.md", " your documents, your model:     ")

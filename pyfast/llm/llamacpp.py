@@ -70,7 +70,7 @@ def open_embedded(rest: str, **options: Any) -> LlamaCpp:
     if rest not in ("", "base"):
         raise InputError(f"unreadable LLM 'embedded:{rest}'; expected embedded or embedded:base")
     spec = "embedded:base" if rest else "embedded"
-    ours = {} if rest or not ADAPTER.exists() else {"adapter": str(ADAPTER)}
+    ours = {} if rest else {"adapter": str(ADAPTER)}
     options = {"context_window": 2048, **ours, **options}
     return take_options(spec, LlamaCpp, spec, embedded_model(), **options)
 

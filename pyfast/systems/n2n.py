@@ -24,7 +24,16 @@ from pyfast.retrieval import (
 )
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
-from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, answer_prompt, final_text, plan_prompt, unless_known
+from pyfast.systems.prompts import (
+    ANSWER,
+    EXTRACT,
+    PLAN,
+    answer_prompt,
+    answers_in,
+    final_text,
+    plan_prompt,
+    unless_known,
+)
 
 ANYTHING = "name or value"
 _PLACE = re.compile(r"\{entity([12])\}")
@@ -215,10 +224,11 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             ctx.fell_back(EXTRACT, error)
             path[-1]["stopped"] = str(error)
             break
-        if not extracted.entity.strip():
+        found = answers_in([extracted.entity])
+        if not found:
             path[-1]["stopped"] = "no entity found"
             break
-        entities.append(extracted.entity.strip())
+        entities += found
         path[-1]["entity"] = entities[-1]
 
     # Final context curation and answer synthesis

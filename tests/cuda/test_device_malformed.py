@@ -161,6 +161,7 @@ FAULTS = [
     ("pagerank", (3, 0, -1.0), "edge_weights"),
     ("pagerank", (4, 0, -1.0), "scores"),
     ("pagerank", (1, 2, 99), "offsets"),
+    ("window", (0, 7, 10**6), "segments"),  # the window reads the stream's order there
     ("window", (4, 0, -1), "places"),
     ("window", (4, 1, 10**6), "places"),
     ("window", (8, 0, 3000), "segments"),
@@ -179,6 +180,13 @@ def test_each_fault_is_named(emulated: TwoWays, op: str, change: tuple[int, int,
     with pytest.raises(Malformed) as found:
         OPS[op](Spoiled(emulated, [change]))
     assert fault in str(found.value).split()
+
+
+@pytest.mark.parametrize("words", [{0: 0, 1: 0}, {0: 0, 15: 2.0**47}], ids=["no bit below", "beyond the words"])
+def test_tombstones_that_contradict_each_other(emulated: TwoWays, words: dict[int, float]) -> None:
+    """No place of the first word is live, so the window asks the upper word, the last, where the next one is."""
+    with pytest.raises(Malformed, match="tombstones"):
+        OPS["window"](Spoiled(emulated, [(3, word, value) for word, value in words.items()]))
 
 
 def test_a_status_word_with_faults_stops_the_next_op(emulated: TwoWays) -> None:

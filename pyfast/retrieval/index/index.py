@@ -67,7 +67,7 @@ class Index:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | Path,
         retriever: str | Callable[[Index], Retriever] = "bm25",
         commit: int | None = None,
         rerank: str | Callable[[Index], Reranker] = OFF,
@@ -85,7 +85,7 @@ class Index:
         Raises `IndexFormatError` if the folder has no index, or the index is damaged. Raises `InputError` if no
         document meets the conditions, and `DeviceError` if torch cannot use the GPU of `hardware`.
         """
-        self.folder = folder
+        self.folder = folder = Path(folder)
         self._is_fixed = commit is not None
         self._retriever, self._rerank, self.hardware = retriever, rerank, hardware
         search_device(hardware)  # The first search would be too late for an error.
