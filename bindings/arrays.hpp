@@ -136,6 +136,7 @@ void bind_maxsim(py::module_& m);
 void bind_narrate(py::module_& m);
 void bind_pagerank(py::module_& m);
 void bind_prune(py::module_& m);
+void bind_select_sentences(py::module_& m);
 void bind_weighted_degree(py::module_& m);
 void bind_cuda(py::module_& m);  // if it is built
 

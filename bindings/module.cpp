@@ -21,6 +21,7 @@ PYBIND11_MODULE(_native, m) {
     python::bind_narrate(m);
     python::bind_pagerank(m);
     python::bind_prune(m);
+    python::bind_select_sentences(m);
     python::bind_weighted_degree(m);
 #ifdef PYFAST_CUDA
     python::bind_cuda(m);

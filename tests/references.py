@@ -419,6 +419,53 @@ def prune_reference(
     return sorted(secured + others, key=ranked.index)
 
 
+def select_sentences_reference(
+    X: Csr, offsets: Any, cuts: Any, semantic: Any, lengths: Any, dependent: Any, budgets: Any
+) -> npt.NDArray[np.bool_]:
+    """Choose the sentences of all pools as the docstring of the op says, on sets and dictionaries."""
+    dense = [{int(t): float(X[i, t]) for t in X[[i]].indices} for i in range(X.shape[0])]
+    all_sentences, all_passages = len(lengths), len(semantic)
+    kept = np.zeros(all_sentences, bool)
+    for p in range(len(budgets)):
+        passages = range(offsets[p], offsets[p + 1])
+        of = {s: i for i in passages for s in range(cuts[i], cuts[i + 1])}
+        if not of:
+            continue
+        question = dense[all_sentences + all_passages + p]
+        weight = sum(question.values())
+        best = max(semantic[i] for i in passages)
+        score = {i: max(float(semantic[i]), 0.0) / float(best) if best > 0 else 0.0 for i in passages}
+        c = {s: sum(question[t] for t in dense[s] if t in question) / weight if weight else 0.0 for s in of}
+        r = {s: c[s] + 0.7 * score[of[s]] for s in of}
+        value = {}
+        for s, i in of.items():
+            strengths = []
+            for t, w in dense[s].items():
+                elsewhere = [r[o] for o in of if of[o] != i and t in dense[o]]
+                if not question.get(t) and elsewhere:
+                    strengths.append(w * max(elsewhere))
+            shared = sum(sorted(strengths, reverse=True)[:4]) / 4
+            title = set(dense[all_sentences + i])
+            with_title = [r[o] for o in of if of[o] != i and title and title <= set(dense[o])]
+            named = len(title & set(question)) / len(title) if title else 0.0
+            total = 2 * c[s] + 1.5 * score[i] + 2 * shared + max(with_title, default=0.0)
+            value[s] = (total + (named + c[cuts[i]]) / 2) / max(lengths[s], 1) ** 0.25
+        left, is_first = budgets[p], True
+        for s in sorted(of, key=lambda s: (-value[s], s)):
+            if kept[s] or not (is_first or lengths[s] <= left):
+                continue
+            kept[s], is_first = True, False
+            left -= min(lengths[s], left)
+            at = s
+            while at - 1 in of and dependent[at] and not kept[at - 1] and of[at - 1] == of[s]:
+                if lengths[at - 1] > left:
+                    break
+                kept[at - 1] = True
+                left -= lengths[at - 1]
+                at -= 1
+    return kept
+
+
 def weighted_degree_reference(
     X: Csr, pool: npt.ArrayLike, weight: EdgeWeight | CFunc = "sum", idf: Idf = "corpus"
 ) -> npt.NDArray[Any]:

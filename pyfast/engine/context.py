@@ -50,6 +50,7 @@ from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.own_documents import TOGETHER, OwnDocuments, own_documents, together
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rerank import PassageList, search, search_and_fuse
+from pyfast.retrieval.sentences import narrate_sentences
 from pyfast.utils.options import GREEDY, Sampling
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
@@ -563,15 +564,27 @@ class Context:
         """Turn a pool's passages into evidence for an answer."""
         return evidence_of(self.index, pool)
 
-    async def narrative(self, pool: Pool, answer: Prompt[Any]) -> str:
+    async def narrative(self, pool: Pool, answer: Prompt[Any], question: str = "", share: float = 1.0) -> str:
         """Write a pool's passages as numbered lines, best first, as many as fit into the prompt `answer`.
         Return the text.
 
         The trace and the run's summary count the passages that do not fit.
+
+        Args:
+            pool: The passages.
+            answer: The prompt.
+            question: The question for which sentences are chosen, if `share` is below 1.
+            share: What share of the passages' text to write. Below 1, sentences are left out (see
+                `pyfast.retrieval.narrate_sentences`).
         """
         most = profile_of(self.context_window_of(answer.role), self._runtime.budget).passages
-        text = await self.call(narrate, pool.head(most), max(self.text_budget(answer), 200))
-        if (left_out := len(pool) - text.count("\n") - 1) > 0:
+        characters, written = max(self.text_budget(answer), 200), len(pool)
+        if share == 1.0:
+            text = await self.call(narrate, pool.head(most), characters)
+        else:
+            text, kept = await self.call(narrate_sentences, (pool.head(most), question), characters, share)
+            written += kept - len(pool.head(most))
+        if (left_out := written - text.count("\n") - 1) > 0:
             self.ledger.left_out[answer.name] += left_out
         return text
 

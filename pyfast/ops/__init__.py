@@ -40,6 +40,7 @@ from pyfast.ops.maxsim import maxsim
 from pyfast.ops.narrate import narrate
 from pyfast.ops.pagerank import pagerank
 from pyfast.ops.prune import prune
+from pyfast.ops.select_sentences import select_sentences
 from pyfast.ops.weighted_degree import weighted_degree
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "pagerank",
     "prune",
     "segment_ids",
+    "select_sentences",
     "shared_terms",
     "weighted_degree",
 ]

@@ -27,6 +27,7 @@ from pyfast.utils.processes import available_cores
 Int32: TypeAlias = npt.NDArray[np.int32]
 Int64: TypeAlias = npt.NDArray[np.int64]
 Float32: TypeAlias = npt.NDArray[np.float32]
+Bool: TypeAlias = npt.NDArray[np.bool_]
 Csr: TypeAlias = csr_array | csr_matrix
 Ragged: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 """A ragged list of lists: (offsets int64[n + 1], values). List i is `values[offsets[i]:offsets[i + 1]]`."""

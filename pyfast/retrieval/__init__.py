@@ -36,3 +36,4 @@ from pyfast.retrieval.rerank import search_and_fuse as search_and_fuse
 from pyfast.retrieval.rerank import segment_ids as segment_ids
 from pyfast.retrieval.rerank import traced as traced
 from pyfast.retrieval.rerank import write_lists as write_lists
+from pyfast.retrieval.sentences import narrate_sentences as narrate_sentences

@@ -190,18 +190,18 @@ class ForwardIndex:
         if self.files is not None:
             self.files.check_all(below(self.files, WEIGHTS, TERM_COUNTS))
 
-    def frequency(self, term: int) -> int:
-        """Return the number of passages with a term. For a stop word, return 0, because the weights of stop
-        words are 0."""
-        begin_and_end, weights = self.transposed.indptr[term : term + 2], self.transposed.data
+    def frequencies(self, terms: npt.NDArray[Any]) -> Int64:
+        """Return the number of passages with each term. It is 0 for stop words, because their weights are 0."""
+        offsets: npt.NDArray[Any] = self.transposed.indptr
+        weights: npt.NDArray[Any] = self.transposed.data
         if self.files is not None:
-            self.files.file(f"{TERM_COUNTS}/indptr.npy").check_array(begin_and_end)
-        first, last = map(int, begin_and_end)
-        if not 0 <= first < last <= len(weights):
-            return 0
-        if self.files is not None:
-            self.files.file(_TRANSPOSED).check_array(weights[first : first + 1])
-        return last - first if weights[first] else 0
+            offsets = self.files.file(f"{TERM_COUNTS}/indptr.npy").checked(np.int64)
+            weights = self.files.file(_TRANSPOSED).checked(np.float32)
+        first, last = offsets[terms], offsets[terms + 1]
+        held = np.flatnonzero((first >= 0) & (first < last) & (last <= len(weights)))
+        found = np.zeros(len(terms), np.int64)
+        found[held] = (last - first)[held] * (weights[first[held]] != 0)
+        return found
 
 
 def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> None:

@@ -39,7 +39,7 @@ ANYTHING = "name or value"
 _PLACE = re.compile(r"\{entity([12])\}")
 
 
-class Settings(system.Abstaining):
+class Settings(system.Reading, system.Abstaining):
     """The parameters of N2N-GQA's paper. Some settings switch off parts of the method, for the ablations of
     the paper."""
 
@@ -217,9 +217,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         entity_type = plan.entity_type if hop == 0 else ANYTHING
         path[-1] |= {"type": entity_type, **traced(kept)}
         try:
-            extracted = await ctx.generate(
-                EXTRACT, context=await ctx.narrative(kept, EXTRACT), entity_type=entity_type, question=query
-            )
+            context = await ctx.narrative(kept, EXTRACT, query, settings.evidence_share)
+            extracted = await ctx.generate(EXTRACT, context=context, entity_type=entity_type, question=query)
         except AnswerError as error:
             ctx.fell_back(EXTRACT, error)
             path[-1]["stopped"] = str(error)
@@ -243,9 +242,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     evidence.append(final)
     trace["final"] = traced(final)
     prompt = unless_known(answer_prompt(ctx, final), settings.abstain)
-    reply = await ctx.generate(
-        prompt, context=await ctx.narrative(final, prompt), path=reasoning_path(path), question=question.text
-    )
+    asked = "\n".join([question.text, *(hop["query"] for hop in path)])
+    context = await ctx.narrative(final, prompt, asked, settings.evidence_share)
+    reply = await ctx.generate(prompt, context=context, path=reasoning_path(path), question=question.text)
     return Answer(final_text(reply.answer), ctx.evidence(final), trace)
 
 

@@ -9,7 +9,7 @@ from pyfast.systems import system
 from pyfast.systems.prompts import ANSWER, LONG_ANSWER, answer_prompt, final_text, long_text, unless_known
 
 
-class Settings(system.Answering):
+class Settings(system.Reading, system.Answering):
     """The settings of rag."""
 
     k: int = Field(default=10, ge=1, le=10_000, description="Number of passages and table rows retrieved.")
@@ -20,11 +20,11 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     pool = await ctx.retrieve(question.text, settings.k)
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool)))
     if settings.long_answer:
-        context = await ctx.narrative(pool, LONG_ANSWER)
+        context = await ctx.narrative(pool, LONG_ANSWER, question.text, settings.evidence_share)
         long = await ctx.generate(LONG_ANSWER, context=context, question=question.text)
         return Answer(long_text(long.paragraphs), ctx.evidence(pool))
     prompt = unless_known(answer_prompt(ctx, pool), settings.abstain)
-    context = await ctx.narrative(pool, prompt)
+    context = await ctx.narrative(pool, prompt, question.text, settings.evidence_share)
     reply = await ctx.generate(prompt, context=context, path="", question=question.text)
     return Answer(final_text(reply.answer), ctx.evidence(pool))
 

@@ -67,6 +67,19 @@ class Answering(Abstaining):
     )
 
 
+class Reading(Settings):
+    """Base class of settings for systems that let the LLM read passages."""
+
+    evidence_share: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="What share of the passages' text the LLM reads. Below 1, pyfast leaves out the sentences that"
+        " matter least for the question, so that a prompt has fewer tokens. It calls no LLM for this. 1: the LLM"
+        " reads all sentences.",
+    )
+
+
 class WithKnowledge(Abstaining):
     """Base class of settings for systems that use a knowledge graph."""
 

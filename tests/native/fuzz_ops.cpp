@@ -15,6 +15,7 @@
 #include "pyfast/fuse.hpp"
 #include "pyfast/graph_rank.hpp"
 #include "pyfast/prune.hpp"
+#include "pyfast/select_sentences.hpp"
 #include "pyfast/weighted_degree.hpp"
 
 namespace fuzz {
@@ -319,6 +320,67 @@ void fuzz_prune(Input& in) {
         std::sort(nodes.begin(), nodes.end());
         REQUIRE(std::adjacent_find(nodes.begin(), nodes.end()) == nodes.end());
         REQUIRE(nodes.empty() || (nodes.front() >= 0 && nodes.back() < size));
+    }
+}
+
+// Offsets of `lists` lists of `values` values.
+static std::vector<std::int64_t> cuts(Input& in, std::int64_t lists, std::int64_t values) {
+    std::vector<std::int64_t> offsets{0};
+    for (std::int64_t list = 1; list < lists; ++list) {
+        offsets.push_back(offsets.back() + in.below(values - offsets.back() + 1));
+    }
+    if (lists > 0) {
+        offsets.push_back(values);
+    }
+    return offsets;
+}
+
+void fuzz_select_sentences(Input& in) {
+    const Problem q(in);
+    const pyfast::Forward x = q.forward();
+    // Its rows: sentences, titles, questions.
+    const std::int64_t rows = std::min<std::int64_t>(x.documents(), 4096);
+    const std::int64_t pools = rows == 0 ? 0 : 1 + in.below(std::min<std::int64_t>(rows, 3));
+    const std::int64_t passages = pools == 0 ? 0 : in.below(rows - pools + 1);
+    const std::int64_t sentences = passages == 0 ? 0 : rows - pools - passages;
+    auto pool_offsets = cuts(in, pools, passages);
+    auto sentence_offsets = cuts(in, passages, sentences);
+    std::vector<float> semantic;
+    for (std::int64_t i = 0; i < passages; ++i) {
+        semantic.push_back(in.number());
+    }
+    std::vector<std::int64_t> lengths;
+    std::vector<std::uint8_t> dependent;
+    for (std::int64_t s = 0; s < sentences; ++s) {
+        lengths.push_back(in.below(300));
+        dependent.push_back(in.coin() ? 1 : 0);
+    }
+    std::vector<std::int64_t> budgets;
+    for (std::int64_t p = 0; p < pools; ++p) {
+        budgets.push_back(in.setting(500));
+    }
+    if (in.one_in(3)) {
+        in.spoil(pool_offsets);
+        in.spoil(sentence_offsets);
+        in.spoil(lengths);
+        in.spoil(dependent);
+    }
+    std::vector<std::uint8_t> kept(in.one_in(32) ? 0 : lengths.size(), 7);
+    select_sentences(x, {pool_offsets, sentence_offsets, semantic, lengths, dependent}, budgets, q.threads, kept);
+    for (std::size_t p = 0; p < budgets.size(); ++p) {
+        const auto begin = static_cast<std::size_t>(sentence_offsets[static_cast<std::size_t>(pool_offsets[p])]);
+        const auto end = static_cast<std::size_t>(sentence_offsets[static_cast<std::size_t>(pool_offsets[p + 1])]);
+        std::int64_t sum = 0;
+        std::int64_t count = 0;
+        for (std::size_t s = begin; s < end; ++s) {
+            REQUIRE(kept[s] <= 1);
+            sum += kept[s] * lengths[s];
+            count += kept[s];
+        }
+        REQUIRE(begin == end || count > 0);
+        REQUIRE(sum <= std::max<std::int64_t>(budgets[p], 0) || count == 1 || sum == 0 ||
+                std::count(lengths.begin() + static_cast<std::ptrdiff_t>(begin),
+                           lengths.begin() + static_cast<std::ptrdiff_t>(end), 0) > 0);
     }
 }
 

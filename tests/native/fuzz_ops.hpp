@@ -22,6 +22,7 @@ void fuzz_maxsim(Input& in);
 void fuzz_narrate(Input& in);
 void fuzz_pagerank(Input& in);
 void fuzz_prune(Input& in);
+void fuzz_select_sentences(Input& in);
 void fuzz_weighted_degree(Input& in);
 
 }  // namespace fuzz

@@ -31,6 +31,7 @@ Target all[] = {
     {"narrate", fuzz_narrate},
     {"pagerank", fuzz_pagerank},
     {"prune", fuzz_prune},
+    {"select_sentences", fuzz_select_sentences},
     {"weighted_degree", fuzz_weighted_degree},
 };
 

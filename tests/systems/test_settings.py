@@ -9,9 +9,9 @@ from pyfast.errors import InputError
 from pyfast.systems import load_system, names
 
 BAD = [
-    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: abstain, decompose, graph, rank"),
+    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: abstain, evidence_share, decompose, graph, rank"),
     ("n2n", "", "1", "no setting ''"),
-    ("rag", "alpha", "1", "it has: abstain, long_answer, k"),
+    ("rag", "alpha", "1", "it has: abstain, long_answer, evidence_share, k"),
     ("direct", "k", "1", "it has: abstain, long_answer"),
     ("n2n", "graph", "perhaps", "graph"),
     ("n2n", "graph", "", "graph"),

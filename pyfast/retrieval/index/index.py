@@ -6,7 +6,6 @@ A new index is first built in a temporary folder. This folder gets its final nam
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -317,14 +316,22 @@ class Index:
 
     def frequency(self, term: int) -> int:
         """Return the number of passages with a term. For a stop word, return 0."""
-        return self._weights.frequency(term)
+        return int(self._weights.frequencies(np.array([term]))[0])
 
     def idf(self, term: int) -> float:
-        """Return the idf of a term: ln(1 + N / n), where n of the N passages have the term. For a stop
-        word, return 0.
+        """Return the idf of a term, as `idfs` does for several."""
+        return float(self.idfs(np.array([term]))[0])
+
+    def idfs(self, terms: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the idf of each term: ln(1 + N / n), where n of the N passages have the term. For a stop word,
+        and for the number -1, it is 0.
         """
-        passages = self.frequency(term)
-        return math.log(1 + len(self.passages) / passages) if passages else 0.0
+        found = np.zeros(len(terms))
+        known = np.flatnonzero(terms >= 0)
+        frequencies = self._weights.frequencies(terms[known])
+        held = frequencies > 0
+        found[known[held]] = np.log(1 + len(self.passages) / frequencies[held])
+        return found
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
         """Return the stream of the corpus: its segments of the levels (kinds) in `priority`, in the order of
