@@ -131,7 +131,8 @@ class Engine:
             follow: After a change of the index, use its new commit for calls that start later. Calls in progress
                 finish with the old commit. False: stay at the commit of `index`.
             views: How many filters keep their documents in temporary files at once. For a further filter, the
-                files of the one that was not used for the longest time go, when no call uses them.
+                files of one that was used once go, or else of the one that was not used for the longest time.
+                Give more than the number of filters that are in use all the time.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -155,6 +156,7 @@ class Engine:
         self._follow, self._most_views = follow, at_least_one("views", views)
         self._base: View | None = None  # with the engine's own index
         self._views: dict[frozenset[Condition], asyncio.Future[View]] = {}  # the one used last is the last
+        self._used_again: set[frozenset[Condition]] = set()
         self._one_view = asyncio.Lock()
         self._moving: asyncio.Task[None] | None = None
         self._state: object = None  # of the folder, when the index was last known to be at the current commit
@@ -446,9 +448,14 @@ class Engine:
         if making is None:
             making = asyncio.ensure_future(self._made(self._base, conditions))
             making.add_done_callback(partial(_forget, self._views, key))
+        else:
+            self._used_again.add(key)
         self._views[key] = making
         if len(self._views) > self._most_views:
-            self._drop(self._views.pop(next(iter(self._views))))
+            # One used once goes first: else a client with many filters takes the views of all others.
+            oldest = min(list(self._views)[:-1], key=self._used_again.__contains__)
+            self._drop(self._views.pop(oldest))
+        self._used_again &= self._views.keys()
         return await asyncio.shield(making)
 
     async def _made(self, base: View, conditions: tuple[Condition, ...]) -> View:
@@ -574,7 +581,8 @@ def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: 
     names only other documents."""
     if documents is None:
         return list(turns)
-    if not documents or isinstance(documents, str) or view.index is None:
+    are_uris = not isinstance(documents, str) and all(isinstance(uri, str) for uri in documents)
+    if not documents or not are_uris or view.index is None:
         raise InputError("documents: expected a list of uris of documents of an index, not empty")
     narrowed, allowed = [], set(documents)
     for turn in turns:

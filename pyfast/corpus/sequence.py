@@ -646,8 +646,8 @@ class Corpus:
 
 
 def hash_uris(uris: Iterable[str]) -> NDArray[np.uint64]:
-    """Compute a hash (uint64) for each uri. Raises UnicodeEncodeError for a lone surrogate."""
-    digests = (blake2b(uri.encode(), digest_size=8).digest() for uri in uris)
+    """Compute a hash (uint64) for each uri."""
+    digests = (blake2b(uri.encode(errors="surrogatepass"), digest_size=8).digest() for uri in uris)
     return np.frombuffer(b"".join(digests), dtype="<u8")
 
 

@@ -112,7 +112,7 @@ def own_documents(index: Index, items: Sequence[Sequence[str]]) -> list[OwnDocum
     found = find_documents(corpus, whole.files, list(dict.fromkeys(chain.from_iterable(items))))
     owns, roots = [], np.append(corpus.roots, len(corpus))
     for uris in items:
-        if missing := next((uri for uri in uris if uri not in found), None):
+        if (missing := next((uri for uri in uris if uri not in found), None)) is not None:
             raise InputError(f"documents: {missing!r} is not in the index")
         sources = np.array(sorted({found[uri] for uri in uris}))
         begins, ends = roots[sources], roots[sources + 1]

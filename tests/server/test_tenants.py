@@ -155,6 +155,10 @@ def test_requests_with_one_filter_share_batches_and_views_are_few(tmp_path: Path
             assert len(made) == 3 and len(engine._views) == 2
             await one("source=b/*")
             assert len(made) == 4
+            for at in range(6):  # One client with many filters takes nobody's view.
+                await one(f"title!=nothing {at}")
+            await one(*both)
+            assert len(made) == 10
             with pytest.raises(InputError, match="no document fits"):
                 await one("source=nowhere")
             records = [
@@ -172,6 +176,13 @@ def test_requests_with_one_filter_share_batches_and_views_are_few(tmp_path: Path
                 with pytest.raises(InputError, match="documents"):
                     question = {"question": "Titan?", "documents": ["b/text"]}
                     await engine.answer(question, system="rag", documents=documents)
+            wrong: list[Any] = [[""], [1], [None], ["\ud800"], [["a/text"]]]
+            for documents in wrong:
+                with pytest.raises(InputError, match="documents"):
+                    await engine.retrieve("Titan?", documents=documents)
+            for filter in [[1], [None]]:
+                with pytest.raises(InputError, match="filter"):
+                    await engine.retrieve("Titan?", filter=filter)  # type: ignore[arg-type]
 
     asyncio.run(ask())
 

@@ -72,7 +72,7 @@ def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
 
 
 def _condition(text: str) -> Condition:
-    match = _CONDITION.fullmatch(text.strip())
+    match = _CONDITION.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise InputError(
             f"filter {text!r}: expected KEY=VALUE, with source, title, level, time or meta.NAME as the key and"
