@@ -138,6 +138,11 @@ class BudgetError(PyfastError):
     """
 
 
+class QuestionError(PyfastError):
+    """A question cannot be answered as it is: it names documents that the index does not have. Only this question
+    fails."""
+
+
 class FallBackError(PyfastError):
     """The LLM gave no usable reply, and the run is strict: the system must not take its fallback. So the
     question fails.
@@ -165,6 +170,19 @@ class ConvergenceWarning(UserWarning):
 
 class DeviceError(PyfastError):
     """An op cannot use the GPU: there is no driver or no device, or pyfast was built without GPU ops."""
+
+
+def kind_of(error: Exception) -> str:
+    """Return why a question failed, as a word for programs: `question` (see `QuestionError`), `budget` (its time,
+    calls, tokens or steps are used), `reply` (the LLM gave no usable reply), `call` (an LLM call failed) or
+    `internal` (an unexpected error)."""
+    kinds: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+        ((QuestionError,), "question"),
+        ((BudgetError, TimeoutError), "budget"),
+        ((AnswerError, FallBackError), "reply"),
+        ((CallError,), "call"),
+    )
+    return next((kind for types, kind in kinds if isinstance(error, types)), "internal")
 
 
 def told_of(error: PyfastError) -> tuple[str, str]:

@@ -45,7 +45,7 @@ from pyfast.engine.events import ignore
 from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
-from pyfast.errors import AnswerError, InputError, PyfastError
+from pyfast.errors import InputError, PyfastError, QuestionError
 from pyfast.llm.protocol import OnText
 from pyfast.llm.roles import check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
@@ -399,7 +399,7 @@ class Engine:
             context = Context(view.runtime, question)
             try:
                 await context.restrict()
-            except AnswerError as error:
+            except QuestionError as error:
                 raise InputError(str(error)) from None
             pool = await context.call(search, query, k)
             evidence = await context.call(cite, evidence_of(context.index, pool))

@@ -39,6 +39,7 @@ from pyfast.errors import (
     FallBackError,
     FilteredError,
     InputError,
+    QuestionError,
     TransportError,
 )
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
@@ -170,7 +171,7 @@ class Runtime:
     async def index_within(self, uris: tuple[str, ...], ledger: Ledger) -> OwnDocuments:
         """Return an index of only the documents with these uris. The indexes of many questions are made together.
 
-        Raises `AnswerError` if a document is missing.
+        Raises `QuestionError` if a document is missing.
         """
         made = self._within.get(uris)
         if made is None:
@@ -181,7 +182,7 @@ class Runtime:
         try:
             return await asyncio.shield(made)
         except InputError as error:  # The question is wrong, not the run.
-            raise AnswerError(str(error)) from None
+            raise QuestionError(str(error)) from None
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
         """Send a request to the LLM of a role, and return its reply. If the call fails, return its

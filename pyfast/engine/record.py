@@ -147,6 +147,10 @@ class Record:
     uris that answers.jsonl stores"""
     trace_json: bytes = field(default=b"{}", repr=False)
     usage: Usage = Usage()
+    error: str | None = None
+    """The kind of a failure, for programs: `question`, `budget`, `reply`, `call` or `internal` (see
+    `pyfast.errors.kind_of`)
+    """
     beside: Callable[[], bytes] | None = field(default=None, repr=False)
     """A function that reads the record's line of traces.jsonl.zst, which has evidence and trace"""
     _names: bytes | None = field(default=None, init=False, repr=False)
@@ -187,7 +191,7 @@ class Record:
 
     def line(self) -> bytes:
         """Return the record's line of answers.jsonl. Of the evidence, this line has only the ids and uris."""
-        reason = {} if self.reason is None else {"reason": self.reason}
+        reason = {} if self.reason is None else {"reason": self.reason, "error": self.error}
         names = _named(self.evidence_json) if self._names is None else orjson.Fragment(self._names)
         ended = {"id": self.id, "state": self.state, "answer": self.answer, **reason}
         record = {**ended, "evidence": names, "usage": self.usage}
@@ -214,17 +218,19 @@ class Record:
             fields = orjson.loads(line)
             counts = [fields["usage"][name] for name in _USAGE]
             texts = fields["answer"], fields.get("reason")
+            error = fields.get("error")
             if (
                 fields["state"] in _STATES
                 and isinstance(fields["id"], str)
-                and set(map(type, texts)) <= {str, type(None)}
+                and set(map(type, (*texts, error))) <= {str, type(None)}
                 and set(map(type, counts)) == {int}
                 and isinstance(fields["evidence"], list)
                 and set(map(type, fields["evidence"])) <= {dict}
             ):
                 # A copy, because orjson's result keeps the memory of the larger buffer that it was written to.
                 evidence = bytes(memoryview(orjson.dumps(fields["evidence"])))
-                return cls(fields["id"], fields["state"], *texts, evidence, usage=Usage(*counts), beside=beside)
+                used = Usage(*counts)
+                return cls(fields["id"], fields["state"], *texts, evidence, usage=used, error=error, beside=beside)
         except (ValueError, KeyError, TypeError):
             pass
         raise InputError(f"not a record of a run: {line[:80]!r}")

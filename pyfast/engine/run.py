@@ -28,7 +28,7 @@ from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usage, with_names
 from pyfast.engine.run_folder import RunFolder
-from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastError, RunError
+from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastError, RunError, kind_of
 from pyfast.llm import LLM, Role
 from pyfast.llm.batch_interface import BatchLog
 from pyfast.retrieval import Index, PassageList, ScoredSegments
@@ -332,13 +332,15 @@ async def _answered(
             answer = await ask(question, context)
             evidence, trace = await _written(answer, context, counted=True)
         (answer.text or "").encode()  # Text that is not Unicode fails here, not when it is written.
-        return _record(context, answer.text, None, evidence, trace), answer
+        return _record(context, answer.text, None, None, evidence, trace), answer
     except (RunError, InputError):
         raise
-    except TimeoutError:
+    except TimeoutError as error:
         reason = f"not done within the question's {seconds:g} s" if seconds else "TimeoutError"
+        kind = kind_of(error)
     except Exception as error:  # Such a question fails alone, with its reason.
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
+        kind = kind_of(error)
         if not isinstance(error, PyfastError):
             _LOG.debug("question %s failed", question.id, exc_info=error)
     evidence, trace = Cited(b"[]", None), b"{}"
@@ -347,13 +349,15 @@ async def _answered(
     except Exception as error:
         reason += f"; what was found until then cannot be written: {error}"
     reason = reason.encode(errors="replace").decode()
-    return _record(context, None, reason, evidence, trace), None
+    return _record(context, None, reason, kind, evidence, trace), None
 
 
-def _record(context: Context, text: str | None, reason: str | None, evidence: Cited, trace: bytes) -> Record:
+def _record(
+    context: Context, text: str | None, reason: str | None, error: str | None, evidence: Cited, trace: bytes
+) -> Record:
     """Make the record of a question. It has the part of the ledger that no interruption of the run changes."""
     state: State = "failed" if reason is not None else "abstained" if text is None else "answered"
     ledger = context.ledger
     usage = Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
-    record = Record(context.question.id, state, text, reason, evidence.whole, trace, usage)
+    record = Record(context.question.id, state, text, reason, evidence.whole, trace, usage, error)
     return with_names(record, evidence.names)

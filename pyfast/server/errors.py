@@ -28,7 +28,8 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         """The JSON of the error reply."""
-        kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        is_clients = self.status < 500 and not (self.code.startswith("failed_") and self.code != "failed_question")
+        kind = _TYPES.get(self.status, "invalid_request_error" if is_clients else "server_error")
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> Response:

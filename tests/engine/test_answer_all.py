@@ -11,12 +11,14 @@ import numpy as np
 import orjson
 import pytest
 
-from pyfast.engine import Answer, Ask, Context, Question, Record, Summary, answer_all
+from pyfast.engine import Answer, Ask, Budget, Context, Question, Record, Summary, answer_all
 from pyfast.engine.record import cite, with_names
 from pyfast.errors import CallError, InputError, LLMUnavailableError
-from pyfast.llm import LLM, open_llm
+from pyfast.llm import LLM, Completion, Request, open_llm
+from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, ScoredSegments, pool_ids, traced
 from pyfast.systems import load_system
+from pyfast.systems.prompts import DIRECT
 
 INSTANT = open_llm("instant")
 
@@ -246,3 +248,44 @@ def test_lists_of_passages_in_a_trace(small: Index, ends: str) -> None:
         assert nothing == {"evidence": []}
         for one, (_, score), id in zip(scored["evidence"], expected, ids, strict=True):
             assert one == {"segment": id, "score": pytest.approx(score, abs=1e-4)}
+
+
+def test_the_kind_of_a_failure_is_for_programs(small: Index) -> None:
+    """It is in the record, in the file, and in what is read back."""
+
+    class Says(Instant):
+        async def complete(self, request: Request) -> Completion:
+            asked = repr(request.messages)
+            if "refused" in asked:
+                raise CallError("the server refuses it")
+            return Completion("no JSON" if "babble" in asked else '{"answer": "Huygens"}', "stop")
+
+    async def ask(question: Question, ctx: Context) -> Answer:
+        if question.text == "broken":
+            raise KeyError("a mistake of a system")
+        if question.text == "slow":
+            await asyncio.sleep(60)
+        for _ in range(5 if question.text == "greedy" else 1):
+            reply = await ctx.generate(DIRECT, question=question.text)
+        return Answer(reply.answer)
+
+    asked = ["who", "broken", "slow", "greedy", "babble", "refused"]
+    questions = [Question(text, text) for text in asked]
+    questions.append(Question("elsewhere", "who", documents=("nowhere",)))
+    written: list[Record] = []
+    asyncio.run(
+        answer_all(iter(questions), ask, small, Says(), written.append, 8, budget=Budget(calls=4, seconds=2.0))
+    )
+    kinds = {record.id: record.error for record in written}
+    assert kinds == {
+        "who": None,
+        "broken": "internal",
+        "slow": "budget",
+        "greedy": "budget",
+        "babble": "reply",
+        "refused": "call",
+        "elsewhere": "question",
+    }
+    for record in written:
+        assert Record.read(record.line()).error == record.error
+        assert ("error" in orjson.loads(record.line())) == (record.state == "failed")

@@ -90,7 +90,7 @@ async def test_failed_questions_have_a_file_of_their_own(tmp_path: Path) -> None
             assert batch.request_counts.failed == 3
             found = results(ask, batch.error_file_id)
             assert [one["response"]["status_code"] for one in found] == [422] * 3
-            assert found[0]["response"]["body"]["error"]["code"] == "question_failed"
+            assert found[0]["response"]["body"]["error"]["code"] == "failed_reply"
 
     class Broken:
         fingerprint = "broken-1"

@@ -170,7 +170,7 @@ async def test_a_question_that_fails_is_told() -> None:
 
     async with serving(None, Broken()) as served:
         status, said, _ = await served.ask()
-        assert (status, said["error"]["code"]) == (422, "question_failed")
+        assert (status, said["error"]["code"]) == (422, "failed_reply")
         assert await served.metric('pyfast_questions_total{state="failed",system="direct"}') == 1
 
 

@@ -356,7 +356,9 @@ def test_what_is_given_beside_a_preset_counts() -> None:
             InputError, match=r"^n2n has no preset '.*'; it has: vanilla-rag, decomposition, no-gr"
         ):
             n2n.configure({"preset": given})
-    with pytest.raises(InputError, match=r"^rag has no setting 'preset'; it has: abstain, long_answer, k$"):
+    with pytest.raises(
+        InputError, match=r"^rag has no setting 'preset'; it has: abstain, long_answer, evidence_share, k$"
+    ):
         load_system("rag").configure({"preset": "paper"})
 
 
