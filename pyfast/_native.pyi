@@ -187,6 +187,16 @@ def pagerank(
 def prune(
     score: _Float32, is_table: _UInt8, pool_offsets: _Int64, min_nodes: int, max_nodes: int, per_kind: int
 ) -> tuple[_Int64, _Int32]: ...  # offsets, nodes
+def select_sentences(
+    X: _Forward,
+    pool_offsets: _Int64,
+    sentence_offsets: _Int64,
+    semantic: _Float32,
+    lengths: _Int64,
+    dependent: _UInt8,
+    budgets: _Int64,
+    threads: int,
+) -> _UInt8: ...
 def weighted_degree(
     X: _Forward, pool_offsets: _Int64, doc_ids: _Int32, weight: str | int, idf: str, threads: int
 ) -> _Float32: ...
