@@ -258,6 +258,9 @@ def _show_comparison(comparison: Comparison) -> None:
     say(f"{comparison.questions} questions that all runs have answered; means of a question:")
     heads = ["right", "LLM calls", "tokens in", "tokens out", "seconds", *([currency] if currency else [])]
     show_table(["", "run", *heads], costs, keys=2)
+    for cost in comparison.costs:
+        if cost.untimed:
+            say(f"seconds of {cost.untimed} questions in {plain(cost.run)}: without their reused LLM calls")
     differences = [
         (
             *(f"{numbers[one.a]}, {numbers[one.b]}", *_spaced([one.figure])),

@@ -234,6 +234,8 @@ class RunFolder:
             self._opened = opened.pop_all()
         self.replaying = not self.journal.is_empty()
         """Whether the journal may have completions for questions that are not finished"""
+        self._began: dict[int, float] = {}
+        """When work on each question in progress started, as in `Ledger.began`"""
         self._lines: dict[int, tuple[bytes, bytes]] = {}
         """The lines of finished records that are not written yet: the answer and the trace, by the `id()` of
         the record object"""
@@ -350,6 +352,12 @@ class RunFolder:
                 self.journal.commit([], rows)
                 rows = []
 
+    def begin(self, number: int) -> float:
+        """Note that work on a question starts. Returns the seconds that earlier sessions worked on it."""
+        earlier = self.journal.elapsed(number) if self.replaying else 0.0
+        self._began[number] = time.perf_counter() - earlier
+        return earlier
+
     async def store_completion(
         self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
     ) -> int:
@@ -359,7 +367,8 @@ class RunFolder:
         Waits until the completion is committed. Returns how many completions were committed together. Raises
         `CallError` if the completion cannot be stored, and `RunError` if the disk fails.
         """
-        row = completion_row(number, key, outcome)
+        now = time.perf_counter()  # A reply can come after the question's time is up.
+        row = completion_row(number, key, outcome, now - self._began.get(number, now))
         self._arm()
         group, stored = self._group, asyncio.get_running_loop().create_future()
         group.completions.append(row)
@@ -388,6 +397,7 @@ class RunFolder:
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Note in the journal that a question has ended, with its state and its ledger."""
         self._arm()
+        self._began.pop(number, None)
         line, trace = self._lines[id(record)] = record.line(), record.details()
         self._group.ended.append(
             row_of_question(number, record.id, record.state, record.reason, ledger, digest(line), digest(trace))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from runs import DIRECT, WORD, Watched, answers, ask_about, direct, go, moody, r
 
 from pyfast.engine import Answer, Ask, Budget, Context, Question
 from pyfast.engine.journal.journal import Journal
+from pyfast.engine.journal.journal_reader import ended_questions, used_by
 from pyfast.errors import AnswerError, CallError, LLMUnavailableError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index
@@ -172,6 +174,34 @@ def test_a_budget_is_used_up_at_the_same_place_again(tmp_path: Path, missing: in
     go(tmp_path, system, resumed := Watched(lambda request: {"answer": "x"}), ask_about(1), budget=budget)
     assert resumed.given == 1
     assert records(tmp_path)[0]["answer"] == "3 words, 330 tokens", records(tmp_path)
+
+
+def test_the_seconds_of_a_question_are_those_of_all_sessions(tmp_path: Path) -> None:
+    """Two calls at once and one after them, each of 0.3 s; the process ends before each of the last two calls."""
+
+    async def system(question: Question, ctx: Context) -> Answer:
+        await asyncio.gather(*(ctx.generate(WORD, question=str(i)) for i in range(2)))
+        for i in range(2, 4):
+            await ctx.generate(WORD, question=str(i))
+        return Answer("the end")
+
+    def until(last: int) -> Watched:
+        async def reply(request: Request) -> Any:
+            if int(request.messages[-1].content[-1]) > last:
+                return LLMUnavailableError("gone")
+            await asyncio.sleep(0.3)
+            return {"answer": "x"}
+
+        return Watched(reply)
+
+    for last in (1, 2):
+        with pytest.raises(LLMUnavailableError):
+            go(tmp_path, system, until(last), ask_about(1))
+    assert go(tmp_path, system, until(3), ask_about(1)).replayed == 3
+    (used,) = used_by(tmp_path).values()
+    assert used.seconds is not None and 0.9 <= used.seconds < 1.2
+    ((_, ledger, _),) = ended_questions(tmp_path / "journal.sqlite", 0, 1)
+    assert ledger["started"] + ledger["seconds"] <= time.time()
 
 
 def test_failures_can_be_tried_again(tmp_path: Path) -> None:
