@@ -57,6 +57,8 @@ from pyfast.utils.options import Sync
 
 GROWN = ("questions.count", "questions.digest")
 """The values of run.toml that change if a run is resumed with more questions"""
+OF_CODE = ("code.", "system.code ")
+"""How the names of those values of run.toml begin that another version of the code changes"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 BLOCKS = "blocks"
 """The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.engine.distributed`)
@@ -89,7 +91,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
     if not _has_begun(path):
         return
     if changed := differences(recorded, described, unknown):
-        if code := [value for value in changed if value.startswith(("code.", "system.code "))]:
+        if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise InputError(
                 f"{path}: was started by other code: {'; '.join(code)}. You can read, evaluate and judge it,"
                 " but only that code resumes it; give another folder, or --restart, or --accept-code (then its"
@@ -219,7 +221,7 @@ class RunFolder:
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
             is_new = not (path / CONFIGURATION).exists()
-            self._done = _done(path, count)
+            self._done = done_in(path, count)
             self._open_journal = partial(Journal, path / JOURNAL, sync, configuration_digest(described))
             self.journal = self._open_journal(checked=self._done is None)
             opened.callback(lambda: self.journal.close())
@@ -591,7 +593,7 @@ def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
     return number + 1, altered
 
 
-def _done(path: Path, count: object) -> int | None:
+def done_in(path: Path, count: object) -> int | None:
     """Return `count` if all questions of the run have ended and all their lines are intact. Otherwise return
     None.
 

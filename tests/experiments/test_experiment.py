@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,30 @@ def test_a_sample_grows(data: Path, tmp_path: Path) -> None:
     asked = [{one.id for one in cell.scored} for cell in (few, more)]
     first = pyfast.experiment(plan, data, tmp_path / "F", llm="instant", limit=7).cells[0]
     assert [len(ids) for ids in asked] == [3, 7] and asked[0] < asked[1] != {one.id for one in first.scored}
+
+
+def test_other_code_writes_the_tables_of_finished_runs(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def go(limit: int, **options: Any) -> list[int]:
+        given = pyfast.RunOptions(**options)
+        cells = pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=limit, options=given).cells
+        return [len(cell.scored) for cell in cells]
+
+    plan = {**PLAN, "sets": ["moons"]}
+    assert go(3) == [3, 3]
+    runs = sorted((tmp_path / "E/runs").rglob("run.toml"))
+    before = [run.read_bytes() for run in runs]
+    (tmp_path / "E" / "tables.md").unlink()
+    monkeypatch.setattr(import_module("pyfast.engine.configuration"), "code_digest", lambda: "other")
+    assert go(3) == [3, 3] and (tmp_path / "E" / "tables.md").exists()
+    assert [run.read_bytes() for run in runs] == before and len(runs) == 2
+    assert caplog.text.count("other code answered its questions") == 2
+    with pytest.raises(InputError, match="--restart, or --accept-code"):
+        go(4)
+    assert go(4, accept_code=True) == [4, 4]
+    assert all("accepted_code" in run.read_text() for run in runs)
+    assert go(4, restart=True) == [4, 4] and all('digest = "other"' in run.read_text() for run in runs)
 
 
 def test_differences_have_holms_correction_over_all(data: Path, tmp_path: Path, url: str) -> None:  # noqa: F811

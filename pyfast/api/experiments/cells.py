@@ -21,9 +21,11 @@ from pyfast.api.experiments.latency import bench
 from pyfast.api.experiments.plan import Model, Plan, Row, read_plan
 from pyfast.api.experiments.writing import Cell, Searched, searched, summary_of, uses_knowledge, write_tables
 from pyfast.api.index import build_index, open_index
+from pyfast.api.jobs import AnswerArguments, job_of
 from pyfast.api.knowledge import build_knowledge
 from pyfast.api.run import Run
 from pyfast.engine import Event, Watch, read_questions
+from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.distributed.cluster import connected
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.journal.journal_reader import service_times
@@ -126,8 +128,9 @@ def experiment(
             latency. This argument replaces the plan's `latency`.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
-        options: As in `pyfast.answer`. `outage` and `sample` have an effect here, and others are refused. `sample`
-            replaces the plan's `sample`. You can resume the experiment with a larger `sample`.
+        options: As in `pyfast.answer`. `outage`, `sample`, `restart` and `accept_code` have an effect here, and
+            others are refused. `sample` replaces the plan's `sample`. You can resume the experiment with a larger
+            `sample`. Finished runs that other code started stay as they are, and only a warning names them.
         cluster: Let the workers of a Ray cluster carry out the runs. Each worker carries out one run at a time, so
             `cluster.workers` is the number of runs at the same time. `out` must be a folder that all machines
             share. Give models as texts, not as objects. None: this process carries out the runs, one after the
@@ -156,7 +159,7 @@ def experiment(
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
     bare = replace(options, sample=None)
-    given = {"concurrency": concurrency, "options": bare, "watch": watch}
+    given = {"concurrency": concurrency, "options": RunOptions(outage=options.outage), "watch": watch}
     planned, todo = [], []
     sets: dict[str, Searched] = {}
     for name, source in sources.items():
@@ -237,21 +240,24 @@ def _run(
 ) -> None:
     _LOG.info("%s", run)
     follow_ups: Any = row.follow_ups
-    done = answer(
-        _questions(source),
-        index=index,
-        llm=model.llm,
-        llm_options=model.options,
-        system=row.system,
-        settings=row.settings,
-        run=run,
-        limit=plan.limit,
-        concurrency=concurrency,
-        sampling=Sampling(plan.temperature, seed),
-        options=replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
-        cluster=cluster,
-        watch=watch,
-    )
+    given: dict[str, Any] = {
+        "index": index,
+        "llm": model.llm,
+        "llm_options": model.options,
+        "system": row.system,
+        "settings": row.settings,
+        "run": run,
+        "limit": plan.limit,
+        "concurrency": concurrency,
+        "budget": None,
+        "sampling": Sampling(plan.temperature, seed),
+        "options": replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
+    }
+    questions, has_begun = _questions(source), not options.restart and (run / CONFIGURATION).exists()
+    if has_begun and job_of(questions, AnswerArguments(**given), joins=True)[0].was_finished_by_other_code():
+        _LOG.warning("%s: other code answered its questions; --restart answers them again", run)
+        return
+    done = answer(questions, **given, cluster=cluster, watch=watch)
     if done.status.ended < done.status.questions:
         raise RunError(f"{run}: stopped; the same command resumes the experiment")
 
