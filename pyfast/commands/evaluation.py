@@ -54,7 +54,8 @@ def evaluate(
     figure: Figures = None,
     json: Json = False,
     per_question: Annotated[
-        Path | None, typer.Option(help="Write the figures of each question to this file, as JSON lines.")
+        Path | None,
+        typer.Option(help="Write the figures of each question to this file (.jsonl, .csv, .parquet or .xlsx)."),
     ] = None,
     judge: Annotated[
         list[str] | None,
@@ -70,6 +71,7 @@ def evaluate(
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure."""
     import pyfast.api.evaluation
+    from pyfast.evaluation.results import check_kind
 
     def judged(run: Path) -> Path:
         from pyfast.api.judgement import judge_answers
@@ -80,6 +82,10 @@ def evaluate(
         tell(watched(folder, llm, lambda watch: work(watch=watch)), partial(print, file=sys.stderr))
         return folder
 
+    if per_question is not None:
+        check_kind(per_question)
+        if per_question.exists():  # It may be the file of the questions.
+            raise InputError(f"--per-question: {per_question} exists already; choose another file")
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
         raise InputError("the options of a run belong to --judge: give an LLM that judges")
     asked: Any = {"metrics": metric or None, "figures": figure or ()}
@@ -89,8 +95,6 @@ def evaluate(
         for run, folder in folders.items()
     }
     if per_question is not None:
-        if per_question.exists():  # It may be the file of the questions.
-            raise InputError(f"--per-question: {per_question} exists already; choose another file")
         _write(per_question, reports)
     if json:
         print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))
@@ -168,15 +172,24 @@ def some(ids: Iterable[str]) -> str:
 
 def _write(path: Path, reports: dict[str, Any]) -> None:
     import orjson
+    import pyarrow as pa
 
+    from pyfast.evaluation.results import write_results
     from pyfast.utils.files import write_atomically
 
-    lines = (
-        {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups, "figures": one.figures}
+    nested = path.suffix.lower() == ".jsonl"
+    lines = [
+        {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups}
+        | ({"figures": one.figures} if nested else one.figures)
         for run, report in reports.items()
         for one in report.questions
-    )
-    write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+    ]
+    if nested:
+        write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+        return
+    names = dict.fromkeys(name for line in lines for name in line)
+    table = pa.table({name: [line.get(name) for line in lines] for name in names})
+    write_results(path, table.schema, table.to_batches())
 
 
 def export(

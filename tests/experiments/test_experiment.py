@@ -197,6 +197,27 @@ def test_differences_have_holms_correction_over_all(data: Path, tmp_path: Path, 
     assert [one.difference for one in again] == pytest.approx([-one.difference for one in differences])
     with pytest.raises(InputError, match="no row 'trained' was run"):
         result.compare("trained")
+    (tmp_path / "plan.json").write_text("x")
+    with pytest.raises(InputError, match="expected a name that ends in"):
+        result.compare(None, tmp_path / "plan.json")
+
+
+def test_the_command_names_the_set_of_each_comparison_and_writes_them(data: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    rows = "".join(f'[[rows]]\nname = "{row["name"]}"\nsystem = "{row["system"]}"\n' for row in PLAN["rows"][:2])
+    plan.write_text(f'sets = ["moons", "films"]\nmetrics = ["em_f1"]\n{rows}')
+    given = [str(plan), "--data", str(data), "--out", str(tmp_path / "E"), "--llm", "instant", "--limit", "4"]
+    done = CliRunner().invoke(app, ["experiment", *given, "--compare", "--baseline", "N2N/graph"])
+    assert done.exit_code == 0, done.output
+    assert "compared with N2N/graph; also in" in done.output
+    assert all(f"RAG, {name}, instant" in done.output for name in ("moons", "films"))
+    found = list(csv.DictReader((tmp_path / "E" / "comparisons.csv").open()))
+    differences = pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=4).compare("N2N/graph")
+    assert [(one["set"], one["row"], one["baseline"], one["figure"]) for one in found] == [
+        (name, "RAG", "N2N/graph", figure) for name in ("moons", "films") for figure in ("em", "f1")
+    ]
+    for name in ("of_a", "of_b", "difference", "low", "high", "p", "p_holm", "questions"):
+        assert [float(one[name]) for one in found] == [getattr(one, name) for one in differences]
 
 
 @pytest.mark.slow(suite="crashes")

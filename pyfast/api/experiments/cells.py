@@ -7,13 +7,14 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
@@ -35,6 +36,7 @@ from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
 from pyfast.evaluation.evaluate import rows_of
+from pyfast.evaluation.results import check_kind, write_results
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
 from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, RunOptions, Sampling
@@ -63,32 +65,45 @@ class Experiment:
         """Return the main figures of each cell as a table: a header, and a row for each cell."""
         return summary_of(self.plan, self.cells)
 
-    def compare(self, baseline: str | None = None) -> list[Difference]:
+    def compare(self, baseline: str | None = None, out: str | Path | None = None) -> list[Difference]:
         """Compare each row with the baseline row, for each data set and model, question by question.
 
         Args:
             baseline: The name of the row with which all other rows are compared. None: the first row that was
                 run.
+            out: A file for the differences with their intervals and p-values, whose name ends in .csv, .jsonl,
+                .parquet or .xlsx. An existing file is replaced.
 
         Returns:
             The differences in each column of the plan, with p-values. Holm's correction over all differences
             is already applied to `p_holm`.
 
         Raises:
-            InputError: No row that was run has this name.
+            InputError: No row that was run has this name, or the name of `out` ends in something else.
         """
+        if out is not None:
+            check_kind(Path(out))
         name = baseline or (self.cells[0].row if self.cells else "")
         if name not in {cell.row for cell in self.cells}:
             raise InputError(f"no row {name!r} was run")
-        differences: list[Difference] = []
+        differences, places = list[Difference](), list[dict[str, str]]()
         for base in (cell for cell in self.cells if cell.row == name):
             for cell in self.cells:
                 if (cell.set, cell.model) == (base.set, base.model) and cell.row != name:
                     a, b = (f"{one.row}, {one.set}, {one.model}" for one in (base, cell))
                     pairs, _ = differences_of({a: base.scored, b: _as(base.scored, cell.scored)})
-                    differences += [one for one in pairs if one.figure in self.plan.columns]
+                    pairs = [one for one in pairs if one.figure in self.plan.columns]
+                    differences += pairs
+                    places += [{"set": cell.set, "model": cell.model, "row": cell.row, "baseline": name}] * len(
+                        pairs
+                    )
         corrected = holm([one.p for one in differences])
-        return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
+        differences = [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
+        if out is not None:
+            rows = [{**place, **asdict(one)} for place, one in zip(places, differences, strict=True)]
+            table = pa.Table.from_pylist(rows).drop_columns(["a", "b"] if rows else [])
+            write_results(Path(out), table.schema, table.to_batches())
+        return differences
 
 
 def experiment(
