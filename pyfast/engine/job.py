@@ -228,8 +228,8 @@ async def work_on(
             await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
         if folder.journal.salvaged is not None:
             _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
-        if done:
-            _LOG.info("%d of %d questions are answered; going on", done, job.questions.count)
+        if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
+            _LOG.info("%d of %d questions are answered; going on", ended, job.questions.count)
         folder.note_outage(None)  # A killed session may have left this file.
         # Questions that fail later are replayed from the journal and counted then.
         failed = folder.journal.counts(done).get("failed", 0)

@@ -250,8 +250,8 @@ class _Driver:
         self.totals = totals_of(self.run)
         self.fresh = cut(self.run, job.questions.read(), self.done, total, begun, self.pool.size, asked)
         self.before = self.done
-        if self.done:
-            _LOG.info("%d of %d questions are answered; going on", self.done, total)
+        if ended := sum(folder.journal.counts().values()):
+            _LOG.info("%d of %d questions are answered; going on", ended, total)
         if job.index is not None:
             job.questions.tell_limited()
         self.watch.on_event(Event("started", self.done, total))
