@@ -76,7 +76,7 @@ def evaluate(
     def judged(run: Path) -> Path:
         from pyfast.api.judgement import judge_answers
 
-        folder, llm = run.with_name(f"{run.resolve().name}-judged"), read_models(judge)
+        folder, llm = _judged(run), read_models(judge)
         common: Any = {"concurrency": concurrency, "options": options, **given.given}
         work = partial(judge_answers, run, gold, judged=folder, llm=llm, **common)
         tell(watched(folder, llm, lambda watch: work(watch=watch)), partial(print, file=sys.stderr))
@@ -100,6 +100,11 @@ def evaluate(
         print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))
         return
     _show(reports)
+
+
+def _judged(run: Path) -> Path:
+    """Return the folder of the judge's run of a run."""
+    return run.with_name(f"{run.resolve().name}-judged")
 
 
 def _show(reports: Mapping[str, Report]) -> None:
@@ -217,6 +222,10 @@ def compare(
     metric: Metrics = None,
     figure: Figures = None,
     prices: Prices = None,
+    judged: Annotated[
+        bool,
+        typer.Option("--judged", help="Also compare the figures of a judge, after `evaluate RUN --judge LLM`."),
+    ] = False,
     answers: Annotated[
         bool, typer.Option("--answers", help="Of two runs, show only the answers that differ. This needs no gold.")
     ] = False,
@@ -226,8 +235,8 @@ def compare(
     import pyfast.api.evaluation
 
     if answers:
-        if len(runs) != 2 or gold or metric or figure or prices:
-            raise InputError("--answers: give two runs, and no --gold, --metric, --figure or --prices")
+        if len(runs) != 2 or gold or metric or figure or prices or judged:
+            raise InputError("--answers: give two runs, and no --gold, --metric, --figure, --prices or --judged")
         changes = pyfast.api.evaluation.changed_answers(*runs)
         if json:
             print(json_line([change.as_json() for change in changes]))
@@ -235,7 +244,8 @@ def compare(
             _show_changes(changes)
         return
     given: Any = {"metrics": metric or None, "figures": figure or (), "prices": prices}
-    comparison = pyfast.api.evaluation.compare(runs, gold, **given)
+    folders = [_judged(run) for run in runs] if judged else ()
+    comparison = pyfast.api.evaluation.compare(runs, gold, judged=folders, **given)
     if json:
         print(json_line(comparison.as_json()))
     else:
