@@ -58,7 +58,8 @@ def answer(
             in a Python module.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets
             several others at once.
-        run: The folder of the run. None: the run stays in memory and cannot be resumed.
+        run: The folder of the run. None: the run stays in memory and cannot be resumed. A resumed run uses the
+            commit of the index with which it started. If the index has a newer one, a warning says so.
         limit: Answer only the first `limit` questions. A run can be resumed with a higher limit.
         concurrency: How many questions are in progress at once. This number does not change the answers. None:
             10,000 for a model behind a Batch API, 64 for every other model.

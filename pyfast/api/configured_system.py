@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.api.index import index_of
-from pyfast.engine import Ask, Prompt, PromptOverrides, read_prompts
+from pyfast.engine import Ask, Prompt, PromptOverrides, read_prompts, recorded_value
 from pyfast.errors import InputError
 from pyfast.llm import Role
 from pyfast.retrieval import Index
+from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.systems import System, load_system
 from pyfast.systems.conversations import PROMPTS, answer_turn
 from pyfast.systems.system import Settings
 from pyfast.utils.options import FollowUps
+
+_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +106,11 @@ def configure(
     if index is None and chosen.needs_index:
         raise InputError(f"{chosen.name} retrieves: give it an index (--index, or index=), made by `pyfast index`")
     opened = None if index is None else index_of(index, run)
+    if opened is not None and run is not None and recorded_value(run, "index", "commit") == opened.commit:
+        newest = max(commit_numbers(opened.folder))
+        if newest > opened.commit:
+            _LOG.warning(
+                "%s is at commit %d, this run uses commit %d; for answers from commit %d: --run NEW --reuse %s",
+                *(opened.folder, newest, opened.commit, newest, run),
+            )
     return replace(made, replaced=replaced, index=opened)

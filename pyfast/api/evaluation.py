@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import pyarrow as pa
@@ -139,6 +139,7 @@ def compare(
     metrics: Sequence[str | Metric] | None = None,
     figures: Sequence[str] = (),
     prices: str | Path | Prices | None = None,
+    judged: Sequence[str | Path] = (),
 ) -> Comparison:
     """Compare runs, by the questions that all runs have finished. Other questions do not count.
 
@@ -151,6 +152,8 @@ def compare(
             the metrics.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no costs in
             money.
+        judged: For each run, in this order, the folder `judged` of `pyfast.evaluate`. Empty: the figures of judges
+            are not compared.
 
     Returns:
         For each pair of runs and each figure (such as F1): the difference between the runs, its 95 % interval
@@ -164,7 +167,7 @@ def compare(
 
     Raises:
         InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
-            questions, or a model is missing in the price list, or a
+            questions, `judged` has not one folder for each run, or a model is missing in the price list, or a
             figure does not exist.
 
     Example:
@@ -175,9 +178,11 @@ def compare(
     """
     if len(runs) < 2:
         raise InputError("compare: expected two runs or more")
+    if len(judged) not in (0, len(runs)):
+        raise InputError(f"judged: expected a folder for each of {len(runs)} runs, got {len(judged)}")
     names = _names(runs)
     lines = gold_of(runs[0], gold)
-    reports = [evaluate(run, lines, metrics=metrics) for run in runs]
+    reports = [evaluate(run, lines, metrics=metrics, judged=folder) for run, folder in zip_longest(runs, judged)]
     scored = {name: {one.id: one for one in it.questions} for name, it in zip(names, reports, strict=True)}
     first, *others = scored.values()
     shared = [id for id in first if all(id in other for other in others)]

@@ -13,7 +13,7 @@ from typing import Any
 from pyfast.corpus import Document, Reader, Unread
 from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.jsonl_documents import document_of
-from pyfast.corpus.readers import DocumentSource, Roots, beginnings_of
+from pyfast.corpus.readers import NO_READER, DocumentSource, Roots, beginnings_of
 from pyfast.corpus.readers import sources_of as files_of
 from pyfast.engine import recorded_value
 from pyfast.engine.distributed import connected, spread
@@ -379,7 +379,8 @@ def sync_documents(
     given folders are deleted, also those that were not read from a file. For a folder inside a folder that
     was given before, these are only the documents with uris such as `finance/...`. A folder that no longer exists
     has no documents. If a file cannot be read, the documents of missing files stay, because it is not known which
-    documents the file has.
+    documents the file has. A file without a reader has no documents. If the index has the file from an earlier
+    reader, they stay.
 
     Args:
         index: The folder of the index.
@@ -407,7 +408,7 @@ def sync_documents(
         0
     """
     given = [Path(one) for one in ([sources] if isinstance(sources, str | Path) else sources)]
-    roots, files = changes.roots_of(Path(index)), set[str]()
+    roots, files, stay = changes.roots_of(Path(index)), set[str](), set[str]()
     with sources_of(given, readers, columns, strict, on_unread, roots) as (found, unread):
         listed = list(found)
         for one in given:
@@ -416,13 +417,15 @@ def sync_documents(
         beginnings = beginnings_of(given, roots)
 
         def within() -> list[str]:
-            if not any(it.missing for it in unread or ()):
+            without_reader = {it.path for it in unread or () if it.reason == NO_READER}
+            if not any(it.missing and it.path not in without_reader for it in unread or ()):
+                stay.update(it.uri for it in listed if it.path in without_reader)
                 return beginnings
             _LOG.warning("%s: the documents of missing files stay, because a file cannot be read", index)
             return []
 
         read = _documents(listed, [] if unread is None else unread, files)
-        return changes.add_documents(Path(index), read, True, roots, files, within, dry_run)
+        return changes.add_documents(Path(index), read, True, roots, files, within, stay, dry_run)
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:

@@ -54,7 +54,8 @@ def evaluate(
     figure: Figures = None,
     json: Json = False,
     per_question: Annotated[
-        Path | None, typer.Option(help="Write the figures of each question to this file, as JSON lines.")
+        Path | None,
+        typer.Option(help="Write the figures of each question to this file (.jsonl, .csv, .parquet or .xlsx)."),
     ] = None,
     judge: Annotated[
         list[str] | None,
@@ -70,16 +71,21 @@ def evaluate(
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure."""
     import pyfast.api.evaluation
+    from pyfast.evaluation.results import check_kind
 
     def judged(run: Path) -> Path:
         from pyfast.api.judgement import judge_answers
 
-        folder, llm = run.with_name(f"{run.resolve().name}-judged"), read_models(judge)
+        folder, llm = _judged(run), read_models(judge)
         common: Any = {"concurrency": concurrency, "options": options, **given.given}
         work = partial(judge_answers, run, gold, judged=folder, llm=llm, **common)
         tell(watched(folder, llm, lambda watch: work(watch=watch)), partial(print, file=sys.stderr))
         return folder
 
+    if per_question is not None:
+        check_kind(per_question)
+        if per_question.exists():  # It may be the file of the questions.
+            raise InputError(f"--per-question: {per_question} exists already; choose another file")
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
         raise InputError("the options of a run belong to --judge: give an LLM that judges")
     asked: Any = {"metrics": metric or None, "figures": figure or ()}
@@ -89,13 +95,16 @@ def evaluate(
         for run, folder in folders.items()
     }
     if per_question is not None:
-        if per_question.exists():  # It may be the file of the questions.
-            raise InputError(f"--per-question: {per_question} exists already; choose another file")
         _write(per_question, reports)
     if json:
         print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))
         return
     _show(reports)
+
+
+def _judged(run: Path) -> Path:
+    """Return the folder of the judge's run of a run."""
+    return run.with_name(f"{run.resolve().name}-judged")
 
 
 def _show(reports: Mapping[str, Report]) -> None:
@@ -168,15 +177,24 @@ def some(ids: Iterable[str]) -> str:
 
 def _write(path: Path, reports: dict[str, Any]) -> None:
     import orjson
+    import pyarrow as pa
 
+    from pyfast.evaluation.results import write_results
     from pyfast.utils.files import write_atomically
 
-    lines = (
-        {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups, "figures": one.figures}
+    nested = path.suffix.lower() == ".jsonl"
+    lines = [
+        {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups}
+        | ({"figures": one.figures} if nested else one.figures)
         for run, report in reports.items()
         for one in report.questions
-    )
-    write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+    ]
+    if nested:
+        write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+        return
+    names = dict.fromkeys(name for line in lines for name in line)
+    table = pa.table({name: [line.get(name) for line in lines] for name in names})
+    write_results(path, table.schema, table.to_batches())
 
 
 def export(
@@ -204,6 +222,10 @@ def compare(
     metric: Metrics = None,
     figure: Figures = None,
     prices: Prices = None,
+    judged: Annotated[
+        bool,
+        typer.Option("--judged", help="Also compare the figures of a judge, after `evaluate RUN --judge LLM`."),
+    ] = False,
     answers: Annotated[
         bool, typer.Option("--answers", help="Of two runs, show only the answers that differ. This needs no gold.")
     ] = False,
@@ -213,8 +235,8 @@ def compare(
     import pyfast.api.evaluation
 
     if answers:
-        if len(runs) != 2 or gold or metric or figure or prices:
-            raise InputError("--answers: give two runs, and no --gold, --metric, --figure or --prices")
+        if len(runs) != 2 or gold or metric or figure or prices or judged:
+            raise InputError("--answers: give two runs, and no --gold, --metric, --figure, --prices or --judged")
         changes = pyfast.api.evaluation.changed_answers(*runs)
         if json:
             print(json_line([change.as_json() for change in changes]))
@@ -222,7 +244,8 @@ def compare(
             _show_changes(changes)
         return
     given: Any = {"metrics": metric or None, "figures": figure or (), "prices": prices}
-    comparison = pyfast.api.evaluation.compare(runs, gold, **given)
+    folders = [_judged(run) for run in runs] if judged else ()
+    comparison = pyfast.api.evaluation.compare(runs, gold, judged=folders, **given)
     if json:
         print(json_line(comparison.as_json()))
     else:
@@ -258,6 +281,9 @@ def _show_comparison(comparison: Comparison) -> None:
     say(f"{comparison.questions} questions that all runs have answered; means of a question:")
     heads = ["right", "LLM calls", "tokens in", "tokens out", "seconds", *([currency] if currency else [])]
     show_table(["", "run", *heads], costs, keys=2)
+    for cost in comparison.costs:
+        if cost.untimed:
+            say(f"seconds of {cost.untimed} questions in {plain(cost.run)}: without their reused LLM calls")
     differences = [
         (
             *(f"{numbers[one.a]}, {numbers[one.b]}", *_spaced([one.figure])),

@@ -87,18 +87,25 @@ def experiment(
     show_table(*result.summary(), keys=3)
     say(f"intervals, published figures and differences from the paper: {out / 'tables.md'}")
     if compare:
-        _show(result, baseline)
+        _show(result, baseline, out / "comparisons.csv")
 
 
-def _show(result: Experiment, baseline: str | None) -> None:
-    differences = result.compare(baseline)
+def _show(result: Experiment, baseline: str | None, out: Path) -> None:
+    differences = result.compare(baseline, out)
     rows, row = list[tuple[str, ...]](), ""
     for one in differences:
         if one.b != row:
             row = one.b
-            rows.append((row.partition(",")[0], *[""] * 5))
+            rows.append((row, *[""] * 6))
         numbers = (f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}")
-        rows.append((f"  {one.figure}", *numbers, f"{one.low:+.3f} to {one.high:+.3f}", f"{one.p_holm:.4f}"))
-    if differences:
-        say(f"compared with {plain(differences[0].a)}:")
-    show_table(["figure", "before", "after", "change", "95 %", "p (Holm)"], rows)
+        rows.append(
+            (
+                f"  {one.figure}",
+                *numbers,
+                f"{one.low:+.3f} to {one.high:+.3f}",
+                f"{one.p:.4f}",
+                f"{one.p_holm:.4f}",
+            )
+        )
+    say(f"compared with {plain(baseline or result.cells[0].row)}; also in {out}:")
+    show_table(["figure", "before", "after", "change", "95 %", "p", "p (Holm)"], rows)

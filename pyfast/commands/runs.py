@@ -36,7 +36,7 @@ def status(run: RunFolder) -> None:
         say(f"passages that prompts had no room for: {left_out(status)}")
     if status.seconds:
         shown = ", ".join(f"p{percent} {seconds:.2f}" for percent, seconds in status.seconds.items())
-        say(f"seconds of a question: {shown}")
+        say(f"seconds of a question: {shown}{' (without reused LLM calls)' if status.reused else ''}")
     if status.stages:
         heads = ("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
         rows = (

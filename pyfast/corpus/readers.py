@@ -100,7 +100,7 @@ _MOST_TOLD = 10
 """How many parts of a file are named one by one if they cannot be read"""
 _COMPRESSED = (".gz", ".zst")
 _BLOCK = 1 << 20
-_NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
+NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
 
 
 def read(
@@ -186,7 +186,7 @@ def _documents(
     try:
         if reader is None:
             patterns = ", ".join(sorted({pattern for pattern, _ in readers}))
-            raise InputError(f"{path}: {_NO_READER}; pyfast reads {patterns}")
+            raise InputError(f"{path}: {NO_READER}; pyfast reads {patterns}")
         with explained(), _unpacked(path) as file:
             place = str(file)
             refuse_published(file)
@@ -218,7 +218,7 @@ def _documents(
         reason = _reason(error).replace(place, str(path))
         if unread is None:
             raise InputError(reason if reason.startswith(str(path)) else f"{path}: {reason}") from error
-        shown = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
+        shown = NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
         told.close()
         kept = f" (in the index: its documents before that, {given})" if given else ""
         unread.append(Unread(path, shown + kept))

@@ -207,6 +207,12 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
     ]
 
 
+def windows_of(described: Configuration) -> list[str]:
+    """Return the names of the context windows in a configuration. Their values are known only after the LLMs
+    have started."""
+    return [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
+
+
 def configuration_digest(described: Configuration) -> str:
     """Compute a checksum of everything that `differences` compares. The journal stores this checksum, so that
     pyfast can check whether run.toml and the journal belong together."""

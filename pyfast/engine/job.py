@@ -14,10 +14,14 @@ from typing import Any
 
 from pyfast.engine.budget import Budget, Profile, profile_of
 from pyfast.engine.configuration import (
+    CONFIGURATION,
     STARTED_IN,
     Configuration,
     configuration,
+    differences,
+    read_configuration,
     recorded_value,
+    windows_of,
     with_accepted_code,
 )
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
@@ -28,7 +32,16 @@ from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
 from pyfast.engine.record import Record
 from pyfast.engine.run import Ask, Summary, answer_all
-from pyfast.engine.run_folder import ANSWERS, GROWN, JOURNAL, RunFolder, check_reused, check_run
+from pyfast.engine.run_folder import (
+    ANSWERS,
+    GROWN,
+    JOURNAL,
+    OF_CODE,
+    RunFolder,
+    check_reused,
+    check_run,
+    done_in,
+)
 from pyfast.errors import RunError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
@@ -143,11 +156,20 @@ class Job:
         """
         if self.folder is not None:
             described = self.describe()
-            windows = [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
-            check_run(self.folder, described, unknown=[*windows, *(GROWN if self.extends() else ())])
+            unknown = [*windows_of(described), *(GROWN if self.extends() else ())]
+            check_run(self.folder, described, unknown=unknown)
             copied = reused_runs(self.folder / JOURNAL, self.options.reused)
             for run in (run for run in self.options.reused if run not in copied):
                 check_reused(self.folder, described, run)
+
+    def was_finished_by_other_code(self) -> bool:
+        """Return whether the run in the folder is this one, its questions have all ended, and another version of
+        the code started it. Call this method before you load a model."""
+        assert self.folder is not None
+        described = self.describe()
+        changed = differences(read_configuration(self.folder / CONFIGURATION), described, windows_of(described))
+        is_other = bool(changed) and all(one.startswith(OF_CODE) for one in changed)
+        return is_other and done_in(self.folder, self.questions.count) is not None
 
     def _started_in(self) -> dict[str, str]:
         """The working directory, relative to the run, so that both can move together."""
@@ -206,8 +228,8 @@ async def work_on(
             await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
         if folder.journal.salvaged is not None:
             _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
-        if done:
-            _LOG.info("%d of %d questions are answered; going on", done, job.questions.count)
+        if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
+            _LOG.info("%d of %d questions are answered; going on", ended, job.questions.count)
         folder.note_outage(None)  # A killed session may have left this file.
         # Questions that fail later are replayed from the journal and counted then.
         failed = folder.journal.counts(done).get("failed", 0)

@@ -198,6 +198,8 @@ async def answer_all(
                         ahead.release()  # Nothing else of this conversation will be written, so its place is free.
                         return
                     context = Context(runtime, question, number, past, replaced, system=system)
+                    if folder is not None:
+                        context.ledger.earlier = folder.begin(number)
                     asked[question.id] = None
                     try:
                         record, answer = await answer_question(question, ask, context, budget.seconds)
@@ -308,8 +310,8 @@ async def answer_question(
         RunError: The run cannot continue.
         InputError: The run's configuration is not valid. After any other exception, only this question fails.
     """
-    ledger, began = context.ledger, perf_counter()
-    ledger.started, ledger.began = time(), began
+    ledger = context.ledger
+    ledger.started, ledger.began = time() - ledger.earlier, perf_counter() - ledger.earlier
     try:
         if context.tracing is None:
             return await _answered(question, ask, context, seconds)
@@ -320,7 +322,7 @@ async def answer_question(
     finally:
         ledger.nothing_found = int(bool(context.nothing_retrieved))
         context.forget()
-        ledger.seconds = perf_counter() - began
+        ledger.seconds = perf_counter() - ledger.began
 
 
 async def _answered(

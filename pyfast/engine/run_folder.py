@@ -57,6 +57,8 @@ from pyfast.utils.options import Sync
 
 GROWN = ("questions.count", "questions.digest")
 """The values of run.toml that change if a run is resumed with more questions"""
+OF_CODE = ("code.", "system.code ")
+"""How the names of those values of run.toml begin that another version of the code changes"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 BLOCKS = "blocks"
 """The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.engine.distributed`)
@@ -89,7 +91,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
     if not _has_begun(path):
         return
     if changed := differences(recorded, described, unknown):
-        if code := [value for value in changed if value.startswith(("code.", "system.code "))]:
+        if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise InputError(
                 f"{path}: was started by other code: {'; '.join(code)}. You can read, evaluate and judge it,"
                 " but only that code resumes it; give another folder, or --restart, or --accept-code (then its"
@@ -219,7 +221,7 @@ class RunFolder:
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
             is_new = not (path / CONFIGURATION).exists()
-            self._done = _done(path, count)
+            self._done = done_in(path, count)
             self._open_journal = partial(Journal, path / JOURNAL, sync, configuration_digest(described))
             self.journal = self._open_journal(checked=self._done is None)
             opened.callback(lambda: self.journal.close())
@@ -234,6 +236,8 @@ class RunFolder:
             self._opened = opened.pop_all()
         self.replaying = not self.journal.is_empty()
         """Whether the journal may have completions for questions that are not finished"""
+        self._began: dict[int, float] = {}
+        """When work on each question in progress started, as in `Ledger.began`"""
         self._lines: dict[int, tuple[bytes, bytes]] = {}
         """The lines of finished records that are not written yet: the answer and the trace, by the `id()` of
         the record object"""
@@ -350,6 +354,12 @@ class RunFolder:
                 self.journal.commit([], rows)
                 rows = []
 
+    def begin(self, number: int) -> float:
+        """Note that work on a question starts. Returns the seconds that earlier sessions worked on it."""
+        earlier = self.journal.elapsed(number) if self.replaying else 0.0
+        self._began[number] = time.perf_counter() - earlier
+        return earlier
+
     async def store_completion(
         self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
     ) -> int:
@@ -359,7 +369,8 @@ class RunFolder:
         Waits until the completion is committed. Returns how many completions were committed together. Raises
         `CallError` if the completion cannot be stored, and `RunError` if the disk fails.
         """
-        row = completion_row(number, key, outcome)
+        now = time.perf_counter()  # A reply can come after the question's time is up.
+        row = completion_row(number, key, outcome, now - self._began.get(number, now))
         self._arm()
         group, stored = self._group, asyncio.get_running_loop().create_future()
         group.completions.append(row)
@@ -388,6 +399,7 @@ class RunFolder:
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Note in the journal that a question has ended, with its state and its ledger."""
         self._arm()
+        self._began.pop(number, None)
         line, trace = self._lines[id(record)] = record.line(), record.details()
         self._group.ended.append(
             row_of_question(number, record.id, record.state, record.reason, ledger, digest(line), digest(trace))
@@ -581,7 +593,7 @@ def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
     return number + 1, altered
 
 
-def _done(path: Path, count: object) -> int | None:
+def done_in(path: Path, count: object) -> int | None:
     """Return `count` if all questions of the run have ended and all their lines are intact. Otherwise return
     None.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -123,6 +123,8 @@ class Cost:
     """The cost of one right answer, for each cost such as `llm_calls`: the mean per question, divided by
     `right`. A value is None if no answer is right, or if the mean is 0 or not known. Empty if `right` is None
     """
+    untimed: int = 0
+    """How many questions have `seconds` without the calls that got the reply of an earlier run"""
 
 
 def cost_of(
@@ -151,7 +153,7 @@ def cost_of(
         "money": None if prices is None or folder is None else _money(folder, used, prices),
     }
     currency = None if prices is None or means["money"] is None else prices.currency
-    return _cost(run, currency, right, means)
+    return replace(_cost(run, currency, right, means), untimed=sum(one.reused > 0 for one in used))
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:

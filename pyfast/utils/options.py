@@ -610,7 +610,7 @@ OF_EVERY_RUN = ("outage", "sync", "restart", "retry_failed")
 """The options of the runs of `judge_runs` and `write_questions`"""
 OF_EXTRACTION = ("outage", "max_failures", "restart", "retry_failed")
 """The options of the run of `build_knowledge`"""
-OF_EXPERIMENT = ("outage", "sample")
+OF_EXPERIMENT = ("outage", "sample", "restart", "accept_code")
 """The options of the runs of an experiment"""
 GREEDY = Sampling()
 

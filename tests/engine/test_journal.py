@@ -66,6 +66,18 @@ def test_any_text_comes_back_or_is_refused_alone(text: str, reason: str, tokens:
             completion_row(0, ("ab", 1), Completion(text + "\udc80", "stop"))
 
 
+def test_rows_of_earlier_versions_have_no_seconds(tmp_path: Path) -> None:
+    """Rows as they were before: 9 fields, or 10 with reasoning tokens, and a checksum."""
+    said = [("s", "stop", 7, 5, 3), ("s", "stop", 7, 5, 3, 2)]
+    rows = [orjson.dumps((0, "ab", n, None, *fields)) for n, fields in enumerate(said)]
+    journal = Journal(tmp_path / "j")
+    journal.commit([b"%b,%d]" % (row[:-1], crc32(row)) for row in rows], [])
+    assert journal.elapsed(0) == 0 and list(journal.outcomes(0).values()) == [Completion(*one) for one in said]
+    journal.commit([completion_row(0, ("ab", n), CallError("no"), float(n)) for n in (2, 4, 3)], [])
+    assert journal.elapsed(0) == 4 and len(journal.outcomes(0)) == 5
+    journal.close()
+
+
 def test_questions_are_counted_once_as_they_ended_last(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j")
     rows = [row_of_question(n, f"q\x00{n}", "failed" if n % 3 else "answered", "é\x00", {}) for n in range(9)]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from runs import DIRECT, WORD, Watched, answers, ask_about, direct, go, moody, r
 
 from pyfast.engine import Answer, Ask, Budget, Context, Question
 from pyfast.engine.journal.journal import Journal
+from pyfast.engine.journal.journal_reader import ended_questions, used_by
 from pyfast.errors import AnswerError, CallError, LLMUnavailableError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index
@@ -174,7 +176,36 @@ def test_a_budget_is_used_up_at_the_same_place_again(tmp_path: Path, missing: in
     assert records(tmp_path)[0]["answer"] == "3 words, 330 tokens", records(tmp_path)
 
 
-def test_failures_can_be_tried_again(tmp_path: Path) -> None:
+def test_the_seconds_of_a_question_are_those_of_all_sessions(tmp_path: Path) -> None:
+    """Two calls at once and one after them, each of 0.3 s; the process ends before each of the last two calls."""
+
+    async def system(question: Question, ctx: Context) -> Answer:
+        await asyncio.gather(*(ctx.generate(WORD, question=str(i)) for i in range(2)))
+        for i in range(2, 4):
+            await ctx.generate(WORD, question=str(i))
+        return Answer("the end")
+
+    def until(last: int) -> Watched:
+        async def reply(request: Request) -> Any:
+            if int(request.messages[-1].content[-1]) > last:
+                return LLMUnavailableError("gone")
+            await asyncio.sleep(0.3)
+            return {"answer": "x"}
+
+        return Watched(reply)
+
+    for last in (1, 2):
+        with pytest.raises(LLMUnavailableError):
+            go(tmp_path, system, until(last), ask_about(1))
+    assert go(tmp_path, system, until(3), ask_about(1)).replayed == 3
+    (used,) = used_by(tmp_path).values()
+    assert used.seconds is not None and 0.9 <= used.seconds < 1.2
+    ((_, ledger, _),) = ended_questions(tmp_path / "journal.sqlite", 0, 1)
+    assert ledger["started"] + ledger["seconds"] <= time.time()
+
+
+def test_failures_can_be_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pyfast")
     questions = ask_about(QUESTIONS)
     bad = {"question 2", "question 5"}
 
@@ -191,6 +222,7 @@ def test_failures_can_be_tried_again(tmp_path: Path) -> None:
     (tmp_path / "answers.jsonl").write_bytes(before + b'{"id": "torn')
     go(tmp_path, direct, again := Watched(reply), questions, retry_failed=True)
     assert again.given == 2  # nothing but the two
+    assert "7 of 9 questions are answered; going on" in caplog.text
     assert [record["id"] for record in records(tmp_path)] == [question.id for question in questions]
     assert [record["id"] for record in records(tmp_path) if record["state"] == "failed"] == ["q5"]
     with contextlib.closing(Journal(tmp_path / "journal.sqlite")) as journal:

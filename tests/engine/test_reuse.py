@@ -77,6 +77,9 @@ def test_a_run_over_changed_documents_asks_only_what_changed(system: str, place:
     status = pyfast.Run(tmp_path / "new").status
     assert status.llm_calls == fresh.total() and status.reused == fresh.total() - again.total()
     assert f"{fresh.total()} LLM calls ({status.reused} reused)" in told
+    gold = [{"id": record.id, "answers": ["x"]} for record in pyfast.Run(tmp_path / "new").records]
+    costs = pyfast.compare([tmp_path / "fresh", tmp_path / "new"], gold).costs
+    assert costs[0].untimed == 0 < QUESTIONS - len(CHANGED) * 3 <= costs[1].untimed <= QUESTIONS
     assert "was at commit 1, the index of this run is at commit 2" in told
     assert pyfast.verify(tmp_path / "new").passed
     assert {path: old[path] for path in old} == {path: checksums(tmp_path / "old")[path] for path in old}

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,29 @@ def test_a_failed_judgement_is_left_out(answered: tuple[Path, Any], tmp_path: Pa
     assert figures["judged_correct"].questions == 1  # the abstention
     with pytest.raises(InputError, match="not a run folder"):
         judged_by(tmp_path / "nowhere")
+
+
+def test_the_figures_of_judges_are_compared(answered: tuple[Path, Any], tmp_path: Path) -> None:
+    """Two runs with equal answers, whose judges differ."""
+    first, second = tmp_path / "A", tmp_path / "B"
+    for run in (first, second):
+        shutil.copytree(answered[0], run)
+    judge_answers(first, judged=tmp_path / "A-judged", llm=judge())
+    strict = {prompt.name: lambda request: careful(request) | {"correct": "no"} for prompt in PROMPTS.values()}
+    judge_answers(second, judged=tmp_path / "B-judged", llm=Scripted(**strict))
+    folders = [tmp_path / "A-judged", tmp_path / "B-judged"]
+    (one,) = pyfast.compare([first, second], figures=["judged_correct"], judged=folders).differences
+    expected = [
+        pyfast.evaluate(run, judged=folder, figures=["judged_correct"]).rows[0]["judged_correct"].value
+        for run, folder in zip((first, second), folders, strict=True)
+    ]
+    assert [one.of_a, one.of_b] == expected and one.difference < 0
+    shown = command("compare", first, second, "--judged", "--figure", "judged_correct", "--json")
+    assert json.loads(shown.stdout)["differences"][0]["difference"] == one.difference, shown.stderr
+    with pytest.raises(InputError, match="judged: expected a folder for each of 2 runs, got 1"):
+        pyfast.compare([first, second], judged=folders[:1])
+    shutil.rmtree(folders[1])
+    assert "not a run folder" in command("compare", first, second, "--judged").stderr
 
 
 def test_the_command_judges_and_evaluates(answered: tuple[Path, Any]) -> None:

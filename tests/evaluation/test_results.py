@@ -213,6 +213,20 @@ def test_the_scores_of_each_question_replace_no_file(run: Path, tmp_path: Path) 
     assert kept.read_text() == "my questions"
 
 
+def test_the_scores_of_each_question_have_the_form_that_the_name_says(run: Path, tmp_path: Path) -> None:
+    def go(name: str) -> Any:
+        return CliRunner().invoke(app, ["evaluate", str(run), "--per-question", str(tmp_path / name)])
+
+    assert go("pq.csv").exit_code == go("pq.jsonl").exit_code == go("pq.parquet").exit_code == 0
+    lines = [json.loads(line) for line in (tmp_path / "pq.jsonl").read_text().splitlines()]
+    flat = [{**line.pop("figures"), **line} for line in lines]
+    assert pq.read_table(tmp_path / "pq.parquet").to_pylist() == flat and len(flat) == len(ASKED)
+    with (tmp_path / "pq.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["id"], float(row["em"])) for row in rows] == [(one["id"], one["em"]) for one in flat]
+    assert "expected a name that ends in" in str(go("pq.txt").exception) and not (tmp_path / "pq.txt").exists()
+
+
 def test_questions_that_are_not_finished_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pyfast.answer(ASKED, llm="instant", system=SAYS, run=tmp_path / "run")
     answers = tmp_path / "run" / "answers.jsonl"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,30 @@ def test_a_sample_grows(data: Path, tmp_path: Path) -> None:
     assert [len(ids) for ids in asked] == [3, 7] and asked[0] < asked[1] != {one.id for one in first.scored}
 
 
+def test_other_code_writes_the_tables_of_finished_runs(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def go(limit: int, **options: Any) -> list[int]:
+        given = pyfast.RunOptions(**options)
+        cells = pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=limit, options=given).cells
+        return [len(cell.scored) for cell in cells]
+
+    plan = {**PLAN, "sets": ["moons"]}
+    assert go(3) == [3, 3]
+    runs = sorted((tmp_path / "E/runs").rglob("run.toml"))
+    before = [run.read_bytes() for run in runs]
+    (tmp_path / "E" / "tables.md").unlink()
+    monkeypatch.setattr(import_module("pyfast.engine.configuration"), "code_digest", lambda: "other")
+    assert go(3) == [3, 3] and (tmp_path / "E" / "tables.md").exists()
+    assert [run.read_bytes() for run in runs] == before and len(runs) == 2
+    assert caplog.text.count("other code answered its questions") == 2
+    with pytest.raises(InputError, match="--restart, or --accept-code"):
+        go(4)
+    assert go(4, accept_code=True) == [4, 4]
+    assert all("accepted_code" in run.read_text() for run in runs)
+    assert go(4, restart=True) == [4, 4] and all('digest = "other"' in run.read_text() for run in runs)
+
+
 def test_differences_have_holms_correction_over_all(data: Path, tmp_path: Path, url: str) -> None:  # noqa: F811
     result = pyfast.experiment({**PLAN, "columns": ["em", "f1", "recall"]}, data, tmp_path / "E", llm=url)
     differences = result.compare()
@@ -172,6 +197,27 @@ def test_differences_have_holms_correction_over_all(data: Path, tmp_path: Path, 
     assert [one.difference for one in again] == pytest.approx([-one.difference for one in differences])
     with pytest.raises(InputError, match="no row 'trained' was run"):
         result.compare("trained")
+    (tmp_path / "plan.json").write_text("x")
+    with pytest.raises(InputError, match="expected a name that ends in"):
+        result.compare(None, tmp_path / "plan.json")
+
+
+def test_the_command_names_the_set_of_each_comparison_and_writes_them(data: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    rows = "".join(f'[[rows]]\nname = "{row["name"]}"\nsystem = "{row["system"]}"\n' for row in PLAN["rows"][:2])
+    plan.write_text(f'sets = ["moons", "films"]\nmetrics = ["em_f1"]\n{rows}')
+    given = [str(plan), "--data", str(data), "--out", str(tmp_path / "E"), "--llm", "instant", "--limit", "4"]
+    done = CliRunner().invoke(app, ["experiment", *given, "--compare", "--baseline", "N2N/graph"])
+    assert done.exit_code == 0, done.output
+    assert "compared with N2N/graph; also in" in done.output
+    assert all(f"RAG, {name}, instant" in done.output for name in ("moons", "films"))
+    found = list(csv.DictReader((tmp_path / "E" / "comparisons.csv").open()))
+    differences = pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=4).compare("N2N/graph")
+    assert [(one["set"], one["row"], one["baseline"], one["figure"]) for one in found] == [
+        (name, "RAG", "N2N/graph", figure) for name in ("moons", "films") for figure in ("em", "f1")
+    ]
+    for name in ("of_a", "of_b", "difference", "low", "high", "p", "p_holm", "questions"):
+        assert [float(one[name]) for one in found] == [getattr(one, name) for one in differences]
 
 
 @pytest.mark.slow(suite="crashes")

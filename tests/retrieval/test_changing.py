@@ -309,7 +309,9 @@ def test_a_reader_never_sees_a_mixed_commit(tmp_path: Path) -> None:
     assert pyfast.describe_index(tmp_path / "index").documents == 2
 
 
-def test_a_run_goes_on_with_the_commit_that_it_began_with(index: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_with_the_commit_that_it_began_with(
+    index: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     questions = [f"Which moon has {word}?" for word in WORDS[:6]]
     ask = lambda name, on: pyfast.answer(  # noqa: E731
         questions, index=on, llm="instant", system="rag", run=tmp_path / name
@@ -319,11 +321,18 @@ def test_a_run_goes_on_with_the_commit_that_it_began_with(index: Path, tmp_path:
     answers = tmp_path / "run" / "answers.jsonl"
     answers.write_bytes(b"".join(whole.splitlines(True)[:2]))
     pyfast.update_documents(index, [document(0, 1), document(9, 0)])
+    assert "commit" not in caplog.text
     ask("run", index)  # a path: the commit that run.toml names is opened
     assert answers.read_bytes() == whole
     answers.write_bytes(b"".join(whole.splitlines(True)[:2]))
+    told = f"{index} is at commit 2, this run uses commit 1; for answers from commit 2: --run NEW --reuse "
+    assert caplog.text.count(told) == 1
     ask("run", pyfast.open_index(index))
     assert answers.read_bytes() == whole
+    ask("run", index)  # nothing is left to do
+    assert caplog.text.count(told) == 3
+    ask("new", index)
+    assert caplog.text.count(told) == 3
     answers.write_bytes(b"".join(whole.splitlines(True)[:2]))
     pyfast.compact_index(index, erase=True)
     with pytest.raises(InputError, match=r"index\.commit was 1, is 3"):

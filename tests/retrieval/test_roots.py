@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
+from pyfast.corpus import Reader, TextDocument, Unread
 from pyfast.errors import InputError
 
 
@@ -204,6 +205,22 @@ def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCa
         path.unlink()
     with pytest.raises(InputError, match="e: has no files"):
         pyfast.sync_documents(index, [corpus, corpus.parent / "e"])
+
+
+def test_a_file_without_a_reader_keeps_nothing_but_itself(corpus: Path) -> None:
+    """It was never indexed; or with a reader of the user, and then its documents stay."""
+    index = corpus.parent / "IDX"
+    write(corpus, "egret.bird")
+    reader = Reader(("*.bird",), lambda uri, path: [TextDocument(f"{uri}#1", "", path.read_text())])
+    pyfast.update_documents(index, corpus / "egret.bird", readers=[reader])
+    (corpus / "photo.png").write_bytes(b"\x89PNG")
+    (corpus / "readme.txt").unlink()
+    unread = list[Unread]()
+    change = pyfast.sync_documents(index, corpus, on_unread=unread.append)
+    assert change.uris["deleted"] == ["readme.txt"] and "egret.bird#1" in uris(index)
+    assert sorted(one.path.name for one in unread) == ["egret.bird", "photo.png"]
+    (corpus / "egret.bird").unlink()
+    assert pyfast.sync_documents(index, corpus).uris["deleted"] == ["egret.bird#1"]
 
 
 def test_a_moved_folder_is_synced(corpus: Path, tmp_path: Path) -> None:

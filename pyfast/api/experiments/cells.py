@@ -7,13 +7,14 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
@@ -21,9 +22,11 @@ from pyfast.api.experiments.latency import bench
 from pyfast.api.experiments.plan import Model, Plan, Row, read_plan
 from pyfast.api.experiments.writing import Cell, Searched, searched, summary_of, uses_knowledge, write_tables
 from pyfast.api.index import build_index, open_index
+from pyfast.api.jobs import AnswerArguments, job_of
 from pyfast.api.knowledge import build_knowledge
 from pyfast.api.run import Run
 from pyfast.engine import Event, Watch, read_questions
+from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.distributed.cluster import connected
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.journal.journal_reader import service_times
@@ -33,6 +36,7 @@ from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
 from pyfast.evaluation.evaluate import rows_of
+from pyfast.evaluation.results import check_kind, write_results
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
 from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, RunOptions, Sampling
@@ -61,32 +65,45 @@ class Experiment:
         """Return the main figures of each cell as a table: a header, and a row for each cell."""
         return summary_of(self.plan, self.cells)
 
-    def compare(self, baseline: str | None = None) -> list[Difference]:
+    def compare(self, baseline: str | None = None, out: str | Path | None = None) -> list[Difference]:
         """Compare each row with the baseline row, for each data set and model, question by question.
 
         Args:
             baseline: The name of the row with which all other rows are compared. None: the first row that was
                 run.
+            out: A file for the differences with their intervals and p-values, whose name ends in .csv, .jsonl,
+                .parquet or .xlsx. An existing file is replaced.
 
         Returns:
             The differences in each column of the plan, with p-values. Holm's correction over all differences
             is already applied to `p_holm`.
 
         Raises:
-            InputError: No row that was run has this name.
+            InputError: No row that was run has this name, or the name of `out` ends in something else.
         """
+        if out is not None:
+            check_kind(Path(out))
         name = baseline or (self.cells[0].row if self.cells else "")
         if name not in {cell.row for cell in self.cells}:
             raise InputError(f"no row {name!r} was run")
-        differences: list[Difference] = []
+        differences, places = list[Difference](), list[dict[str, str]]()
         for base in (cell for cell in self.cells if cell.row == name):
             for cell in self.cells:
                 if (cell.set, cell.model) == (base.set, base.model) and cell.row != name:
                     a, b = (f"{one.row}, {one.set}, {one.model}" for one in (base, cell))
                     pairs, _ = differences_of({a: base.scored, b: _as(base.scored, cell.scored)})
-                    differences += [one for one in pairs if one.figure in self.plan.columns]
+                    pairs = [one for one in pairs if one.figure in self.plan.columns]
+                    differences += pairs
+                    places += [{"set": cell.set, "model": cell.model, "row": cell.row, "baseline": name}] * len(
+                        pairs
+                    )
         corrected = holm([one.p for one in differences])
-        return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
+        differences = [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
+        if out is not None:
+            rows = [{**place, **asdict(one)} for place, one in zip(places, differences, strict=True)]
+            table = pa.Table.from_pylist(rows).drop_columns(["a", "b"] if rows else [])
+            write_results(Path(out), table.schema, table.to_batches())
+        return differences
 
 
 def experiment(
@@ -126,8 +143,9 @@ def experiment(
             latency. This argument replaces the plan's `latency`.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
-        options: As in `pyfast.answer`. `outage` and `sample` have an effect here, and others are refused. `sample`
-            replaces the plan's `sample`. You can resume the experiment with a larger `sample`.
+        options: As in `pyfast.answer`. `outage`, `sample`, `restart` and `accept_code` have an effect here, and
+            others are refused. `sample` replaces the plan's `sample`. You can resume the experiment with a larger
+            `sample`. Finished runs that other code started stay as they are, and only a warning names them.
         cluster: Let the workers of a Ray cluster carry out the runs. Each worker carries out one run at a time, so
             `cluster.workers` is the number of runs at the same time. `out` must be a folder that all machines
             share. Give models as texts, not as objects. None: this process carries out the runs, one after the
@@ -156,7 +174,7 @@ def experiment(
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
     bare = replace(options, sample=None)
-    given = {"concurrency": concurrency, "options": bare, "watch": watch}
+    given = {"concurrency": concurrency, "options": RunOptions(outage=options.outage), "watch": watch}
     planned, todo = [], []
     sets: dict[str, Searched] = {}
     for name, source in sources.items():
@@ -237,21 +255,24 @@ def _run(
 ) -> None:
     _LOG.info("%s", run)
     follow_ups: Any = row.follow_ups
-    done = answer(
-        _questions(source),
-        index=index,
-        llm=model.llm,
-        llm_options=model.options,
-        system=row.system,
-        settings=row.settings,
-        run=run,
-        limit=plan.limit,
-        concurrency=concurrency,
-        sampling=Sampling(plan.temperature, seed),
-        options=replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
-        cluster=cluster,
-        watch=watch,
-    )
+    given: dict[str, Any] = {
+        "index": index,
+        "llm": model.llm,
+        "llm_options": model.options,
+        "system": row.system,
+        "settings": row.settings,
+        "run": run,
+        "limit": plan.limit,
+        "concurrency": concurrency,
+        "budget": None,
+        "sampling": Sampling(plan.temperature, seed),
+        "options": replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
+    }
+    questions, has_begun = _questions(source), not options.restart and (run / CONFIGURATION).exists()
+    if has_begun and job_of(questions, AnswerArguments(**given), joins=True)[0].was_finished_by_other_code():
+        _LOG.warning("%s: other code answered its questions; --restart answers them again", run)
+        return
+    done = answer(questions, **given, cluster=cluster, watch=watch)
     if done.status.ended < done.status.questions:
         raise RunError(f"{run}: stopped; the same command resumes the experiment")
 

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyfast.engine import Configuration, Event, Job, RunFolder, Summary, Watch
-from pyfast.engine.configuration import CONFIGURATION, differences, read_configuration, write_configuration
+from pyfast.engine.configuration import (
+    CONFIGURATION,
+    differences,
+    read_configuration,
+    windows_of,
+    write_configuration,
+)
 from pyfast.engine.distributed.blocks import (
     LEASE_S,
     Block,
@@ -69,7 +75,7 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
     described = job.describe()
     if blocks_in(run):
         before = read_configuration(run / CONFIGURATION)
-        if changed := differences(before, described, _windows(described)):
+        if changed := differences(before, described, windows_of(described)):
             raise InputError(
                 f"{run}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
                 " another folder, or --restart"
@@ -222,7 +228,7 @@ class _Driver:
         self.false_starts, member.has_started = 0, True
         assert told.configuration is not None
         theirs = {**told.configuration, "questions": self.described["questions"]}
-        unknown = _windows(theirs) if self.folder is None else []
+        unknown = windows_of(theirs) if self.folder is None else []
         if changed := differences(self.described, theirs, unknown):
             raise InputError(f"a worker differs from this process: {'; '.join(changed)}")
         if self.folder is None:
@@ -244,8 +250,8 @@ class _Driver:
         self.totals = totals_of(self.run)
         self.fresh = cut(self.run, job.questions.read(), self.done, total, begun, self.pool.size, asked)
         self.before = self.done
-        if self.done:
-            _LOG.info("%d of %d questions are answered; going on", self.done, total)
+        if ended := sum(folder.journal.counts().values()):
+            _LOG.info("%d of %d questions are answered; going on", ended, total)
         if job.index is not None:
             job.questions.tell_limited()
         self.watch.on_event(Event("started", self.done, total))
@@ -386,9 +392,3 @@ class _Driver:
         if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
             self.warned = now
             _LOG.warning("no worker is there: the cluster has no room for one, or its machines are gone; waiting")
-
-
-def _windows(described: Configuration) -> list[str]:
-    """Return the names of the context windows in a configuration. Their values are known only after the LLMs
-    have started."""
-    return [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]

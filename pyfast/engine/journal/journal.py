@@ -122,9 +122,9 @@ WHERE number BETWEEN ?2 AND ?3 ORDER BY number
 """
 
 
-def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
-    """Make the row of an LLM call, from its completion or its error. Raises `CallError` if the completion
-    cannot be stored."""
+def completion_row(number: int, key: Key, outcome: Outcome, elapsed: float = 0.0) -> bytes:
+    """Make the row of an LLM call, from its completion or its error. `elapsed` is the seconds from the start of
+    the question to the end of the call. Raises `CallError` if the completion cannot be stored."""
     if isinstance(outcome, CallError):
         fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
@@ -132,7 +132,7 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
         reasoning = (outcome.reasoning_tokens,) if outcome.reasoning_tokens else ()  # Most replies have none.
         fields = (None, outcome.text, outcome.finish_reason, *tokens, *reasoning)
     try:
-        entry = orjson.dumps((number, *key, *fields))
+        entry = orjson.dumps((number, *key, *fields, round(elapsed, 6)))
     except orjson.JSONEncodeError as error:
         raise CallError(f"the LLM's answer is not valid text: {error}") from None
     return b"%b,%d]" % (entry[:-1], crc32(entry))
@@ -151,6 +151,8 @@ def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
         if check != crc32(orjson.dumps(fields)) or fields[0] != number:
             return None
         _, digest, nth, error, text, *rest = fields
+        if rest and isinstance(rest[-1], float):  # the seconds, which rows of earlier versions do not have
+            rest.pop()
         outcome = Completion(text, *rest) if error is None else _ERRORS.get(error, CallError)(text)
     except (ValueError, TypeError, LookupError):
         return None
@@ -243,6 +245,12 @@ class Journal:
         rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
         outcomes = (read_outcome(entry, number) for (entry,) in rows)
         return dict(outcome for outcome in outcomes if outcome is not None)
+
+    def elapsed(self, number: int) -> float:
+        """Return the seconds that earlier sessions worked on a question, until its last call in the journal."""
+        rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
+        ends = [orjson.loads(entry)[-2] for (entry,) in rows if sound(entry, number)]
+        return max((end for end in ends if isinstance(end, float)), default=0.0)
 
     def copy_replies(self, run: Path, roles: Collection[str]) -> tuple[int, int]:
         """Copy the replies of another run, so that `reusable` finds them. Failed calls are left out.

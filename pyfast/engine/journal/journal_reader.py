@@ -111,6 +111,8 @@ class Used:
     completion_tokens: int
     by_role: Mapping[str, tuple[int, int]]
     """Tokens of prompts and of completions, by the role of the LLM that answered"""
+    reused: int = 0
+    """The calls that got the reply of an earlier run. Their time is not in `seconds`"""
 
 
 def used_by(folder: Path) -> dict[str, Used]:
@@ -133,7 +135,8 @@ def _used(ledger: Mapping[str, Any]) -> Used:
             by_role[role] = before[0] + into, before[1] + out
     seconds = ledger.get("seconds")
     tokens = int(ledger["prompt_tokens"]), int(ledger.get("cached_tokens", 0)), int(ledger["completion_tokens"])
-    return Used(None if seconds is None else float(seconds), int(ledger["llm_calls"]), *tokens, by_role)
+    calls, reused = int(ledger["llm_calls"]), int(ledger.get("reused", 0))
+    return Used(None if seconds is None else float(seconds), calls, *tokens, by_role, reused)
 
 
 @dataclass(frozen=True, slots=True)

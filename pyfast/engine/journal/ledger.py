@@ -142,11 +142,13 @@ class Ledger(UsageTotals):
 
     steps: int = 0
     began: float = field(default_factory=perf_counter)
-    """When work on the question started, by `perf_counter`"""
+    """When work on the question started, by `perf_counter`, as if earlier sessions had worked on it just before"""
     started: float = 0.0
-    """When work on the question started, in seconds since the epoch"""
+    """When work on the question started, in seconds since the epoch, without the pauses between sessions"""
+    earlier: float = 0.0
+    """The seconds that earlier sessions worked on the question, until its last call in the journal"""
     seconds: float = 0.0
-    """The seconds from `began` to the end of the question, in the session that ended it"""
+    """The seconds from `began` to the end of the question"""
     stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, name: str, role: str = "") -> Stage:
