@@ -20,10 +20,12 @@ from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT
 
-PROMPTS = {prompt.system: prompt.name for name in ("n2n", "hseq") for prompt in load_system(name).prompts}
+SYSTEMS = ("n2n", "hseq", "iter_retgen", "ircot")
+PROMPTS = {prompt.system: prompt.name for name in SYSTEMS for prompt in load_system(name).prompts}
 _WINDOW = re.compile(r"(?m)^\[(\d+)\] (.*)$")
 _LABEL = re.compile(r"(?m)^\[\d+\] ")
 _HEAD = re.compile(r"(.*)\nQuestion: (.*)\nUse at most (\d+) characters for the answer\.$", re.DOTALL)
+_SENTENCE, _REASONING = 280, 800  # characters that a sentence and steps of reasoning may have
 _ENTITY = 120  # characters that an entity may have
 
 
@@ -87,6 +89,37 @@ class Oracle:
     def answer(self, said: str) -> dict[str, Any]:
         evidence, _, question = said.partition("Evidence:\n")[2].rpartition("Question: ")
         return {"answer": self._read(question, evidence)}
+
+    def reasoned_answer(self, said: str) -> dict[str, Any]:
+        evidence, _, question = said.partition("Evidence:\n")[2].rpartition("\n\nThink step by step.\nQuestion: ")
+        clues = in_words_of(evidence, self.clues[question])
+        return {"reasoning": "; ".join(clues)[:_REASONING], "answer": self._read(question, evidence)}
+
+    def sentence(self, said: str) -> dict[str, Any]:
+        evidence, _, asked = said.removeprefix("Evidence:\n").rpartition("\n\nQuestion: ")
+        question, _, _ = asked.rpartition("\nYour sentences: ")
+        missing = self._missing(question, _LABEL.sub("", evidence))
+        return {"sentence": f"Then, {missing[:_SENTENCE]}." if missing else "So the answer is known."}
+
+    def _missing(self, question: str, evidence: str) -> str:
+        """The first step whose answer the evidence does not hold, as a query. Empty if it holds all."""
+        gold = self.golds[question]
+        if "path" in gold:
+            names = [gold["topic_entity"]]
+            for relation in gold["path"]:
+                led = list(dict.fromkeys(name for one in names for name in self.leads[relation].get(one, ())))
+                found = [name for name in led if stands(name, evidence)]
+                if len(found) < len(led):
+                    return asked("; ".join(names), relation)
+                names = found
+            return ""
+        known: dict[str, str] = {}
+        for at, step in enumerate(gold.get("decomposition") or [], start=1):
+            if not stands(step["answer"], evidence):
+                query = step["question"].replace(" >> ", " ")
+                return str(re.sub(r"#\d", lambda place: known.get(place[0], place[0]), query))
+            known[f"#{at}"] = step["answer"]
+        return ""
 
     def head(self, said: str) -> dict[str, Any]:
         evidence, question, most = _HEAD.findall(said)[-1]

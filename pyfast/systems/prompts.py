@@ -205,7 +205,12 @@ ANSWER = _answer_prompt(_SHORT)
 
 
 def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
-    """Make the prompt for an answer that can be a list of entities.
+    """Make the prompt for an answer that can be a list of entities (see `longest_answer`)."""
+    return _answer_prompt(longest_answer(ctx, pool))
+
+
+def longest_answer(ctx: Context, pool: Pool) -> int:
+    """Compute the maximum number of characters of an answer from the passages of a pool.
 
     If the pool has passages of a knowledge graph, the answer may be longer than usual, because such a
     question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.
@@ -214,7 +219,7 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     most = longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT) if listed else _SHORT
     if ctx.answer_tokens is not None:  # a limit of tokens, converted into characters
         most = max(most, _SHORT + int((ctx.answer_tokens - ANSWER.max_tokens) * CHARACTERS_PER_TOKEN_OF_LISTS))
-    return _answer_prompt(most)
+    return most
 
 
 def _characters_of_graphs(index: Index, pool: Pool) -> int:

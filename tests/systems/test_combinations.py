@@ -77,6 +77,11 @@ REPLIES: dict[str, dict[str, Any]] = {
     },
 }
 REPLIES["decompose"] = REPLIES["n2n"]
+REPLIES["iter_retgen"] = {"reasoned_answer": {"reasoning": "Huygens landed on Titan.", "answer": "Huygens"}}
+REPLIES["ircot"] = {
+    "sentence": lambda request: {"sentence": f"The moon after {request.messages[-1].content[-20:]} is Titan."},
+    **REPLIES["iter_retgen"],
+}
 
 # Values to try beside the default, where there is more than on and off or one of a few.
 OTHERS: dict[str, dict[str, list[Any]]] = {
@@ -123,6 +128,8 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "embedder": ["other"],
     },
     "rag": {"k": [2]},
+    "iter_retgen": {"iterations": [1, 3], "k": [2]},
+    "ircot": {"k": [2], "steps": [0, 2], "paragraphs": [3]},
 }
 OTHERS["decompose"] = OTHERS["n2n"]
 # Under which a setting may be seen to act that does not by default.

@@ -27,7 +27,12 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"ranking": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}], ids=str
+    "settings",
+    [
+        *({}, {"ranking": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}),
+        *({"system": "iter_retgen"}, {"system": "ircot"}),
+    ],
+    ids=str,
 )
 def test_the_same_bytes(hybridqa: Index, hybridqa_questions: list[Question], settings: dict[str, str]) -> None:
     asked = hybridqa_questions[:100]

@@ -33,6 +33,7 @@ FALLS = {
     "hseq": {"guide", "select", "verify"},
     "mtqa": {"keywords", "thought", "summary"},
     "subqrag": {"sub_questions", "rewrite", "from_facts", "from_memory"},
+    "ircot": {"sentence"},
 }
 
 

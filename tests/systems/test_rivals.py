@@ -1,0 +1,211 @@
+"""The systems of other papers beside short loops written from these papers: the same calls in the same order, the
+same queries, the same passages read, the same answer. The language model says what a script has.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from scripted import Scripted, run
+
+from pyfast.llm import Request
+from pyfast.retrieval import Index, Pool
+from pyfast.retrieval.bm25 import BM25Retriever
+
+QUESTIONS = [
+    "Who discovered the moon that Huygens landed on?",
+    "Which planet does Titan circle?",
+    "In which year was the commander of Apollo 11 born?",
+]
+WORDS = ["moon", "Saturn", "Titan", "Huygens", "Apollo", "11", "commander", "landed", "orbit", "Mars", "rover"]
+Event = tuple[Any, ...]
+"""What happens in the course of a question: ("search", query, k), or (prompt, passages, other text)"""
+
+
+@dataclass
+class Library:
+    """A corpus in which a loop searches, as its paper has it: a query, and the k best passages."""
+
+    index: Index
+    events: list[Event] = field(default_factory=list)
+
+    def search(self, query: str, k: int) -> list[int]:
+        self.events.append(("search", query, k))
+        (pool,) = self.index.search([query], k)
+        return [int(passage) for passage in pool.passages]
+
+    def read(self, kind: str, passages: Sequence[int], *texts: str) -> None:
+        self.events.append((kind, tuple(self.index.text(passage) for passage in passages), *texts))
+
+
+def lines_of(context: str) -> tuple[str, ...]:
+    """The passages in a text of numbered lines, without their numbers."""
+    if not context:
+        return ()
+    lines = context.split("\n")
+    assert [re.match(r"\[(\d+)\] ", line)[1] for line in lines] == [str(at + 1) for at in range(len(lines))]  # type: ignore[index]
+    return tuple(line.partition(" ")[2] for line in lines)
+
+
+def happened(
+    small: Index, question: str, system: str, replies: dict[str, Any], parts: dict[str, str], **settings: Any
+) -> tuple[list[Event], Any]:
+    """The events of a system that answers a question, and its record.
+
+    `parts`: for each prompt, a pattern whose first group is the passages, and whose others are texts.
+    """
+    events: list[Event] = []
+
+    class Recorded(BM25Retriever):
+        def search(self, queries: Sequence[str], k: int) -> list[Pool]:
+            events.extend(("search", query, k) for query in queries)
+            pools: list[Pool] = super().search(queries, k)
+            return pools
+
+    def heard(kind: str, given: Any) -> Callable[[Request], Any]:
+        said = iter(given)
+
+        def reply(request: Request) -> Any:
+            found = re.fullmatch(parts[kind], request.messages[-1].content, re.DOTALL)
+            assert found is not None, request.messages[-1].content
+            context, *texts = found.groups()
+            events.append((kind, lines_of(context), *texts))
+            return next(said)
+
+        return reply
+
+    llm = Scripted(**{kind: heard(kind, given) for kind, given in replies.items()})
+    (record,) = run(Index(small.folder, Recorded), llm, [question], system, **settings)
+    return events, record
+
+
+def drawn(*seed: object) -> Iterator[str]:
+    """Texts of a few words of the corpus."""
+    words = random.Random(repr(seed))
+    while True:
+        yield " ".join(words.choices(WORDS, k=words.randint(1, 5)))
+
+
+REASONED = (
+    r"Use at most 300 characters for the answer\.\n\nEvidence:\n(.*)\n\nThink step by step\.\nQuestion: (.*)"
+)
+ANSWER = r"Use at most 300 characters for the answer\.\n\nEvidence:\n(.*)\n\nQuestion: (.*)"
+
+
+def iter_retgen(library: Library, question: str, replies: dict[str, Any], reasons: bool, T: int, k: int) -> str:
+    """Each search has the last generation y and the question q, each generation the passages of its search."""
+    y, last = "", ""
+    for t in range(T):
+        passages = library.search(f"{y} {question}".strip(), k)
+        if reasons:
+            library.read("reasoned_answer", passages, question)
+            reply = replies["reasoned_answer"][t]
+            y = f"{reply['reasoning']} {reply['answer']}"
+        else:
+            library.read("answer", passages, question)
+            reply = replies["answer"][t]
+            y = reply["answer"]
+        last = reply["answer"]
+    return last
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(("reasons", "T", "k"), [(True, 1, 5), (True, 2, 5), (True, 4, 3), (False, 3, 5)])
+def test_iter_retgen_is_the_loop_of_its_paper(small: Index, question: str, reasons: bool, T: int, k: int) -> None:
+    text = drawn(question, T)
+    replies = {
+        "reasoned_answer": [{"reasoning": next(text), "answer": next(text)} for _ in range(T)],
+        "answer": [{"answer": next(text)} for _ in range(T)],
+    }
+    library = Library(small)
+    answer = iter_retgen(library, question, replies, reasons, T, k)
+    given = {"iterations": str(T), "k": str(k), "reasoning": "on" if reasons else "off"}
+    parts = {"reasoned_answer": REASONED, "answer": ANSWER}
+    events, record = happened(small, question, "iter_retgen", replies, parts, **given)
+    assert events == library.events and len(events) == 2 * T
+    assert record.answer == answer
+    assert [step["query"] for step in record.trace["steps"]] == [event[1] for event in events[::2]]
+    assert len(record.evidence) == k == len(record.trace["steps"][-1]["evidence"])
+
+
+def test_iter_retgen_searches_for_no_abstention(small: Index) -> None:
+    """That the evidence has no answer are no words to search for."""
+    nothing = {"reasoning": "Titan is a moon.", "answer": "Insufficient evidence."}
+    replies = {"reasoned_answer": [nothing, {"reasoning": "", "answer": "Saturn"}]}
+    events, record = happened(small, "Where?", "iter_retgen", replies, {"reasoned_answer": REASONED})
+    assert [event[1] for event in events if event[0] == "search"] == ["Where?", "Titan is a moon. Where?"]
+    assert record.answer == "Saturn"
+
+
+SENTENCE = r"Evidence:\n(.*)\n\nQuestion: (.*)\nYour sentences: (.*)"
+
+
+def ircot(
+    library: Library, question: str, sentences: list[str], k: int, steps: int, most: int, reader: str
+) -> list[int]:
+    """Search for the question, then for each sentence of the reasoning; collect; the reader reads it all."""
+    collected: list[int] = []
+
+    def collect(query: str) -> None:
+        for passage in library.search(query, k):
+            if passage not in collected and len(collected) < most:
+                collected.append(passage)
+
+    collect(question)
+    chain: list[str] = []
+    for sentence in sentences[:steps]:
+        if len(collected) == most:
+            break
+        library.read("sentence", collected, question, " ".join(chain) or "none yet")
+        chain.append(sentence)
+        if "answer is" in sentence.lower():
+            break
+        collect(sentence)
+    library.read({"cot": "reasoned_answer", "direct": "answer"}[reader], collected, question)
+    return collected
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    ("k", "steps", "most", "concludes", "reader"),
+    [
+        (4, 8, 15, 9, "cot"),
+        (2, 8, 15, 3, "cot"),
+        (2, 3, 100, 9, "direct"),
+        (6, 0, 15, 9, "cot"),
+        (8, 8, 9, 9, "cot"),
+    ],
+)
+def test_ircot_is_the_loop_of_its_paper(
+    small: Index, question: str, k: int, steps: int, most: int, concludes: int, reader: str
+) -> None:
+    text = drawn(question, k, steps)
+    chain = [f"A {next(text)}." if at != concludes else "So the answer is Saturn." for at in range(20)]
+    library = Library(small)
+    collected = ircot(library, question, chain, k, steps, most, reader)
+    # A model that writes more than it should: only the first sentence counts.
+    replies = {
+        "sentence": [
+            {"sentence": f"{one} The answer is Dr. No." if at % 2 else one} for at, one in enumerate(chain)
+        ],
+        "reasoned_answer": [{"reasoning": "", "answer": "Saturn"}],
+        "answer": [{"answer": "Saturn"}],
+    }
+    given = {"k": str(k), "steps": str(steps), "paragraphs": str(most), "reader": reader}
+    parts = {"sentence": SENTENCE, "reasoned_answer": REASONED, "answer": ANSWER}
+    events, record = happened(small, question, "ircot", replies, parts, **given)
+    assert events == library.events
+    assert (record.answer, len(record.evidence)) == ("Saturn", len(collected))
+    ids = [f"{int(small.corpus.ids[small.passages[passage]]):016x}" for passage in collected]
+    assert record.trace["collected"] == ids == [piece["segment"] for piece in record.evidence]
+
+
+def test_ircot_reads_what_it_has_if_no_sentence_is_usable(small: Index) -> None:
+    replies = {"sentence": ["Titan"], "reasoned_answer": [{"reasoning": "", "answer": "Saturn"}]}
+    parts = {"sentence": SENTENCE, "reasoned_answer": REASONED}
+    events, record = happened(small, QUESTIONS[1], "ircot", replies, parts)
+    assert [event[0] for event in events] == ["search", "sentence", "reasoned_answer"]
+    assert record.answer == "Saturn" and record.trace["sentences"] == []
