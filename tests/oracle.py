@@ -20,12 +20,12 @@ from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT
 
-SYSTEMS = ("n2n", "hseq", "iter_retgen", "ircot")
+SYSTEMS = ("n2n", "hseq", "iter_retgen", "ircot", "self_ask")
 PROMPTS = {prompt.system: prompt.name for name in SYSTEMS for prompt in load_system(name).prompts}
 _WINDOW = re.compile(r"(?m)^\[(\d+)\] (.*)$")
 _LABEL = re.compile(r"(?m)^\[\d+\] ")
 _HEAD = re.compile(r"(.*)\nQuestion: (.*)\nUse at most (\d+) characters for the answer\.$", re.DOTALL)
-_SENTENCE, _REASONING = 280, 800  # characters that a sentence and steps of reasoning may have
+_FOLLOW_UP, _SENTENCE, _REASONING = 200, 280, 800  # characters that a sentence and steps of reasoning may have
 _ENTITY = 120  # characters that an entity may have
 
 
@@ -101,6 +101,17 @@ class Oracle:
         missing = self._missing(question, _LABEL.sub("", evidence))
         return {"sentence": f"Then, {missing[:_SENTENCE]}." if missing else "So the answer is known."}
 
+    def follow_up(self, said: str) -> dict[str, Any]:
+        question, _, notes = said.rpartition("\n\nQuestion: ")[2].partition("\n")
+        found = "\n".join(re.findall(r"(?m)^Intermediate answer: (.*)$", notes))
+        if missing := self._missing(question, found):
+            return {"follow_up": missing[:_FOLLOW_UP], "answer": ""}
+        return {"follow_up": "", "answer": self._read(question, found)}
+
+    def conclude(self, said: str) -> dict[str, Any]:
+        notes, _, question = said.removeprefix("Notes:\n").rpartition("\n\nQuestion: ")
+        return {"answer": self._read(question, notes)}
+
     def _missing(self, question: str, evidence: str) -> str:
         """The first step whose answer the evidence does not hold, as a query. Empty if it holds all."""
         gold = self.golds[question]
@@ -117,7 +128,9 @@ class Oracle:
         for at, step in enumerate(gold.get("decomposition") or [], start=1):
             if not stands(step["answer"], evidence):
                 query = step["question"].replace(" >> ", " ")
-                return str(re.sub(r"#\d", lambda place: known.get(place[0], place[0]), query))
+                query = re.sub(r"#\d", lambda place: known.get(place[0], place[0]), query)
+                self.found[query] = [step["answer"]]
+                return query
             known[f"#{at}"] = step["answer"]
         return ""
 

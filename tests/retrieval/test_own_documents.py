@@ -45,6 +45,7 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("hseq", {}),
     ("iter_retgen", {}),
     ("ircot", {}),
+    ("self_ask", {}),
 ]
 
 

@@ -40,6 +40,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "mtqa": {"rows": 2, "columns": 2},
     "iter_retgen": {},
     "ircot": {"steps": 2},
+    "self_ask": {"follow_ups": 2},
 }
 FILTERS = st.lists(st.sampled_from(sorted(CONDITIONS)), max_size=2)
 DOCUMENTS = st.none() | st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=3)

@@ -78,6 +78,15 @@ REPLIES: dict[str, dict[str, Any]] = {
 }
 REPLIES["decompose"] = REPLIES["n2n"]
 REPLIES["iter_retgen"] = {"reasoned_answer": {"reasoning": "Huygens landed on Titan.", "answer": "Huygens"}}
+REPLIES["self_ask"] = {
+    "follow_up": lambda request: {
+        "follow_up": f"Which moon is {request.messages[-1].content.count('Intermediate')}?",
+        "answer": "Huygens",
+    },
+    "extract": {"entity": "Titan"},
+    "direct": {"answer": "Titan"},
+    "conclude": {"answer": "Huygens"},
+}
 REPLIES["ircot"] = {
     "sentence": lambda request: {"sentence": f"The moon after {request.messages[-1].content[-20:]} is Titan."},
     **REPLIES["iter_retgen"],
@@ -129,6 +138,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     },
     "rag": {"k": [2]},
     "iter_retgen": {"iterations": [1, 3], "k": [2]},
+    "self_ask": {"k": [2], "follow_ups": [1, 3]},
     "ircot": {"k": [2], "steps": [0, 2], "paragraphs": [3]},
 }
 OTHERS["decompose"] = OTHERS["n2n"]

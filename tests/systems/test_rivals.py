@@ -209,3 +209,64 @@ def test_ircot_reads_what_it_has_if_no_sentence_is_usable(small: Index) -> None:
     events, record = happened(small, QUESTIONS[1], "ircot", replies, parts)
     assert [event[0] for event in events] == ["search", "sentence", "reasoned_answer"]
     assert record.answer == "Saturn" and record.trace["sentences"] == []
+
+
+FOLLOW_UP = r"Question: In which country .*\n\n()Question: ([^\n]*)\n(.*)"
+EXTRACT = r"Evidence:\n(.*)\n\nWhich name or value answers this\? (.*)"
+CONCLUDE = r"()Notes:\n(.*)\n\nQuestion: (.*)"
+DIRECT = r"()Question: (.*)"
+
+
+def self_ask(
+    library: Library, question: str, asked: list[str], answers: list[str], k: int | None, most: int, last: str
+) -> str:
+    """Ask, search, note the intermediate answer, until the final answer comes."""
+    notes = ""
+    for follow_up, intermediate in zip(asked[:most], answers, strict=False):
+        library.read("follow_up", [], question, notes)
+        if not follow_up:
+            return last
+        if k is None:
+            library.read("direct", [], follow_up)
+        else:
+            library.read("extract", library.search(follow_up, k), follow_up)
+        notes += f"Follow-up question: {follow_up}\nIntermediate answer: {intermediate or 'not found'}\n"
+    library.read("conclude", [], notes, question)
+    return last
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    ("k", "most", "ends"), [(5, 5, 2), (2, 5, 0), (3, 2, 9), (None, 5, 3), (4, 1, 1)], ids=str
+)
+def test_self_ask_is_the_loop_of_its_paper(
+    small: Index, question: str, k: int | None, most: int, ends: int
+) -> None:
+    text = drawn(question, k, most)
+    asked = [f"{next(text)} {at}?" if at < ends else "" for at in range(10)]
+    answers = [next(text) if at != 1 else "" for at in range(10)]
+    library = Library(small)
+    answer = self_ask(library, question, asked, answers, k, most, "Saturn")
+    replies = {
+        "follow_up": [{"follow_up": one, "answer": "" if one else "Saturn"} for one in asked],
+        "extract": [{"entity": one} for one in answers],
+        "direct": [{"answer": one} for one in answers],
+        "conclude": [{"answer": "Saturn"}],
+    }
+    parts = {"follow_up": FOLLOW_UP, "extract": EXTRACT, "direct": DIRECT, "conclude": CONCLUDE}
+    given = {"follow_ups": str(most), **({"search": "off"} if k is None else {"k": str(k)})}
+    events, record = happened(small, question, "self_ask", replies, parts, **given)
+    assert events == library.events and record.answer == answer
+    calls = [event for event in events if event[0] != "search"]
+    assert len(calls) == 2 * min(ends, most) + 1
+    read = {line for event in events if event[0] == "extract" for line in event[1]}
+    assert len(record.evidence) == len(read) and bool(read) == (k is not None and ends > 0)
+
+
+def test_self_ask_does_not_ask_again(small: Index) -> None:
+    asked = {"follow_up": "Which moon?", "answer": ""}
+    replies = {"follow_up": [asked] * 9, "extract": [{"entity": "Titan"}], "conclude": [{"answer": "Titan"}]}
+    parts = {"follow_up": FOLLOW_UP, "extract": EXTRACT, "conclude": CONCLUDE}
+    events, record = happened(small, QUESTIONS[1], "self_ask", replies, parts)
+    assert [event[0] for event in events] == ["follow_up", "search", "extract", "follow_up", "conclude"]
+    assert record.answer == "Titan" and len(record.trace["steps"]) == 1

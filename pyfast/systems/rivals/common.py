@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt
 from pyfast.retrieval import Pool
-from pyfast.systems.prompts import INSUFFICIENT, ReasonedFields, longest_answer
+from pyfast.systems.prompts import INSUFFICIENT, AnswerFields, ReasonedFields, longest_answer, short_so_far
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
@@ -69,3 +69,20 @@ def joined(collected: Pool, found: Pool, most: int) -> Pool:
         np.concatenate([collected.passages, found.passages[new]])[:most],
         np.concatenate([collected.scores, found.scores[new]])[:most],
     )
+
+
+CONCLUDE = Prompt(
+    name="conclude",
+    system=(
+        "You answer a question from notes on what was asked and found. Reply in JSON with the field answer: only the "
+        "name, number or short phrase that the question asks for, no sentence, of at most 300 characters. If there "
+        "are several answers, give all of them, separated by semicolons. If the notes do not lead to the answer, the "
+        f"answer is '{INSUFFICIENT}'."
+    ),
+    user="Notes:\n$notes\n\nQuestion: $question",
+    answer=AnswerFields,
+    max_tokens=320,
+    role="answer",
+    streamed=short_so_far,
+)
+"""The prompt for the final answer of a method whose steps are used up"""
