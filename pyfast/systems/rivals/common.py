@@ -74,10 +74,10 @@ def joined(collected: Pool, found: Pool, most: int) -> Pool:
 CONCLUDE = Prompt(
     name="conclude",
     system=(
-        "You answer a question from notes on what was asked and found. Reply in JSON with the field answer: only the "
-        "name, number or short phrase that the question asks for, no sentence, of at most 300 characters. If there "
-        "are several answers, give all of them, separated by semicolons. If the notes do not lead to the answer, the "
-        f"answer is '{INSUFFICIENT}'."
+        "You answer a question from notes on what was asked and found. Reply in JSON with the field answer: only"
+        " the name, number or short phrase that the question asks for, no sentence, of at most 300 characters. If"
+        " there are several answers, give all of them, separated by semicolons. If the notes do not lead to the"
+        f" answer, the answer is '{INSUFFICIENT}'."
     ),
     user="Notes:\n$notes\n\nQuestion: $question",
     answer=AnswerFields,

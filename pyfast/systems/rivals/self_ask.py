@@ -29,12 +29,12 @@ class FollowUpFields(BaseModel):
 FOLLOW_UP = Prompt(
     name="follow_up",
     system=(
-        "You answer a question with the help of simple follow-up questions, which you ask one at a time. Reply in JSON"
-        " with two fields. follow_up: the next question whose answer you need, which asks for one fact and can be"
-        " understood alone, in at most 200 characters. answer: empty as long as you ask. If you need no further"
+        "You answer a question with the help of simple follow-up questions, which you ask one at a time. Reply in"
+        " JSON with two fields. follow_up: the next question whose answer you need, which asks for one fact and can"
+        " be understood alone, in at most 200 characters. answer: empty as long as you ask. If you need no further"
         " follow-up question, follow_up is empty, and answer has only the name, number or short phrase that the"
-        " question asks for, in at most 300 characters; if there are several answers, give all of them, separated by"
-        f" semicolons. If the intermediate answers do not lead to the answer, the answer is '{INSUFFICIENT}'."
+        " question asks for, in at most 300 characters; if there are several answers, give all of them, separated"
+        f" by semicolons. If the intermediate answers do not lead to the answer, the answer is '{INSUFFICIENT}'."
     ),
     user="""\
 Question: In which country was the author of Pippi Longstocking born?
@@ -90,7 +90,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         if not asked and reply.answer.strip():
             return Answer(final_text(reply.answer), ctx.evidence(collected), trace)
         if not asked or asked in [step["query"] for step in steps]:
-            break  # Another search for it would find the same.
+            break  # The search of an earlier question would repeat.
         steps.append({"query": asked})
         if settings.search:
             pool = await ctx.retrieve(asked, settings.k)
