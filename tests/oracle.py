@@ -20,7 +20,7 @@ from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT
 
-SYSTEMS = ("n2n", "hseq", "iter_retgen", "ircot", "self_ask")
+SYSTEMS = ("n2n", "hseq", "iter_retgen", "ircot", "self_ask", "react")
 PROMPTS = {prompt.system: prompt.name for name in SYSTEMS for prompt in load_system(name).prompts}
 _WINDOW = re.compile(r"(?m)^\[(\d+)\] (.*)$")
 _LABEL = re.compile(r"(?m)^\[\d+\] ")
@@ -107,6 +107,13 @@ class Oracle:
         if missing := self._missing(question, found):
             return {"follow_up": missing[:_FOLLOW_UP], "answer": ""}
         return {"follow_up": "", "answer": self._read(question, found)}
+
+    def act(self, said: str) -> dict[str, Any]:
+        question, _, notes = said.removeprefix("Question: ").partition("\n")
+        seen = _LABEL.sub("", "\n".join(re.findall(r"(?ms)^Observation \d+: (.*?)(?=^Thought |\Z)", notes)))
+        if missing := self._missing(question, seen):
+            return {"thought": "It is missing.", "action": "search", "input": missing[:_SENTENCE]}
+        return {"thought": "It is known.", "action": "finish", "input": self._read(question, seen)}
 
     def conclude(self, said: str) -> dict[str, Any]:
         notes, _, question = said.removeprefix("Notes:\n").rpartition("\n\nQuestion: ")

@@ -46,6 +46,8 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("iter_retgen", {}),
     ("ircot", {}),
     ("self_ask", {}),
+    ("react", {}),
+    ("react", {"format": "search_r1"}),
 ]
 
 

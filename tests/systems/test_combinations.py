@@ -39,6 +39,12 @@ def picked(request: Request, enough: bool) -> str:
     return action_text((1,), enough, int(request.messages[-1].content.rpartition("At most ")[2].rstrip(".")))
 
 
+def acted(request: Request, beside: dict[str, Any]) -> dict[str, Any]:
+    """An agent that searches, looks something up, and would go on."""
+    number = request.messages[-1].content.count("Observation ")
+    return {**beside, "action": ("search", "lookup")[number % 2], "input": ("moon of Saturn", "Titan")[number % 2]}
+
+
 REPLIES: dict[str, dict[str, Any]] = {
     "n2n": {
         "plan": plan("moon that Huygens landed on", "discoverer of {entity1}"),
@@ -85,6 +91,11 @@ REPLIES["self_ask"] = {
     },
     "extract": {"entity": "Titan"},
     "direct": {"answer": "Titan"},
+    "conclude": {"answer": "Huygens"},
+}
+REPLIES["react"] = {
+    "act": lambda request: acted(request, {"thought": "Which moon is it?"}),
+    "act_alone": lambda request: acted(request, {}),
     "conclude": {"answer": "Huygens"},
 }
 REPLIES["ircot"] = {
@@ -139,6 +150,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "rag": {"k": [2]},
     "iter_retgen": {"iterations": [1, 3], "k": [2]},
     "self_ask": {"k": [2], "follow_ups": [1, 3]},
+    "react": {"k": [1], "steps": [1, 3], "instructions": ["Search."], "turn_tokens": [99]},
     "ircot": {"k": [2], "steps": [0, 2], "paragraphs": [3]},
 }
 OTHERS["decompose"] = OTHERS["n2n"]
@@ -200,10 +212,12 @@ class Heard(Scripted):
         self.heard: list[Any] = []
 
     async def complete(self, request: Request) -> Completion:
-        self.heard.append((request.messages, request.temperature, request.seed))
+        self.heard.append((request.messages, request.max_tokens, request.temperature, request.seed))
         if request.messages[0].content in KINDS:
             return await super().complete(request)
-        return Completion("Christiaan Huygens", "stop")
+        if len(request.messages) > 1:
+            return Completion("Christiaan Huygens", "stop")
+        return Completion("<search>moon of Saturn<|begin_search_query|>moon of Saturn", "stop")
 
 
 def alternatives(name: str, setting: str) -> list[Any]:

@@ -30,7 +30,7 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
     "settings",
     [
         *({}, {"ranking": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}),
-        *({"system": "iter_retgen"}, {"system": "ircot"}, {"system": "self_ask"}),
+        *({"system": "iter_retgen"}, {"system": "ircot"}, {"system": "self_ask"}, {"system": "react"}),
     ],
     ids=str,
 )

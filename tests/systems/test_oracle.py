@@ -18,8 +18,8 @@ from pyfast.systems.prompts import ANSWER, INSUFFICIENT
 
 LEAST = {"n2n": {"metaqa": 0.5, "musique": 0.4}, "hseq": {"metaqa": 0.5, "musique": 0.3}}
 LEAST |= {"iter_retgen": {"metaqa": 0.45, "musique": 0.35}, "ircot": {"metaqa": 0.45, "musique": 0.35}}
-LEAST |= {"self_ask": {"metaqa": 0.4, "musique": 0.15}}
-FROM_NOTES = {"self_ask"}
+LEAST |= {"self_ask": {"metaqa": 0.4, "musique": 0.15}, "react": {"metaqa": 0.4, "musique": 0.1}}
+FROM_NOTES = {"self_ask", "react"}
 """Their answers rest on what was noted from the evidence. What was not noted is lost."""
 
 

@@ -30,11 +30,12 @@ FOLLOW_UP = Prompt(
     name="follow_up",
     system=(
         "You answer a question with the help of simple follow-up questions, which you ask one at a time. Reply in"
-        " JSON with two fields. follow_up: the next question whose answer you need, which asks for one fact and can"
-        " be understood alone, in at most 200 characters. answer: empty as long as you ask. If you need no further"
-        " follow-up question, follow_up is empty, and answer has only the name, number or short phrase that the"
-        " question asks for, in at most 300 characters; if there are several answers, give all of them, separated"
-        f" by semicolons. If the intermediate answers do not lead to the answer, the answer is '{INSUFFICIENT}'."
+        " JSON with two fields. follow_up: the next question whose answer you need, which asks for one fact and"
+        " can be understood alone, in at most 200 characters. answer: empty as long as you ask. If you need no"
+        " further follow-up question, follow_up is empty, and answer has only the name, number or short phrase"
+        " that the question asks for, in at most 300 characters; if there are several answers, give all of them,"
+        " separated by semicolons. If the intermediate answers do not lead to the answer, the answer is"
+        f" '{INSUFFICIENT}'."
     ),
     user="""\
 Question: In which country was the author of Pippi Longstocking born?
