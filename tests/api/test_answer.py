@@ -60,7 +60,20 @@ def test_records_are_typed_values(small: pyfast.Index) -> None:
 
 
 @pytest.mark.parametrize(
-    "system", ["n2n", "hseq", "rag", "decompose", "cot", "direct", "iter_retgen", "ircot", "self_ask", "react"]
+    "system",
+    [
+        "n2n",
+        "hseq",
+        "rag",
+        "decompose",
+        "cot",
+        "direct",
+        "iter_retgen",
+        "ircot",
+        "self_ask",
+        "react",
+        "self_consistency",
+    ],
 )
 def test_the_command_line_writes_the_same_bytes(
     system: str, small: pyfast.Index, examples: Path, tmp_path: Path

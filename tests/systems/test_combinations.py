@@ -98,6 +98,9 @@ REPLIES["react"] = {
     "act_alone": lambda request: acted(request, {}),
     "conclude": {"answer": "Huygens"},
 }
+REPLIES["self_consistency"] = {
+    "cot": lambda request: {"reasoning": f"It is {request.seed}.", "answer": ("Titan", "Rhea")[request.seed % 2]}
+}
 REPLIES["ircot"] = {
     "sentence": lambda request: {"sentence": f"The moon after {request.messages[-1].content[-20:]} is Titan."},
     **REPLIES["iter_retgen"],
@@ -151,6 +154,8 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "iter_retgen": {"iterations": [1, 3], "k": [2]},
     "self_ask": {"k": [2], "follow_ups": [1, 3]},
     "react": {"k": [1], "steps": [1, 3], "instructions": ["Search."], "turn_tokens": [99]},
+    "self_consistency": {"samples": [1, 2], "temperature": [0.1], "examples": [0]},
+    "cot": {"examples": [2]},
     "ircot": {"k": [2], "steps": [0, 2], "paragraphs": [3]},
 }
 OTHERS["decompose"] = OTHERS["n2n"]

@@ -30,7 +30,13 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
     "settings",
     [
         *({}, {"ranking": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}),
-        *({"system": "iter_retgen"}, {"system": "ircot"}, {"system": "self_ask"}, {"system": "react"}),
+        *(
+            {"system": "iter_retgen"},
+            {"system": "ircot"},
+            {"system": "self_ask"},
+            {"system": "react"},
+            {"system": "self_consistency", "samples": "3"},
+        ),
     ],
     ids=str,
 )

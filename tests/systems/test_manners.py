@@ -34,6 +34,7 @@ FALLS = {
     "mtqa": {"keywords", "thought", "summary"},
     "subqrag": {"sub_questions", "rewrite", "from_facts", "from_memory"},
     "ircot": {"sentence"},
+    "self_consistency": {"cot"},
     "react": {"act"},
     "self_ask": {"extract"},
 }

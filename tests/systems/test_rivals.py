@@ -2,6 +2,7 @@
 same queries, the same passages read, the same answer. The language model says what a script has.
 """
 
+import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -420,3 +421,52 @@ def test_a_document_and_a_question_cannot_write_tags(tmp_path: Path) -> None:
         assert "<|im_start|>" not in second.content and "owned" in second.content
         assert (second.content.count(begin), second.content.count(end)) == (1, 1)
         assert second.content.endswith(f"{end}\n\n") and "<answer>" not in second.content
+
+
+def test_cot_shows_worked_examples(small: Index) -> None:
+    """So many as are asked for, in the form of the reply, and then the question."""
+    (plain,) = happened(small, "Who?", "cot", {"cot": [{"reasoning": "", "answer": "x"}]}, {"cot": r"()(.*)"})[0]
+    for examples in range(5):
+        replies = {"cot": [{"reasoning": "It is known.", "answer": "Titan"}]}
+        ((_, _, user),), record = happened(
+            small, "Who?", "cot", replies, {"cot": r"()(.*)"}, examples=str(examples)
+        )
+        *worked, last = user.removeprefix("Think step by step.\n").split("\n\n")
+        assert last == "Question: Who?" and len(worked) == examples and record.answer == "Titan"
+        for one in worked:
+            asked, reply = one.split("\n")
+            assert asked.startswith("Question: ") and [*json.loads(reply)] == ["reasoning", "answer"]
+        assert examples or user == plain[2]
+
+
+@pytest.mark.parametrize(
+    ("answers", "wins"),
+    [
+        (["Titan", "Rhea", "Rhea"], "Rhea"),
+        (["Rhea", "Titan", "titan.", "The Titan", "Rhea"], "Titan"),
+        (["Titan", "Rhea", "Rhea", "Titan"], "Titan"),
+        (["Rhea", "Titan", None, None], "Rhea"),
+        (["Insufficient evidence.", "Rhea", "insufficient evidence"], None),
+    ],
+)
+def test_self_consistency_is_the_majority(answers: list[str | None], wins: str | None) -> None:
+    """Of normalised answers, ties by the first; None: a reply without the right form, which has no vote."""
+
+    def reply(request: Request) -> Any:
+        said = answers[request.seed]
+        return "?" if said is None else {"reasoning": f"chain {request.seed}", "answer": said}
+
+    llm = Scripted(cot=reply)
+    (record,) = run(None, llm, ["Who?"], "self_consistency", samples=str(len(answers)), temperature="0.5")
+    assert record.answer == wins
+    assert [request.seed for _, request in llm.calls] == [*range(len(answers))]
+    assert {request.temperature for _, request in llm.calls} == {0.5}
+    assert len({request.messages for _, request in llm.calls}) == 1
+    assert sum(record.trace["votes"].values()) == len([one for one in answers if one is not None])
+    if wins is not None:
+        assert record.trace["reasoning"] == f"chain {answers.index(wins)}"
+
+
+def test_self_consistency_needs_one_usable_chain() -> None:
+    (record,) = run(None, Scripted(cot="?"), ["Who?"], "self_consistency", samples="3")
+    assert record.state == "failed" and record.reason.startswith("cot: malformed answer")
