@@ -318,6 +318,7 @@ ACTIONS = [
     [("search", "moon of Saturn"), ("lookup", "Titan"), ("lookup", "Titan"), ("finish", "Titan")],
     [("lookup", "Titan"), ("search", "Apollo"), ("lookup", "moon"), ("lookup", "MOON"), ("search", "rover"),
      ("lookup", "moon"), ("lookup", "no such words"), ("finish", "never")],
+    [("search", "Titan"), ("lookup", "Titan"), ("search", "Saturn"), ("lookup", "Titan"), ("finish", "Titan")],
     [("search", ""), ("search", "xyzzy"), ("finish", "nobody")],
     [("finish", "at once")],
 ]  # fmt: skip
