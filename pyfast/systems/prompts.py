@@ -99,7 +99,7 @@ def long_so_far(fields: Mapping[str, Any]) -> str:
     return long_text(text[:_CHARACTERS] for text in texts if isinstance(text, str)) or ""
 
 
-def _reasoned(so_far: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], str]:
+def reasoned_so_far(so_far: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], str]:
     """Stream nothing of a reply that is refused because its reasoning is missing or too long."""
     return lambda fields: so_far(fields) if 0 < len(str(fields.get("reasoning", ""))) <= _REASONING else ""
 
@@ -268,7 +268,7 @@ COT = Prompt(
     answer=ReasonedFields,
     max_tokens=600,
     role="answer",
-    streamed=_reasoned(short_so_far),
+    streamed=reasoned_so_far(short_so_far),
 )
 
 
@@ -308,7 +308,7 @@ LONG_COT = Prompt(
     answer=LongReasonedFields,
     max_tokens=2700,
     role="answer",
-    streamed=_reasoned(long_so_far),
+    streamed=reasoned_so_far(long_so_far),
 )
 
 

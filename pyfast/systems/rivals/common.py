@@ -12,7 +12,14 @@ from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt
 from pyfast.retrieval import Pool
-from pyfast.systems.prompts import INSUFFICIENT, AnswerFields, ReasonedFields, longest_answer, short_so_far
+from pyfast.systems.prompts import (
+    INSUFFICIENT,
+    AnswerFields,
+    ReasonedFields,
+    longest_answer,
+    reasoned_so_far,
+    short_so_far,
+)
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
@@ -36,6 +43,7 @@ def _reasoned_prompt(most: int) -> Prompt[ReasonedFields]:
         answer=create_model("ReasonedFields", __base__=ReasonedFields, answer=(str, Field(max_length=most))),
         max_tokens=600 + ceil((most - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
         role="answer",
+        streamed=reasoned_so_far(short_so_far),
     )
 
 

@@ -46,21 +46,24 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     trace = {"steps": steps}
     pool, generation, found = NOTHING, "", None
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool), trace))
-    for _ in range(settings.iterations):
+    for number in range(1, settings.iterations + 1):
         # Generation-augmented retrieval
         query = f"{generation} {question.text}".lstrip()
         pool = await ctx.retrieve(query, settings.k)
         steps.append({"query": query, **traced(pool)})
 
-        # Retrieval-augmented generation
+        # Retrieval-augmented generation. Only the last one is the answer.
+        final = number == settings.iterations
         if settings.reasoning:
             prompt = unless_known(reasoned_prompt(ctx, pool), settings.abstain)
+            prompt = prompt if final else unstreamed(prompt)
             context = await ctx.narrative(pool, prompt)
             reply = await ctx.generate(prompt, context=context, question=question.text)
             found, generation = final_text(reply.answer), reply.reasoning.strip()
             steps[-1]["reasoning"] = generation
         else:
-            short = unstreamed(unless_known(answer_prompt(ctx, pool), settings.abstain))
+            short = unless_known(answer_prompt(ctx, pool), settings.abstain)
+            short = short if final else unstreamed(short)
             context = await ctx.narrative(pool, short)
             direct = await ctx.generate(short, context=context, path="", question=question.text)
             found, generation = final_text(direct.answer), ""
