@@ -20,10 +20,12 @@ from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT
 
-PROMPTS = {prompt.system: prompt.name for name in ("n2n", "hseq") for prompt in load_system(name).prompts}
+SYSTEMS = ("n2n", "hseq", "iter_retgen", "ircot", "self_ask", "react")
+PROMPTS = {prompt.system: prompt.name for name in SYSTEMS for prompt in load_system(name).prompts}
 _WINDOW = re.compile(r"(?m)^\[(\d+)\] (.*)$")
 _LABEL = re.compile(r"(?m)^\[\d+\] ")
 _HEAD = re.compile(r"(.*)\nQuestion: (.*)\nUse at most (\d+) characters for the answer\.$", re.DOTALL)
+_FOLLOW_UP, _SENTENCE, _REASONING = 200, 280, 800  # characters that a sentence and steps of reasoning may have
 _ENTITY = 120  # characters that an entity may have
 
 
@@ -87,6 +89,57 @@ class Oracle:
     def answer(self, said: str) -> dict[str, Any]:
         evidence, _, question = said.partition("Evidence:\n")[2].rpartition("Question: ")
         return {"answer": self._read(question, evidence)}
+
+    def reasoned_answer(self, said: str) -> dict[str, Any]:
+        evidence, _, question = said.partition("Evidence:\n")[2].rpartition("\n\nThink step by step.\nQuestion: ")
+        clues = in_words_of(evidence, self.clues[question])
+        return {"reasoning": "; ".join(clues)[:_REASONING], "answer": self._read(question, evidence)}
+
+    def sentence(self, said: str) -> dict[str, Any]:
+        evidence, _, asked = said.removeprefix("Evidence:\n").rpartition("\n\nQuestion: ")
+        question, _, _ = asked.rpartition("\nYour sentences: ")
+        missing = self._missing(question, _LABEL.sub("", evidence))
+        return {"sentence": f"Then, {missing[:_SENTENCE]}." if missing else "So the answer is known."}
+
+    def follow_up(self, said: str) -> dict[str, Any]:
+        question, _, notes = said.rpartition("\n\nQuestion: ")[2].partition("\n")
+        found = "\n".join(re.findall(r"(?m)^Intermediate answer: (.*)$", notes))
+        if missing := self._missing(question, found):
+            return {"follow_up": missing[:_FOLLOW_UP], "answer": ""}
+        return {"follow_up": "", "answer": self._read(question, found)}
+
+    def act(self, said: str) -> dict[str, Any]:
+        question, _, notes = said.removeprefix("Question: ").partition("\n")
+        seen = _LABEL.sub("", "\n".join(re.findall(r"(?ms)^Observation \d+: (.*?)(?=^Thought |\Z)", notes)))
+        if missing := self._missing(question, seen):
+            return {"thought": "It is missing.", "action": "search", "input": missing[:_SENTENCE]}
+        return {"thought": "It is known.", "action": "finish", "input": self._read(question, seen)}
+
+    def conclude(self, said: str) -> dict[str, Any]:
+        notes, _, question = said.removeprefix("Notes:\n").rpartition("\n\nQuestion: ")
+        return {"answer": self._read(question, notes)}
+
+    def _missing(self, question: str, evidence: str) -> str:
+        """The first step whose answer the evidence does not hold, as a query. Empty if it holds all."""
+        gold = self.golds[question]
+        if "path" in gold:
+            names = [gold["topic_entity"]]
+            for relation in gold["path"]:
+                led = list(dict.fromkeys(name for one in names for name in self.leads[relation].get(one, ())))
+                found = [name for name in led if stands(name, evidence)]
+                if len(found) < len(led):
+                    return asked("; ".join(names), relation)
+                names = found
+            return ""
+        known: dict[str, str] = {}
+        for at, step in enumerate(gold.get("decomposition") or [], start=1):
+            if not stands(step["answer"], evidence):
+                query = step["question"].replace(" >> ", " ")
+                query = re.sub(r"#\d", lambda place: known.get(place[0], place[0]), query)
+                self.found[query] = [step["answer"]]
+                return query
+            known[f"#{at}"] = step["answer"]
+        return ""
 
     def head(self, said: str) -> dict[str, Any]:
         evidence, question, most = _HEAD.findall(said)[-1]

@@ -16,10 +16,26 @@ from pyfast.systems.conversations import RESOLVE_TURN, REWRITE_TURN
 from pyfast.systems.hseq.head import head_prompt
 from pyfast.systems.mtqa.prompts import SUMMARY, SUMMARY_ALONE
 from pyfast.systems.prompts import ANSWER, COT, DIRECT, unless_known
+from pyfast.systems.rivals.common import CONCLUDE, REASONED
+from pyfast.systems.rivals.react import ACT, ACT_ALONE
+from pyfast.systems.rivals.self_ask import FOLLOW_UP
 from pyfast.systems.subqrag.prompts import FROM_MEMORY
 
 KINDS = {prompt.system: prompt.name for name in names() for prompt in load_system(name).prompts}
-MAY_ABSTAIN = (ANSWER, DIRECT, COT, SUMMARY, SUMMARY_ALONE, FROM_MEMORY, head_prompt(1))
+MAY_ABSTAIN = (
+    ANSWER,
+    DIRECT,
+    COT,
+    REASONED,
+    CONCLUDE,
+    FOLLOW_UP,
+    ACT,
+    ACT_ALONE,
+    SUMMARY,
+    SUMMARY_ALONE,
+    FROM_MEMORY,
+    head_prompt(1),
+)
 KINDS |= {unless_known(prompt, False).system: prompt.name for prompt in MAY_ABSTAIN}
 KINDS |= {prompt.system: prompt.name for prompt in (JUDGE, JUDGE_WITHOUT_TIES, REWRITE_TURN, RESOLVE_TURN)}
 Reply = str | dict[str, Any] | Completion | Exception

@@ -45,7 +45,7 @@ from pyfast.errors import (
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.batch_interface import Progress
 from pyfast.llm.protocol import OnText, device_of, weights_of
-from pyfast.llm.reply_cleaning import check_size, without_controls, without_controls_in, without_reasoning
+from pyfast.llm.reply_cleaning import check_size, cut_at, without_controls, without_controls_in, without_reasoning
 from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.own_documents import TOGETHER, OwnDocuments, own_documents, together
@@ -208,7 +208,8 @@ class Runtime:
         try:
             check_size(request, model.llm.context_window)
             completion = await model.outages.complete(request, self.budget.call_seconds, clock)
-            completion = without_reasoning(without_controls_in(completion))
+            completion = without_controls_in(completion)
+            completion = cut_at(completion, request.stop) if request.stop else without_reasoning(completion)
             self.tokens += completion.prompt_tokens + completion.completion_tokens
             return completion
         except CallError as error:

@@ -313,8 +313,8 @@ class Outages:
         try:
             return await self._llm.complete(request)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            # The error holds this call, so the call must not hold the task, which holds the error.
+            if getattr(asyncio.current_task(), "cancelling", int)():
                 raise
             # The LLM cancelled the call itself. Passed on, the error would end the caller silently.
             raise CallError("the LLM cancelled the call") from None

@@ -27,8 +27,6 @@ from __future__ import annotations
 
 import math
 import re
-import string
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +37,8 @@ import pyfast.utils.plugins as plugins
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold
+from pyfast.utils.text_forms import ARTICLES, PUNCTUATION
+from pyfast.utils.text_forms import normalise as normalise
 
 Share = tuple[float, float]
 """A value as (numerator, denominator)"""
@@ -111,8 +111,6 @@ def _share(metric: str, key: str, value: object) -> Share:
     return share
 
 
-PUNCTUATION = str.maketrans("", "", string.punctuation)
-ARTICLES = re.compile(r"\b(a|an|the)\b")
 _VERDICTS = {"yes", "no", "noanswer"}
 
 
@@ -133,25 +131,6 @@ class Overlap(NamedTuple):
 
 
 NOTHING, EVERYTHING = Overlap(0.0, 0.0, 0.0), Overlap(1.0, 1.0, 1.0)
-
-
-def normalise(answer: str) -> str:
-    """Normalise an answer as the official scripts do: lower case, no punctuation, no articles, single blanks.
-    Before, letters and accents are composed (NFC).
-
-    Args:
-        answer: Any text.
-
-    Returns:
-        The normalised text.
-
-    Example:
-        >>> from pyfast.evaluation import normalise
-        >>> normalise("The Hague!")
-        'hague'
-    """
-    composed = unicodedata.normalize("NFC", answer)
-    return " ".join(ARTICLES.sub(" ", composed.lower().translate(PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, gold: str) -> float:

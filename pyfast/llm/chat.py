@@ -62,6 +62,10 @@ def closed(schema: Any) -> Any:
     return node
 
 
+CONTINUES = {"add_generation_prompt": False, "continue_final_message": True}
+"""The options of a chat template for a reply that continues the text of the last message"""
+
+
 def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the JSON body of a request, without the schema for the answer. `fields` are
     additional fields for this server.
@@ -72,6 +76,10 @@ def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any
     prompt: dict[str, Any] = {"messages": request.messages}
     if request.embeds is not None:
         prompt = {"prompt_embeds": _as_tensor(request)}
+    if request.stop:
+        prompt["stop"] = list(request.stop)
+    if request.messages and request.messages[-1].role == "assistant":
+        prompt |= CONTINUES
     sampling = {"max_tokens": request.max_tokens, "temperature": request.temperature, "seed": request.seed}
     return {**fields, **prompt, **sampling}
 

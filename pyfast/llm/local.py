@@ -14,7 +14,7 @@ import numpy.typing as npt
 import orjson
 
 from pyfast.errors import CallError, InputError, ModelNotFoundError
-from pyfast.llm.chat import closed, one_line
+from pyfast.llm.chat import CONTINUES, closed, one_line
 from pyfast.llm.control_tokens import breaker_of
 from pyfast.llm.protocol import Message, Request, Schema
 
@@ -117,10 +117,11 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     broken = breaker_of(tokenizer)
     messages = [replace(each, content=broken(each.content)) for each in messages]
     because = "it leaves some of it out"
+    begun = CONTINUES if messages[-1].role == "assistant" else {"add_generation_prompt": True}
     for tried in (messages, _without_system(messages)):
         turns = [{"role": each.role, "content": each.content} for each in tried]
         try:
-            text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **options)
+            text: str = tokenizer.apply_chat_template(turns, tokenize=False, **begun, **options)
         except Exception as error:  # A template may raise any exception.
             because = one_line(error)
             continue

@@ -65,6 +65,7 @@ class Request:
     """
 
     messages: tuple[Message, ...]
+    """The conversation so far. If the last message is the assistant's, the LLM continues its text"""
     max_tokens: int
     schema: Schema | None = None
     """The JSON schema that the answer should match.
@@ -79,6 +80,9 @@ class Request:
 
     Only vLLM and transformers accept embeddings
     """
+    stop: tuple[str, ...] = ()
+    """Texts at which the reply ends. They are not part of the reply. The reasoning of such a reply stays in its
+    text"""
     on_text: OnText | None = None
     """A function for the text of the reply so far, from its beginning. An LLM that writes its reply piece by piece
     calls it in the event loop, after each piece. If the LLM begins again, so does the text.
@@ -92,6 +96,8 @@ class Request:
         Raises `CallError` if the text of a message is not valid Unicode.
         """
         digest = sha256(repr((self.max_tokens, self.temperature, self.seed)).encode())
+        if self.stop:
+            digest.update(repr(self.stop).encode())
         for message in self.messages:
             try:
                 text = message.content.encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -138,6 +139,18 @@ def without_reasoning(completion: Completion) -> Completion:
         end = len(text)
     counted = completion.reasoning_tokens or share_of_reasoning(completion.completion_tokens, end, len(text))
     return replace(completion, text=text[end:], reasoning_tokens=counted)
+
+
+def cut_at(completion: Completion, stop: Sequence[str]) -> Completion:
+    """Cut a completion at the first of the texts `stop` in it, for LLMs that do not stop there themselves.
+
+    Example:
+        >>> from pyfast.llm import Completion
+        >>> cut_at(Completion("one</a> two</b>", "length"), ["</b>", "</a>"]).text
+        'one'
+    """
+    places = [place for text in stop if (place := completion.text.find(text)) >= 0]
+    return replace(completion, text=completion.text[: min(places)], finish_reason="stop") if places else completion
 
 
 def share_of_reasoning(tokens: int, reasoning: int, whole: int) -> int:

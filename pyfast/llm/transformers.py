@@ -90,6 +90,7 @@ class Transformers:
             generated = self._model.generate(
                 **prompt,
                 max_new_tokens=request.max_tokens,
+                **({"stop_strings": list(request.stop), "tokenizer": self._tokenizer} if request.stop else {}),
                 **(hot if request.temperature else {"do_sample": False, "temperature": None, "top_p": None}),
             )[0]
         # A prompt of embeddings is not repeated in the output.

@@ -271,6 +271,7 @@ def _sampling(request: Request) -> Any:
         # Greedy decoding needs no random numbers. A seed would give each request a generator of its own.
         seed=request.seed if request.temperature else None,
         max_tokens=request.max_tokens,
+        stop=list(request.stop),
         structured_outputs=form,
         output_kind=RequestOutputKind.FINAL_ONLY if request.on_text is None else RequestOutputKind.CUMULATIVE,
     )

@@ -143,7 +143,7 @@ def describe_systems() -> list[SystemDescription]:
     Example:
         >>> from pyfast.systems import describe_systems
         >>> [system.name for system in describe_systems() if not system.needs_index]
-        ['cot', 'direct']
+        ['cot', 'direct', 'self_consistency']
     """
     return [_described_if_it_loads(name) for name in names()]
 

@@ -99,7 +99,7 @@ def long_so_far(fields: Mapping[str, Any]) -> str:
     return long_text(text[:_CHARACTERS] for text in texts if isinstance(text, str)) or ""
 
 
-def _reasoned(so_far: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], str]:
+def reasoned_so_far(so_far: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], str]:
     """Stream nothing of a reply that is refused because its reasoning is missing or too long."""
     return lambda fields: so_far(fields) if 0 < len(str(fields.get("reasoning", ""))) <= _REASONING else ""
 
@@ -205,7 +205,12 @@ ANSWER = _answer_prompt(_SHORT)
 
 
 def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
-    """Make the prompt for an answer that can be a list of entities.
+    """Make the prompt for an answer that can be a list of entities (see `longest_answer`)."""
+    return _answer_prompt(longest_answer(ctx, pool))
+
+
+def longest_answer(ctx: Context, pool: Pool) -> int:
+    """Compute the maximum number of characters of an answer from the passages of a pool.
 
     If the pool has passages of a knowledge graph, the answer may be longer than usual, because such a
     question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.
@@ -214,7 +219,7 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     most = longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT) if listed else _SHORT
     if ctx.answer_tokens is not None:  # a limit of tokens, converted into characters
         most = max(most, _SHORT + int((ctx.answer_tokens - ANSWER.max_tokens) * CHARACTERS_PER_TOKEN_OF_LISTS))
-    return _answer_prompt(most)
+    return most
 
 
 def _characters_of_graphs(index: Index, pool: Pool) -> int:
@@ -263,7 +268,7 @@ COT = Prompt(
     answer=ReasonedFields,
     max_tokens=600,
     role="answer",
-    streamed=_reasoned(short_so_far),
+    streamed=reasoned_so_far(short_so_far),
 )
 
 
@@ -303,7 +308,7 @@ LONG_COT = Prompt(
     answer=LongReasonedFields,
     max_tokens=2700,
     role="answer",
-    streamed=_reasoned(long_so_far),
+    streamed=reasoned_so_far(long_so_far),
 )
 
 

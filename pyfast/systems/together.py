@@ -16,5 +16,5 @@ async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        for task in tasks:
-            task.cancel()
+        while tasks:  # An error that passes through here holds this call, so the call must not hold the tasks.
+            tasks.pop().cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import string
 import unicodedata
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -72,6 +73,29 @@ def name_form(name: str) -> str:
         'beyonce knowles'
     """
     return " ".join(compared(name).replace("_", " ").split())
+
+
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def normalise(answer: str) -> str:
+    """Normalise an answer as the official scripts do: lower case, no punctuation, no articles, single blanks.
+    Before, letters and accents are composed (NFC).
+
+    Args:
+        answer: Any text.
+
+    Returns:
+        The normalised text.
+
+    Example:
+        >>> from pyfast.evaluation import normalise
+        >>> normalise("The Hague!")
+        'hague'
+    """
+    composed = unicodedata.normalize("NFC", answer)
+    return " ".join(ARTICLES.sub(" ", composed.lower().translate(PUNCTUATION)).split())
 
 
 def shown_names(names: Sequence[str]) -> Sequence[str]:

@@ -59,7 +59,22 @@ def test_records_are_typed_values(small: pyfast.Index) -> None:
     assert repr(run) == "<pyfast.Run in memory, 2 of 2 questions>"
 
 
-@pytest.mark.parametrize("system", ["n2n", "hseq", "rag", "decompose", "cot", "direct"])
+@pytest.mark.parametrize(
+    "system",
+    [
+        "n2n",
+        "hseq",
+        "rag",
+        "decompose",
+        "cot",
+        "direct",
+        "iter_retgen",
+        "ircot",
+        "self_ask",
+        "react",
+        "self_consistency",
+    ],
+)
 def test_the_command_line_writes_the_same_bytes(
     system: str, small: pyfast.Index, examples: Path, tmp_path: Path
 ) -> None:

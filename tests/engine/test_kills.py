@@ -18,7 +18,11 @@ pytestmark = pytest.mark.slow(suite="storms")
 
 QUESTIONS, KILLS, CONCURRENCY, SEED = 300, 24, 8, 17
 PATIENCE_S = 900.0  # mtqa computes ten vectors for each question
-SETTINGS = {"graph_convqa": ["--set", "graph=off"], "mtqa": ["--set", "rows=2", "--set", "columns=2"]}
+SETTINGS = {
+    "graph_convqa": ["--set", "graph=off"],
+    "mtqa": ["--set", "rows=2", "--set", "columns=2"],
+    "self_consistency": ["--set", "samples=5"],
+}
 
 
 @pytest.fixture(scope="module")

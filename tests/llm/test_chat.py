@@ -1,6 +1,8 @@
 from pydantic import BaseModel
 
-from pyfast.llm.chat import closed, error_field, error_text
+from pyfast.llm import Completion, Message, Request, dialogue
+from pyfast.llm.chat import closed, error_field, error_text, request_fields
+from pyfast.llm.reply_cleaning import cut_at
 
 
 def test_objects_are_closed_wherever_they_are() -> None:
@@ -46,3 +48,20 @@ def test_fields_of_error_bodies() -> None:
         b"",
     )
     assert {error_field(body, "param") for body in bodies} == {""}
+
+
+def test_a_request_that_continues_a_text() -> None:
+    """The fields of vLLM and SGLang for it; llama.cpp needs none. No other request has them."""
+    begun = (*dialogue("Who?"), Message("assistant", "It was"))
+    fields = request_fields(Request(begun, 9, stop=("</a>",)), {})
+    assert fields["stop"] == ["</a>"] and not fields["add_generation_prompt"] and fields["continue_final_message"]
+    usual = request_fields(Request(begun[:1], 9), {})
+    assert usual.keys() == {"messages", "max_tokens", "temperature", "seed"}
+    digests = {Request(begun, 9, stop=stop).digest() for stop in ((), ("a",), ("a", "b"), ("ab",))}
+    assert len(digests) == 4
+
+
+def test_what_follows_a_mark_is_cut_off() -> None:
+    text = "<think>one</think><search>two</search>three</answer>"
+    assert cut_at(Completion(text, "length"), ("</answer>", "</search>")).text == "<think>one</think><search>two"
+    assert cut_at(Completion(text, "length"), ("no",)) == Completion(text, "length")

@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
-from pyfast.llm import LLM, Completion, Request, dialogue, llamacpp, open_llm
+from pyfast.llm import LLM, Completion, Message, Request, dialogue, llamacpp, open_llm
 from pyfast.llm.llamacpp import LlamaCpp, embedded_model
 
 
@@ -283,3 +283,12 @@ async def test_an_adapter_that_is_none(model_installed: None, tmp_path: Path) ->
     (tmp_path / "damaged.gguf").write_bytes(b"GGUF\x03\x00")
     with pytest.raises(LLMUnavailableError, match=r"with the adapter .*damaged\.gguf"):
         await open_llm("embedded", adapter=str(tmp_path / "damaged.gguf"), threads=1).start()
+
+
+async def test_a_text_is_continued_and_ends_at_a_mark(embedded: LLM) -> None:
+    """The last message is the beginning of the reply."""
+    asked = Request((*dialogue("Count from one to nine."), Message("assistant", "one, two, three, four,")), 20)
+    whole = await embedded.complete(asked)
+    assert whole.text.lstrip().startswith("five, six")
+    done = await embedded.complete(replace(asked, stop=("six", "nine")))
+    assert done.text.strip() == "five," and done.finish_reason == "stop"

@@ -11,7 +11,8 @@ import pytest
 from tiny import tiny_model
 
 from pyfast.errors import CallError, LLMUnavailableError, ModelNotFoundError
-from pyfast.llm import LLM, Completion, Request, dialogue, open_llm
+from pyfast.llm import LLM, Completion, Message, Request, dialogue, open_llm
+from pyfast.llm.reply_cleaning import cut_at
 
 pytest.importorskip("torch")
 ASKED = Request(dialogue("What is the capital of France?", "You know geography."), 12)
@@ -114,3 +115,20 @@ def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError) as error:
         asyncio.run(open_llm(f"transformers:{tmp_path}").start())
     assert "\n" not in str(error.value)
+
+
+def test_a_text_is_continued_and_ends_at_a_mark(llm: LLM, model: Path) -> None:
+    """Against what the whole reply is without either."""
+    from transformers import AutoTokenizer
+
+    whole = say(llm, ASKED)
+    begun = whole.text[: len(whole.text) // 2]
+    going_on = replace(ASKED, messages=(*ASKED.messages, Message("assistant", begun)))
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    messages = [{"role": said.role, "content": said.content} for said in ASKED.messages]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) + begun
+    assert say(llm, going_on).prompt_tokens == len(tokenizer.encode(text, add_special_tokens=False))
+    mark = whole.text[3:6]
+    done = cut_at(say(llm, replace(ASKED, stop=(mark,))), (mark,))
+    assert done.text == whole.text.partition(mark)[0] and done.finish_reason == "stop"
+    assert done.completion_tokens < whole.completion_tokens

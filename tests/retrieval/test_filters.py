@@ -139,7 +139,7 @@ def test_vectors_follow(examples: Path, tmp_path: Path) -> None:
             assert np.allclose([score for _, score in one], [score for _, score in other], atol=1e-6)
 
 
-SYSTEMS = ["n2n", "rag", "decompose", "subqrag", "mtqa", "hseq"]
+SYSTEMS = ["n2n", "rag", "decompose", "subqrag", "mtqa", "hseq", "iter_retgen", "ircot", "self_ask", "react"]
 
 
 @pytest.fixture(scope="module")

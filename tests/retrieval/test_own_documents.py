@@ -43,6 +43,11 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("n2n", {"ranking": "graph_rank", "centrality": "pagerank"}),
     ("n2n", {"ranking": "graph_rank", "centrality": "eigenvector"}),
     ("hseq", {}),
+    ("iter_retgen", {}),
+    ("ircot", {}),
+    ("self_ask", {}),
+    ("react", {}),
+    ("react", {"format": "search_r1"}),
 ]
 
 

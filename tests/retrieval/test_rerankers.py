@@ -92,7 +92,9 @@ def test_a_score_is_computed_once(backwards: Index) -> None:
     assert [list(pool) for pool in first] == [list(pool) for pool in again]
 
 
-@pytest.mark.parametrize("system", ["rag", "hseq", "n2n", "decompose", "graph_convqa"])
+@pytest.mark.parametrize(
+    "system", ["rag", "hseq", "n2n", "decompose", "graph_convqa", "iter_retgen", "ircot", "self_ask", "react"]
+)
 def test_every_system_honours_a_retriever_and_a_reranker(system: str, small: Index, tmp_path: Path) -> None:
     """Each asks both that it was given, and run.toml names them."""
     asked: list[str] = []

@@ -44,7 +44,7 @@ async def streamed(url: str, system: str, **extra: Any) -> tuple[list[str], list
     return [said for one in chunks if one.choices and (said := one.choices[0].delta.content)], chunks
 
 
-@pytest.mark.parametrize("system", ["rag", "n2n", "decompose", "cot", "direct", "subqrag"])
+@pytest.mark.parametrize("system", ["rag", "n2n", "decompose", "cot", "direct", "subqrag", "iter_retgen", "ircot"])
 async def test_the_pieces_are_the_answer_of_the_record(
     system: str, llm: str, known: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,10 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "hseq": {"steps": 2},
     "subqrag": {},
     "mtqa": {"rows": 2, "columns": 2},
+    "iter_retgen": {},
+    "ircot": {"steps": 2},
+    "self_ask": {"follow_ups": 2},
+    "react": {"steps": 3},
 }
 FILTERS = st.lists(st.sampled_from(sorted(CONDITIONS)), max_size=2)
 DOCUMENTS = st.none() | st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=3)

@@ -39,6 +39,12 @@ def picked(request: Request, enough: bool) -> str:
     return action_text((1,), enough, int(request.messages[-1].content.rpartition("At most ")[2].rstrip(".")))
 
 
+def acted(request: Request, beside: dict[str, Any]) -> dict[str, Any]:
+    """An agent that searches, looks something up, and would go on."""
+    number = request.messages[-1].content.count("Observation ")
+    return {**beside, "action": ("search", "lookup")[number % 2], "input": ("moon of Saturn", "Titan")[number % 2]}
+
+
 REPLIES: dict[str, dict[str, Any]] = {
     "n2n": {
         "plan": plan("moon that Huygens landed on", "discoverer of {entity1}"),
@@ -77,6 +83,28 @@ REPLIES: dict[str, dict[str, Any]] = {
     },
 }
 REPLIES["decompose"] = REPLIES["n2n"]
+REPLIES["iter_retgen"] = {"reasoned_answer": {"reasoning": "Huygens landed on Titan.", "answer": "Huygens"}}
+REPLIES["self_ask"] = {
+    "follow_up": lambda request: {
+        "follow_up": f"Which moon is {request.messages[-1].content.count('Intermediate')}?",
+        "answer": "Huygens",
+    },
+    "extract": {"entity": "Titan"},
+    "direct": {"answer": "Titan"},
+    "conclude": {"answer": "Huygens"},
+}
+REPLIES["react"] = {
+    "act": lambda request: acted(request, {"thought": "Which moon is it?"}),
+    "act_alone": lambda request: acted(request, {}),
+    "conclude": {"answer": "Huygens"},
+}
+REPLIES["self_consistency"] = {
+    "cot": lambda request: {"reasoning": f"It is {request.seed}.", "answer": ("Titan", "Rhea")[request.seed % 2]}
+}
+REPLIES["ircot"] = {
+    "sentence": lambda request: {"sentence": f"The moon after {request.messages[-1].content[-20:]} is Titan."},
+    **REPLIES["iter_retgen"],
+}
 
 # Values to try beside the default, where there is more than on and off or one of a few.
 OTHERS: dict[str, dict[str, list[Any]]] = {
@@ -123,6 +151,12 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "embedder": ["other"],
     },
     "rag": {"k": [2]},
+    "iter_retgen": {"iterations": [1, 3], "k": [2]},
+    "self_ask": {"k": [2], "follow_ups": [1, 3]},
+    "react": {"k": [1], "steps": [1, 3], "instructions": ["Search."], "turn_tokens": [99]},
+    "self_consistency": {"samples": [1, 2], "temperature": [0.1], "examples": [0]},
+    "cot": {"examples": [2]},
+    "ircot": {"k": [2], "steps": [0, 2], "paragraphs": [3]},
 }
 OTHERS["decompose"] = OTHERS["n2n"]
 # Under which a setting may be seen to act that does not by default.
@@ -183,10 +217,12 @@ class Heard(Scripted):
         self.heard: list[Any] = []
 
     async def complete(self, request: Request) -> Completion:
-        self.heard.append((request.messages, request.temperature, request.seed))
+        self.heard.append((request.messages, request.max_tokens, request.temperature, request.seed))
         if request.messages[0].content in KINDS:
             return await super().complete(request)
-        return Completion("Christiaan Huygens", "stop")
+        if len(request.messages) > 1:
+            return Completion("Christiaan Huygens", "stop")
+        return Completion("<search>moon of Saturn<|begin_search_query|>moon of Saturn", "stop")
 
 
 def alternatives(name: str, setting: str) -> list[Any]:

@@ -27,7 +27,18 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"ranking": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}], ids=str
+    "settings",
+    [
+        *({}, {"ranking": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}),
+        *(
+            {"system": "iter_retgen"},
+            {"system": "ircot"},
+            {"system": "self_ask"},
+            {"system": "react"},
+            {"system": "self_consistency", "samples": "3"},
+        ),
+    ],
+    ids=str,
 )
 def test_the_same_bytes(hybridqa: Index, hybridqa_questions: list[Question], settings: dict[str, str]) -> None:
     asked = hybridqa_questions[:100]

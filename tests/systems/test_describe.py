@@ -21,7 +21,7 @@ from pyfast.systems import (
 )
 from pyfast.systems.prompts import DIRECT
 
-OWN = {"direct", "cot", "rag"}  # baselines: their settings are nobody's
+OWN = {"direct", "rag"}  # baselines: their settings are nobody's
 
 
 class Colour(Enum):
@@ -104,7 +104,9 @@ def test_systems_are_described() -> None:
     assert list(described) == names()
     assert all(system.summary and system.paper for system in described.values())
     assert described["hseq"].prompts == ("guide", "select", "head", "verify")
-    assert {name for name, system in described.items() if not system.needs_index} == {"cot", "direct"}
+    assert {name for name, system in described.items() if not system.needs_index} == {
+        *("cot", "direct", "self_consistency")
+    }
 
 
 def test_a_system_of_a_user() -> None:

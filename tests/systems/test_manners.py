@@ -33,6 +33,10 @@ FALLS = {
     "hseq": {"guide", "select", "verify"},
     "mtqa": {"keywords", "thought", "summary"},
     "subqrag": {"sub_questions", "rewrite", "from_facts", "from_memory"},
+    "ircot": {"sentence"},
+    "self_consistency": {"cot"},
+    "react": {"act"},
+    "self_ask": {"extract"},
 }
 
 

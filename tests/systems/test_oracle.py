@@ -17,6 +17,10 @@ from pyfast.retrieval import Index, build_index
 from pyfast.systems.prompts import ANSWER, INSUFFICIENT
 
 LEAST = {"n2n": {"metaqa": 0.5, "musique": 0.4}, "hseq": {"metaqa": 0.5, "musique": 0.3}}
+LEAST |= {"iter_retgen": {"metaqa": 0.45, "musique": 0.35}, "ircot": {"metaqa": 0.45, "musique": 0.35}}
+LEAST |= {"self_ask": {"metaqa": 0.4, "musique": 0.15}, "react": {"metaqa": 0.4, "musique": 0.1}}
+FROM_NOTES = {"self_ask", "react"}
+"""Their answers rest on what was noted from the evidence. What was not noted is lost."""
 
 
 @pytest.fixture(scope="module", params=["metaqa", "musique"])
@@ -57,8 +61,9 @@ def test_what_the_evidence_holds_can_be_answered(known: tuple[str, Index, list[A
     held = Counter[str]()
     for gold, record in zip(golds, run.records, strict=True):
         scored = score_set if is_set(gold) else score
-        assert scored(record.answer, gold["answers"]).em == holds(gold, record, index), gold["id"]
-        held[gold["type"]] += holds(gold, record, index)
+        right, could = scored(record.answer, gold["answers"]).em, holds(gold, record, index)
+        assert right <= could if system in FROM_NOTES else right == could, gold["id"]
+        held[gold["type"]] += int(right)
     assert held.total() >= LEAST[system][name] * len(golds)
     assert name != "metaqa" or (len(held) == 3 and min(held.values()) > 2)
 

@@ -1,0 +1,96 @@
+"""What several rivals share: the prompt of a reader that reasons, and a list of passages that grows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from math import ceil
+from typing import TypeVar
+
+import numpy as np
+from pydantic import BaseModel, Field, create_model
+
+from pyfast.engine import Context, Prompt
+from pyfast.retrieval import Pool
+from pyfast.systems.prompts import (
+    INSUFFICIENT,
+    AnswerFields,
+    ReasonedFields,
+    longest_answer,
+    reasoned_so_far,
+    short_so_far,
+)
+from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
+
+M = TypeVar("M", bound=BaseModel)
+
+_SHORT = 300
+"""The maximum number of characters in an answer that is not a list"""
+
+
+@cache
+def _reasoned_prompt(most: int) -> Prompt[ReasonedFields]:
+    return Prompt(
+        name="reasoned_answer",
+        system=(
+            "You answer questions from evidence, and say first how. Reply in JSON: reasoning, a few short steps "
+            "with the facts of the evidence that each rests on, in at most 800 characters; then answer, only the "
+            "name, number or short phrase asked for. If there are several answers, give all of them, separated by "
+            f"semicolons. If the evidence does not contain the answer, the answer is '{INSUFFICIENT}'."
+        ),
+        user=f"Use at most {most} characters for the answer.\n\n"
+        "Evidence:\n$context\n\nThink step by step.\nQuestion: $question",
+        answer=create_model("ReasonedFields", __base__=ReasonedFields, answer=(str, Field(max_length=most))),
+        max_tokens=600 + ceil((most - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
+        role="answer",
+        streamed=reasoned_so_far(short_so_far),
+    )
+
+
+REASONED = _reasoned_prompt(_SHORT)
+"""The prompt of a reader that writes its reasoning before its answer, for answers that are not a list"""
+
+
+def reasoned_prompt(ctx: Context, pool: Pool) -> Prompt[ReasonedFields]:
+    """Make the prompt of this reader for an answer that can be a list of entities (see `longest_answer`)."""
+    return _reasoned_prompt(longest_answer(ctx, pool))
+
+
+NOTHING = Pool(np.empty(0, np.int32), np.empty(0, np.float32))
+"""The pool before the first search"""
+
+
+@cache
+def unstreamed(prompt: Prompt[M]) -> Prompt[M]:
+    """Return the prompt for a reply that is not yet the answer to the question. Clients of a server do not get the
+    text of such a reply."""
+    return replace(prompt, streamed=None)
+
+
+def joined(collected: Pool, found: Pool, most: int) -> Pool:
+    """Append the passages of a search that are not collected yet, in their order, up to `most` passages.
+
+    The scores of passages stay those of the search that found them first.
+    """
+    new = ~np.isin(found.passages, collected.passages)
+    return Pool(
+        np.concatenate([collected.passages, found.passages[new]])[:most],
+        np.concatenate([collected.scores, found.scores[new]])[:most],
+    )
+
+
+CONCLUDE = Prompt(
+    name="conclude",
+    system=(
+        "You answer a question from notes on what was asked and found. Reply in JSON with the field answer: only"
+        " the name, number or short phrase that the question asks for, no sentence, of at most 300 characters. If"
+        " there are several answers, give all of them, separated by semicolons. If the notes do not lead to the"
+        f" answer, the answer is '{INSUFFICIENT}'."
+    ),
+    user="Notes:\n$notes\n\nQuestion: $question",
+    answer=AnswerFields,
+    max_tokens=320,
+    role="answer",
+    streamed=short_so_far,
+)
+"""The prompt for the final answer of a method whose steps are used up"""
