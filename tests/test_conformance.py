@@ -104,6 +104,12 @@ def test_the_shipped_systems_pass(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert failed(check_system(name, settings=settings)) == {}
 
 
+@pytest.mark.slow(suite="models")
+def test_an_agent_in_free_text_passes() -> None:
+    """Replies that are no JSON; in the other such format, a tag of the system's own is a control token."""
+    assert failed(check_system("react", settings={"format": "search_o1", "steps": 3})) == {}
+
+
 def test_what_cannot_be_checked_is_said_at_once() -> None:
     with pytest.raises(InputError, match="unknown system 'nothing'"):
         check_system("nothing")

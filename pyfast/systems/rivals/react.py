@@ -100,10 +100,11 @@ class Settings(system.Abstaining):
         " pyfast's own instructions.",
     )
     turn_tokens: int = Field(
-        default=1024,
+        default=500,
         ge=16,
         le=100_000,
-        description="Maximum number of tokens that the LLM writes before a search or an answer.",
+        description="Maximum number of tokens that the LLM writes before a search or an answer. Models that"
+        " reason at length need more.",
     )
 
 
