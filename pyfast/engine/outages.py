@@ -354,7 +354,9 @@ class Outages:
             # Other calls got replies meanwhile. The server may be busy, and the probe waits in its queue.
             busy_s = 2 * self._took if fault.kind == "slow" and before > began else 0.0
             if await self._is_answered(busy_s=busy_s):
-                met = "others" if loop.time() - looked < _AT_ONCE_S or before > began else "late"
+                # A reply just after the call began says nothing about the time since then.
+                is_recent = before > (began + looked) / 2
+                met = "others" if loop.time() - looked < _AT_ONCE_S or is_recent else "late"
                 return met
             if not self._patience_s:
                 raise self._latest
