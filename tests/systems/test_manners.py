@@ -36,6 +36,7 @@ FALLS = {
     "ircot": {"sentence"},
     "react": {"act"},
     "self_ask": {"extract"},
+    "hipporag": {"recognise"},
 }
 
 
