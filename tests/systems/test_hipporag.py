@@ -232,18 +232,18 @@ def test_the_part_of_the_graph_around_the_seeds_is_enough(large: Session, monkey
     for _ in range(40):
         phrases = tuple((entity, drawn.uniform(0.2, 0.9)) for entity in drawn.sample(rare, 5))
         passages = np.array(drawn.sample(range(3000), 20), np.int32)
-        items.append((phrases, Pool(passages, np.linspace(0.05, 0.01, 20, dtype=np.float32))))
+        items.append((large, phrases, Pool(passages, np.linspace(0.05, 0.01, 20, dtype=np.float32))))
     walk = Walk(True, 1.0, 0.5, 10**6, 5)
-    entire = ranked_passages(items, large, walk)
+    entire = ranked_passages(items, large.store, walk)
     assert min(sizes) > 4000
     sizes.clear()
-    bounded = ranked_passages(items, large, walk._replace(nodes=1000))
+    bounded = ranked_passages(items, large.store, walk._replace(nodes=1000))
     assert sizes == [1000] * 40
     shared = [
         len(set(a.passages.tolist()) & set(b.passages.tolist())) for a, b in zip(entire, bounded, strict=True)
     ]
     assert sum(shared) >= 0.97 * 5 * 40
-    alone = [ranked_passages([item], large, walk._replace(nodes=1000))[0] for item in items]
+    alone = [ranked_passages([item], large.store, walk._replace(nodes=1000))[0] for item in items]
     for one, other in zip(alone, bounded, strict=True):
         assert one.passages.tobytes() == other.passages.tobytes()
         assert one.scores.tobytes() == other.scores.tobytes()

@@ -21,8 +21,6 @@ from pyfast.systems.prompts import ANSWER, answer_prompt, final_text, unless_kno
 from pyfast.systems.rivals.phrase_graph import Fact, Seed, Walk, linked_facts, linked_phrases, ranked_passages
 from pyfast.utils.token_budget import share
 
-_NUMBER = 5  # characters of a fact's number in a list
-
 
 class UsefulFields(BaseModel):
     """The numbers of the facts that help to answer a question."""
@@ -137,9 +135,9 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     ctx.so_far(lambda: Answer(None, ctx.evidence(read), trace))
 
     if settings.linking == "phrases":
-        phrases = await ctx.call(linked_phrases, question.text, session, settings.phrases)
+        phrases = await ctx.call(linked_phrases, (question.text, session), session.store, settings.phrases)
     else:
-        found = await ctx.call(linked_facts, question.text, session, settings.facts)
+        found = await ctx.call(linked_facts, (question.text, session), session.store, settings.facts)
         kept = await recognised(question, found, ctx) if found and settings.recognition else found
         trace["facts"] = [
             {"triples": list(map(list, one.triples)), "cosine": cosine, "useful": (cosine, one) in kept}
@@ -154,7 +152,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         weights = np.maximum(pool.head(settings.seeds).scores, 0)
         weights *= settings.passage_weight / max(weights.max(initial=0), 1e-9)
         weighted = Pool(pool.head(settings.seeds).passages, weights)
-        ranked = await ctx.call(ranked_passages, (tuple(phrases), weighted), session, walk)
+        ranked = await ctx.call(ranked_passages, (session, phrases, weighted), session.store, walk)
     read = ranked if len(ranked) else read
     trace["ranked_by"] = "graph" if len(ranked) else "search"
     trace["steps"] = [{"query": question.text, **traced(read)}]
@@ -167,7 +165,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 async def recognised(question: Question, found: list[Fact], ctx: Context) -> list[Fact]:
     """Let the LLM choose the facts that help (recognition memory). If its reply is not usable, all stay."""
-    room = ctx.text_budget(RECOGNISE) - len(question.text) - _NUMBER * len(found)
+    room = ctx.text_budget(RECOGNISE) - len(question.text) - 5 * len(found)  # A number has 5 characters.
     lines = share([fact.line for _, fact in found], room)
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     try:

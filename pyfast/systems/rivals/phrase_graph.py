@@ -16,7 +16,7 @@ from scipy.sparse import block_array, csr_array
 import pyfast.ops as ops
 from pyfast.knowledge import Session
 from pyfast.knowledge.fact_retrieval import RetrievedFact
-from pyfast.knowledge.store import IN_TEXT
+from pyfast.knowledge.store import IN_TEXT, Knowledge
 from pyfast.ops.arrays import Float32, Int64
 from pyfast.retrieval import Pool
 
@@ -29,7 +29,7 @@ Fact = tuple[float, RetrievedFact]
 """A fact, and its cosine with the question"""
 Seed = tuple[int, float]
 """An entity at which the walk starts, and its weight"""
-_Item = tuple[tuple[Seed, ...], Pool]
+_Item = tuple[Session, Sequence[Seed], Pool]
 _Synonym = tuple[int, int, float]
 """A seed, an entity with a similar name, and the cosine of the names"""
 
@@ -44,28 +44,28 @@ class Walk(NamedTuple):
     k: int
 
 
-def linked_facts(items: Sequence[str], session: Session, k: int) -> list[list[Fact]]:
+def linked_facts(items: Sequence[tuple[str, Session]], store: Knowledge, k: int) -> list[list[Fact]]:
     """Find for each question the `k` nearest facts, nearest first. Each triple is in one fact alone, and a
-    fact has only those of its triples from which its vector is computed."""
-    store = session.store
-    places, cosines = _nearest(session, "facts", store.encode(items), 2 * k)
-    return [
-        _distinct(session, row[row >= 0], scores.tolist(), k) for row, scores in zip(places, cosines, strict=True)
-    ]
+    fact has only those of its triples from which its vector is computed.
+
+    An item is the question and its session, which says what the question may use.
+    """
+    sessions = [session for _, session in items]
+    nearest = _nearest(sessions, store, "facts", store.encode([text for text, _ in items]), 2 * k)
+    return [_distinct(session, near, k) for session, near in zip(sessions, nearest, strict=True)]
 
 
-def linked_phrases(items: Sequence[str], session: Session, k: int) -> list[list[Seed]]:
-    """Find for each question the `k` entities with the nearest names, and their cosines."""
-    places, cosines = _nearest(session, "entities", session.store.encode(items), k)
-    return [
-        [pair for pair in zip(*rows, strict=True) if pair[0] >= 0 and pair[1] > 0]
-        for rows in zip(places.tolist(), cosines.tolist(), strict=True)
-    ]
+def linked_phrases(items: Sequence[tuple[str, Session]], store: Knowledge, k: int) -> list[list[Seed]]:
+    """Find for each question the `k` entities with the nearest names, and their cosines. Items are those of
+    `linked_facts`."""
+    queries = store.encode([text for text, _ in items])
+    nearest = _nearest([session for _, session in items], store, "entities", queries, k)
+    return [[seed for seed in near if seed[1] > 0] for near in nearest]
 
 
-def _distinct(session: Session, places: Int64, cosines: list[float], k: int) -> list[Fact]:
+def _distinct(session: Session, near: Sequence[Seed], k: int) -> list[Fact]:
     store, found, seen = session.store, list[Fact](), set[int]()
-    for place, cosine in zip(places.tolist(), cosines, strict=False):
+    for place, cosine in near:
         triples = store.facts.of(place)
         if session.allowed is not None:
             triples = triples[np.isin(triples, session.allowed)]
@@ -76,18 +76,25 @@ def _distinct(session: Session, places: Int64, cosines: list[float], k: int) -> 
     return found
 
 
-def _nearest(session: Session, kind: str, queries: Float32, k: int) -> tuple[Int64, Float32]:
-    """Search facts or entities, of those alone that the question may use."""
-    store, allowed = session.store, session.allowed
-    if allowed is None:
-        return store.search(kind, queries, k)
-    ends = store.head[allowed], store.tail[allowed]
-    places = store.facts.with_any_of(allowed) if kind == "facts" else np.union1d(*ends).astype(np.int64)
-    cosines = np.array([store.cosines(places.tolist(), query, kind) for query in queries]).reshape(
-        len(queries), -1
-    )
-    order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-    return places[order], np.take_along_axis(cosines, order, axis=1)
+def _nearest(
+    sessions: Sequence[Session], store: Knowledge, kind: str, queries: Float32, k: int
+) -> list[list[tuple[int, float]]]:
+    """Find for each query the `k` nearest facts or entities, and their cosines: of those alone that the session of
+    the query allows."""
+    found: list[list[tuple[int, float]]] = [[] for _ in sessions]
+    for session in dict.fromkeys(sessions):
+        rows = [row for row, one in enumerate(sessions) if one is session]
+        if (allowed := session.allowed) is None:
+            places, cosines = store.search(kind, queries[rows], k)
+        else:
+            ends = store.head[allowed], store.tail[allowed]
+            usable = store.facts.with_any_of(allowed) if kind == "facts" else np.union1d(*ends).astype(np.int64)
+            known = np.array([store.cosines(usable.tolist(), queries[row], kind) for row in rows])
+            order = np.argsort(-known, axis=1, kind="stable")[:, :k]
+            places, cosines = usable[order], np.take_along_axis(known, order, axis=1)
+        for row, *pairs in zip(rows, places.tolist(), cosines.tolist(), strict=True):
+            found[row] = [pair for pair in zip(*pairs, strict=True) if pair[0] >= 0]
+    return found
 
 
 class _Graph(NamedTuple):
@@ -126,46 +133,45 @@ def _graph(session: Session) -> _Graph:
     return made
 
 
-def ranked_passages(items: Sequence[_Item], session: Session, walk: Walk) -> list[Pool]:
+def ranked_passages(items: Sequence[_Item], store: Knowledge, walk: Walk) -> list[Pool]:
     """Rank passages by Personalised PageRank, in the part of the graph around the seeds of a question.
 
     Args:
-        items: For each question, the phrases that are seeds, and the passages that are seeds. The scores of these
-            passages are their weights.
-        session: The knowledge graph.
+        items: For each question its session, the phrases that are seeds, and the passages that are seeds. The
+            scores of these passages are their weights.
+        store: The knowledge graph.
         walk: The settings.
 
     Returns:
         For each question the best `walk.k` passages. Without passage nodes, the rank of a passage is the sum of
         the ranks of its phrases.
     """
-    graph, size = _graph(session), len(session.store.entities)
-    edges = graph.edges if walk.passage_nodes else graph.relations
-    parts = []
-    for (phrases, pool), synonyms in zip(items, _synonyms(items, session, walk.synonyms), strict=True):
+    parts, size = [], len(store.entities)
+    for (session, phrases, pool), synonyms in zip(items, _synonyms(items, store, walk.synonyms), strict=True):
         passages = [(size + passage, weight) for passage, weight in pool if weight > 0]
         restart = dict((*phrases, *(passages if walk.passage_nodes else ())))
-        parts.append(_part(edges, restart, synonyms, walk))
+        graph = _graph(session)
+        parts.append(_part(graph.edges if walk.passage_nodes else graph.relations, restart, synonyms, walk))
     every, shares, matrices = zip(*parts, strict=True)
     ranks = ops.pagerank(ops.EvidenceGraph.from_scipy(*matrices), walk.damping, np.concatenate(shares))
     of_each = np.split(ranks, np.cumsum(list(map(len, every)))[:-1])
-    return [_best(graph, nodes, rank, size, walk) for nodes, rank in zip(every, of_each, strict=True)]
+    return [
+        _best(_graph(session), nodes, rank, size, walk)
+        for (session, _, _), nodes, rank in zip(items, every, of_each, strict=True)
+    ]
 
 
-def _synonyms(items: Sequence[_Item], session: Session, least: float) -> list[list[_Synonym]]:
+def _synonyms(items: Sequence[_Item], store: Knowledge, least: float) -> list[list[_Synonym]]:
     """Find the entities whose names have a cosine of at least `least` with the name of a seed. If `least` is 1,
     there are none."""
-    seeds = list(dict.fromkeys(phrase for phrases, _ in items for phrase, _ in phrases)) if least < 1 else []
-    if not seeds:
-        return [[] for _ in items]
-    places, cosines = _nearest(
-        session, "entities", session.store.matrix("entities", np.array(seeds)), _SYNONYMS + 1
-    )
-    near = {
-        seed: [(seed, *pair) for pair in zip(*rows, strict=True) if pair[0] not in (seed, -1) and pair[1] >= least]
-        for seed, *rows in zip(seeds, places.tolist(), cosines.tolist(), strict=True)
-    }
-    return [[edge for phrase, _ in phrases for edge in near[phrase]] for phrases, _ in items]
+    found: list[list[_Synonym]] = [[] for _ in items]
+    seeds = [(at, seed) for at, (_, phrases, _) in enumerate(items) for seed, _ in phrases] if least < 1 else []
+    if seeds:
+        vectors = store.matrix("entities", np.array([seed for _, seed in seeds]))
+        nearest = _nearest([items[at][0] for at, _ in seeds], store, "entities", vectors, _SYNONYMS + 1)
+        for (at, seed), near in zip(seeds, nearest, strict=True):
+            found[at] += [(seed, *pair) for pair in near if pair[0] != seed and pair[1] >= least]
+    return found
 
 
 def _part(
