@@ -20,7 +20,7 @@ from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT
 
-SYSTEMS = ("n2n", "hseq", "iter_retgen", "ircot", "self_ask", "react")
+SYSTEMS = ("n2n", "hseq", "iter_retgen", "ircot", "self_ask", "react", "hipporag")
 PROMPTS = {prompt.system: prompt.name for name in SYSTEMS for prompt in load_system(name).prompts}
 _WINDOW = re.compile(r"(?m)^\[(\d+)\] (.*)$")
 _LABEL = re.compile(r"(?m)^\[\d+\] ")
@@ -118,6 +118,16 @@ class Oracle:
     def conclude(self, said: str) -> dict[str, Any]:
         notes, _, question = said.removeprefix("Notes:\n").rpartition("\n\nQuestion: ")
         return {"answer": self._read(question, notes)}
+
+    def recognise(self, said: str) -> dict[str, Any]:
+        facts, _, question = said.removeprefix("Facts:\n").rpartition("\n\nQuestion: ")
+        worth = [*self.clues[question], *self.golds[question]["answers"]]
+        useful = []
+        for number, _, fact in (line.partition(". ") for line in facts.split("\n")):
+            names = [name for end in fact.split(" | ")[::2] for name in end.split("; ")]
+            if in_words_of(fact, worth) or in_words_of(question, names):
+                useful.append(int(number))
+        return {"useful": useful}
 
     def _missing(self, question: str, evidence: str) -> str:
         """The first step whose answer the evidence does not hold, as a query. Empty if it holds all."""

@@ -95,10 +95,12 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Knowledge, as it is built and used by processes that are killed.
     "knowledge": Suite(
-        150,
+        210,
         (
             *(*PACKAGES, *PROCESSES, "pyfast/knowledge/", "pyfast/systems/subqrag"),
+            *("pyfast/systems/rivals/hipporag.py", "pyfast/systems/rivals/phrase_graph.py", "tests/oracle.py"),
             *("tests/knowledge/", "tests/gold_paths.py", "tests/systems/test_subqrag.py"),
+            "tests/systems/test_oracle.py",
         ),
     ),
     # The C++ library under sanitizers, and its fuzzer; words with every character.

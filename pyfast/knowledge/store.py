@@ -306,10 +306,11 @@ class Knowledge:
         """
         return self._vectors[kind].search(queries, k)
 
-    def matrix(self, kind: str) -> Float32:
-        """Return the vectors of "facts", "entities" or "keys": float32[texts, dimensions]."""
+    def matrix(self, kind: str, places: Int64 | None = None) -> Float32:
+        """Return the vectors of "facts", "entities" or "keys", float32[texts, dimensions]: of all of them, or of
+        those with these numbers."""
         known = self._vectors[kind]
-        return known.of(np.arange(len(known)))
+        return known.of(np.arange(len(known)) if places is None else places)
 
     def cosines(self, places: Int32 | Sequence[int], query: Float32, kind: str = "facts") -> Float32:
         """Compute the cosines of some facts, entities or keys with a query's vector. `places` are their
@@ -381,16 +382,15 @@ class Knowledge:
     def stated_in(self, segments: Sequence[int]) -> Int32:
         """Return the numbers of the triples that these segments state, ascending. `segments` are the ids of
         segments in the corpus."""
-        rows = self._statements
-        stated = np.isin(rows[:, 1], np.asarray(segments, np.uint64).view(np.int64))
-        return np.unique(np.searchsorted(self._triple_ids, rows[stated, 0])).astype(np.int32)
+        triples, stating = self.statements
+        return np.unique(triples[np.isin(stating, np.asarray(segments, np.uint64))])
 
     @cached_property
-    def _statements(self) -> Int64:
-        """[statements, 2]: the id of a triple in the database, and the id of a segment that states the
-        triple, as a signed integer"""
+    def statements(self) -> tuple[Int32, npt.NDArray[np.uint64]]:
+        """(triples, segments): the number of each triple, and the id of each segment that states it"""
         rows = self._database.execute("SELECT DISTINCT triple, segment FROM statements").fetchall()
-        return np.array(rows, np.int64).reshape(-1, 2)
+        columns = np.array(rows, np.int64).reshape(-1, 2).T
+        return np.searchsorted(self._triple_ids, columns[0]).astype(np.int32), columns[1].astype(np.uint64)
 
     def mentions(self, entities: Sequence[int]) -> list[list[int]]:
         """Return for each entity the ids of the segments that describe the entity."""

@@ -42,6 +42,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "ircot": {"steps": 2},
     "self_ask": {"follow_ups": 2},
     "react": {"steps": 3},
+    "hipporag": {},
 }
 FILTERS = st.lists(st.sampled_from(sorted(CONDITIONS)), max_size=2)
 DOCUMENTS = st.none() | st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=3)

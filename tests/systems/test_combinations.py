@@ -101,6 +101,7 @@ REPLIES["react"] = {
 REPLIES["self_consistency"] = {
     "cot": lambda request: {"reasoning": f"It is {request.seed}.", "answer": ("Titan", "Rhea")[request.seed % 2]}
 }
+REPLIES["hipporag"] = {"recognise": {"useful": [1, 3]}, "answer": {"answer": "Huygens"}}
 REPLIES["ircot"] = {
     "sentence": lambda request: {"sentence": f"The moon after {request.messages[-1].content[-20:]} is Titan."},
     **REPLIES["iter_retgen"],
@@ -157,6 +158,16 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "self_consistency": {"samples": [1, 2], "temperature": [0.1], "examples": [0]},
     "cot": {"examples": [2]},
     "ircot": {"k": [2], "steps": [0, 2], "paragraphs": [3]},
+    "hipporag": {
+        "facts": [1, 9],
+        "phrases": [1],
+        "seeds": [1],
+        "passage_weight": [0.0, 9.0],
+        "synonyms": [0.1, 1.0],
+        "damping": [0.0, 0.9],
+        "nodes": [1],
+        "k": [2],
+    },
 }
 OTHERS["decompose"] = OTHERS["n2n"]
 # Under which a setting may be seen to act that does not by default.
@@ -172,6 +183,7 @@ BESIDE: dict[str, list[Values]] = {
 UNSEEN = {
     ("mtqa", "embedder"): "it opens the store, and another is refused",
     ("subqrag", "embedder"): "it opens the store, and another is refused",
+    ("hipporag", "embedder"): "it opens the store, and another is refused",
     ("mtqa", "weights_seed"): "with weights=uniform and gaussian alone",
     ("mtqa", "relations"): "the example's store has few relations of a keyword's kind",
     ("graph_convqa", "graph"): "with graph=on alone, which needs a training",
@@ -191,7 +203,7 @@ def said(small: Index, known: Session) -> Callable[[str, Values], str]:
 
     def of(name: str, values: Values) -> str:
         if (key := f"{name} {sorted(values.items())}") not in kept:
-            kept[key] = _said(name, values, known if name in ("mtqa", "subqrag") else None, small)
+            kept[key] = _said(name, values, known if name in ("mtqa", "subqrag", "hipporag") else None, small)
         return kept[key]
 
     return of

@@ -37,6 +37,7 @@ FALLS = {
     "self_consistency": {"cot"},
     "react": {"act"},
     "self_ask": {"extract"},
+    "hipporag": {"recognise"},
 }
 
 

@@ -1,0 +1,234 @@
+"""The graph of phrases and passages in which HippoRAG ranks passages, and the search for a question's way into it.
+
+Its phrases are the entities of the knowledge graph. Node i is entity i, and the passages come after the entities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import block_array, csr_array
+
+import pyfast.ops as ops
+from pyfast.knowledge import Session
+from pyfast.knowledge.fact_retrieval import RetrievedFact
+from pyfast.knowledge.store import IN_TEXT, Knowledge
+from pyfast.ops.arrays import Float32, Int64
+from pyfast.retrieval import Pool
+
+_ROUNDS = 20
+"""The maximum number of edges between a node and the nearest seed"""
+_SYNONYMS = 20
+"""The maximum number of synonyms of a seed"""
+Float64 = npt.NDArray[np.float64]
+Fact = tuple[float, RetrievedFact]
+"""A fact, and its cosine with the question"""
+Seed = tuple[int, float]
+"""An entity at which the walk starts, and its weight"""
+_Item = tuple[Session, Sequence[Seed], Pool]
+_Synonym = tuple[int, int, float]
+"""A seed, an entity with a similar name, and the cosine of the names"""
+
+
+class Walk(NamedTuple):
+    """The numbers on which a walk depends: those of the settings with these names."""
+
+    passage_nodes: bool
+    synonyms: float
+    damping: float
+    nodes: int
+    k: int
+
+
+def linked_facts(items: Sequence[tuple[str, Session]], store: Knowledge, k: int) -> list[list[Fact]]:
+    """Find for each question the `k` nearest facts, nearest first. Each triple is in one fact alone, and a
+    fact has only those of its triples from which its vector is computed.
+
+    An item is the question and its session, which says what the question may use.
+    """
+    sessions = [session for _, session in items]
+    nearest = _nearest(sessions, store, "facts", store.encode([text for text, _ in items]), 2 * k)
+    return [_distinct(session, near, k) for session, near in zip(sessions, nearest, strict=True)]
+
+
+def linked_phrases(items: Sequence[tuple[str, Session]], store: Knowledge, k: int) -> list[list[Seed]]:
+    """Find for each question the `k` entities with the nearest names, and their cosines. Items are those of
+    `linked_facts`."""
+    queries = store.encode([text for text, _ in items])
+    nearest = _nearest([session for _, session in items], store, "entities", queries, k)
+    return [[seed for seed in near if seed[1] > 0] for near in nearest]
+
+
+def _distinct(session: Session, near: Sequence[Seed], k: int) -> list[Fact]:
+    store, found, seen = session.store, list[Fact](), set[int]()
+    for place, cosine in near:
+        triples = store.facts.of(place)
+        if session.allowed is not None:
+            triples = triples[np.isin(triples, session.allowed)]
+        new = [triple for triple in triples[:IN_TEXT].tolist() if triple not in seen]
+        if new and cosine > 0 and len(found) < k:
+            seen.update(new)
+            found.append((cosine, RetrievedFact(tuple(map(store.triple, new)), tuple(new))))
+    return found
+
+
+def _nearest(
+    sessions: Sequence[Session], store: Knowledge, kind: str, queries: Float32, k: int
+) -> list[list[tuple[int, float]]]:
+    """Find for each query the `k` nearest facts or entities, and their cosines: of those alone that the session of
+    the query allows."""
+    found: list[list[tuple[int, float]]] = [[] for _ in sessions]
+    for session in dict.fromkeys(sessions):
+        rows = [row for row, one in enumerate(sessions) if one is session]
+        if (allowed := session.allowed) is None:
+            places, cosines = store.search(kind, queries[rows], k)
+        else:
+            ends = store.head[allowed], store.tail[allowed]
+            usable = store.facts.with_any_of(allowed) if kind == "facts" else np.union1d(*ends).astype(np.int64)
+            known = np.array([store.cosines(usable.tolist(), queries[row], kind) for row in rows])
+            order = np.argsort(-known, axis=1, kind="stable")[:, :k]
+            places, cosines = usable[order], np.take_along_axis(known, order, axis=1)
+        for row, *pairs in zip(rows, places.tolist(), cosines.tolist(), strict=True):
+            found[row] = [pair for pair in zip(*pairs, strict=True) if pair[0] >= 0]
+    return found
+
+
+class _Graph(NamedTuple):
+    relations: csr_array
+    """[entities, entities] how many triples join two entities"""
+    edges: csr_array
+    """[nodes, nodes] the same, and 1 where a passage states a triple with an entity"""
+
+
+_GRAPHS: WeakKeyDictionary[Session, _Graph] = WeakKeyDictionary()
+
+
+def _graph(session: Session) -> _Graph:
+    """Return the graph of a session, which is made once. It has no loops."""
+    made = _GRAPHS.get(session)
+    if made is not None:
+        return made
+    store, index, size = session.store, session.index, len(session.store.entities)
+    usable = np.arange(len(store)) if session.allowed is None else session.allowed
+    usable = usable[store.head[usable] != store.tail[usable]]
+    ones = np.ones(len(usable), np.float32)
+    one_way = csr_array((ones, (store.head[usable], store.tail[usable])), shape=(size, size))
+    relations = csr_array(one_way + one_way.T)
+    ids = index.corpus.ids[index.passages]
+    order = np.argsort(ids)
+    triples, segments = store.statements
+    at = order[np.minimum(np.searchsorted(ids, segments, sorter=order), len(ids) - 1)]
+    here = ids[at] == segments
+    passages, triples = np.tile(at[here], 2), triples[here]
+    phrases = np.concatenate([store.head[triples], store.tail[triples]])
+    contexts = csr_array((np.ones(len(phrases), np.float32), (passages, phrases)), shape=(len(ids), size))
+    contexts.sum_duplicates()
+    contexts.data[:] = 1
+    made = _Graph(relations, csr_array(block_array([[relations, contexts.T], [contexts, None]], format="csr")))
+    _GRAPHS[session] = made
+    return made
+
+
+def ranked_passages(items: Sequence[_Item], store: Knowledge, walk: Walk) -> list[Pool]:
+    """Rank passages by Personalised PageRank, in the part of the graph around the seeds of a question.
+
+    Args:
+        items: For each question its session, the phrases that are seeds, and the passages that are seeds. The
+            scores of these passages are their weights.
+        store: The knowledge graph.
+        walk: The settings.
+
+    Returns:
+        For each question the best `walk.k` passages. Without passage nodes, the rank of a passage is the sum of
+        the ranks of its phrases.
+    """
+    parts, size = [], len(store.entities)
+    for (session, phrases, pool), synonyms in zip(items, _synonyms(items, store, walk.synonyms), strict=True):
+        passages = [(size + passage, weight) for passage, weight in pool if weight > 0]
+        restart = dict((*phrases, *(passages if walk.passage_nodes else ())))
+        graph = _graph(session)
+        parts.append(_part(graph.edges if walk.passage_nodes else graph.relations, restart, synonyms, walk))
+    every, shares, matrices = zip(*parts, strict=True)
+    ranks = ops.pagerank(ops.EvidenceGraph.from_scipy(*matrices), walk.damping, np.concatenate(shares))
+    of_each = np.split(ranks, np.cumsum(list(map(len, every)))[:-1])
+    return [
+        _best(_graph(session), nodes, rank, size, walk)
+        for (session, _, _), nodes, rank in zip(items, every, of_each, strict=True)
+    ]
+
+
+def _synonyms(items: Sequence[_Item], store: Knowledge, least: float) -> list[list[_Synonym]]:
+    """Find the entities whose names have a cosine of at least `least` with the name of a seed. If `least` is 1,
+    there are none."""
+    found: list[list[_Synonym]] = [[] for _ in items]
+    seeds = [(at, seed) for at, (_, phrases, _) in enumerate(items) for seed, _ in phrases] if least < 1 else []
+    if seeds:
+        vectors = store.matrix("entities", np.array([seed for _, seed in seeds]))
+        nearest = _nearest([items[at][0] for at, _ in seeds], store, "entities", vectors, _SYNONYMS + 1)
+        for (at, seed), near in zip(seeds, nearest, strict=True):
+            found[at] += [(seed, *pair) for pair in near if pair[0] != seed and pair[1] >= least]
+    return found
+
+
+def _part(
+    edges: csr_array, restart: dict[int, float], synonyms: Sequence[_Synonym], walk: Walk
+) -> tuple[Int64, Float32, csr_array]:
+    """Return the part of the graph around the seeds in `restart`: (its nodes, ascending; the weight of each as a
+    seed; its edges)."""
+    reached = {other: restart[seed] * cosine for seed, other, cosine in synonyms}
+    nodes = _around(edges, {**reached, **restart}, walk)
+    weights = np.zeros(len(nodes), np.float32)
+    weights[np.searchsorted(nodes, list(restart))] = list(restart.values())
+    which, to, weight = _edges_of(edges, nodes)
+    at = np.minimum(np.searchsorted(nodes, to), len(nodes) - 1)
+    inside = nodes[at] == to
+    of_names = {(a, b): cosine for seed, other, cosine in synonyms for a, b in ((seed, other), (other, seed))}
+    pairs = np.searchsorted(nodes, np.array(list(of_names), np.int64).reshape(-1, 2))
+    rows, columns = (np.concatenate(both) for both in ((which[inside], pairs[:, 0]), (at[inside], pairs[:, 1])))
+    data = np.concatenate([weight[inside], np.array(list(of_names.values()), np.float32)])
+    return nodes, weights, csr_array((data, (rows, columns)), shape=(len(nodes), len(nodes)))
+
+
+def _around(edges: csr_array, start: dict[int, float], walk: Walk) -> Int64:
+    """Follow the walk step by step from the nodes in `start`, until it reaches no other nodes, or `walk.nodes`
+    nodes. In the last step, those stay that it reaches most often. Nodes of `start` always stay."""
+    first, restart = np.array(list(start), np.int64), np.array(list(start.values()))
+    nodes, mass = first[np.argsort(first)], restart[np.argsort(first)]
+    for _ in range(_ROUNDS):
+        which, to, weight = _edges_of(edges, nodes)
+        flow = walk.damping * (mass / np.maximum(np.bincount(which, weight, len(nodes)), 1e-9))[which] * weight
+        reached, each = np.unique(np.concatenate([first, to]), return_inverse=True)
+        mass = np.bincount(each, np.concatenate([restart, flow]))
+        if len(reached) > walk.nodes:
+            best = np.lexsort((reached, -mass, ~np.isin(reached, first)))
+            return np.sort(reached[best[: max(walk.nodes, len(first))]])
+        if len(reached) == len(nodes):
+            break
+        nodes = reached
+    return nodes
+
+
+def _edges_of(graph: csr_array, nodes: Int64) -> tuple[Int64, Int64, Float64]:
+    """Return for each edge of some nodes: (the position of its node in `nodes`, the node to which it leads, its
+    weight)."""
+    begin = graph.indptr[nodes].astype(np.int64)
+    sizes = graph.indptr[nodes + 1] - begin
+    which = np.repeat(np.arange(len(nodes)), sizes)
+    at = np.arange(len(which)) + (begin - np.cumsum(sizes) + sizes)[which]
+    return which, graph.indices[at].astype(np.int64), graph.data[at].astype(np.float64)
+
+
+def _best(graph: _Graph, nodes: Int64, rank: Float32, size: int, walk: Walk) -> Pool:
+    targets, scores = nodes, rank
+    if not walk.passage_nodes:
+        which, to, _ = _edges_of(graph.edges, nodes)
+        targets, each = np.unique(to, return_inverse=True)
+        scores = np.bincount(each, rank[which], len(targets)).astype(np.float32)
+    is_passage = (targets >= size) & (scores > 0)
+    passages, scores = targets[is_passage] - size, scores[is_passage]
+    order = np.lexsort((passages, -scores))[: walk.k]
+    return Pool(passages[order].astype(np.int32), scores[order])
