@@ -34,6 +34,7 @@
 #include "pyfast/maxsim.hpp"
 #include "pyfast/narrate.hpp"
 #include "pyfast/prune.hpp"
+#include "pyfast/select_sentences.hpp"
 #include "pyfast/weighted_degree.hpp"
 
 void test_hseq_stream();
@@ -304,6 +305,30 @@ void check_errors() {
     check_error([&] { prune(good.semantic, good.is_table, pools.offsets, {.min_nodes = 3, .max_nodes = 2}); },
                 "max_nodes");
     CHECK(run_all(good, 2) == expected);
+}
+
+// Two sentences of one passage, its title, and a question for what the second says: it stays, the first does not
+// fit.
+void check_sentences() {
+    const std::vector<std::int64_t> indptr{0, 1, 2, 3, 4};
+    const std::vector<std::int32_t> indices{0, 1, 0, 1};
+    const std::vector<float> weights(4, 1.0f);
+    pyfast::Forward x;
+    x.indptr64 = indptr;
+    x.indices = indices;
+    x.weights = weights;
+    x.terms = 2;
+    const std::vector<std::int64_t> pools{0, 1};
+    const std::vector<std::int64_t> cuts{0, 2};
+    const std::vector<std::int64_t> lengths{10, 10};
+    const std::vector<std::int64_t> budgets{15};
+    const std::vector<float> semantic{1.0f};
+    const std::vector<std::uint8_t> dependent{0, 0};
+    const pyfast::PoolSentences sentences{pools, cuts, semantic, lengths, dependent};
+    std::vector<std::uint8_t> kept(2);
+    select_sentences(x, sentences, budgets, 1, kept);
+    CHECK(kept == (std::vector<std::uint8_t>{0, 1}));
+    check_error([&] { select_sentences(x, sentences, {}, 1, kept); }, "budgets");
 }
 
 // Rows in any order, with a term twice, with wide ids or weights: the graph is that of the rows in order.
@@ -722,6 +747,7 @@ int main(int count, char** arguments) {
     check_narrow_offsets();
     check_errors();
     check_rows_as_they_come();
+    check_sentences();
     check_fuse_errors();
     check_texts();
     check_bm25();

@@ -34,7 +34,7 @@ RECOGNISE = Prompt(
         "You choose from a list of facts those that help to answer a question: facts about what the question"
         " names, and facts on the way from there to the answer. Leave out facts that only use similar words. A"
         " fact is written: head | relation | tail. Several heads or tails are separated by semicolons. Reply in"
-        " JSON with the field useful: the numbers of the facts that help, or an empty list."
+        " JSON with the field useful: the numbers of the facts that help, at most 100, or an empty list."
     ),
     user="Facts:\n$facts\n\nQuestion: $question",
     answer=UsefulFields,
