@@ -525,9 +525,8 @@ class _Words:
     def __init__(self, index: Index, question: str) -> None:
         self._analysis = index.analysis
         asked = list(dict.fromkeys(index.analysis.tokens(question)))
-        terms = index.terms.find(asked).tolist()
-        known = {word: index.idf(term) for word, term in zip(asked, terms, strict=True) if term >= 0}
-        self.idf = {word: idf for word, idf in known.items() if idf}
+        idfs = index.idfs(index.terms.find(asked)).tolist()
+        self.idf: dict[str, float] = {word: idf for word, idf in zip(asked, idfs, strict=True) if idf}
 
     def within(self, text: str) -> set[str]:
         """Return the words of the question that occur in the text."""
