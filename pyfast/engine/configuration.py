@@ -228,8 +228,8 @@ def _shown(value: object) -> str:
 
 
 def write_configuration(path: Path, described: Configuration) -> None:
-    """Write run.toml. If this fails, the old file stays."""
-    write_atomically(path, tomli_w.dumps({_FORMAT: FORMAT, **described}))
+    """Write run.toml, safe from a power cut. If this fails, the old file stays."""
+    write_atomically(path, tomli_w.dumps({_FORMAT: FORMAT, **described}), durable=True)
 
 
 def read_configuration(path: Path) -> Configuration:

@@ -205,7 +205,7 @@ async def work_on(
         The result of this session. For a run in memory, it contains the records.
 
     Raises:
-        RunError: As in `answer_all`.
+        RunError: As in `answer_all`, or the folder cannot be read or written.
         InputError: Another process is working on the folder, or the folder has another run.
     """
     stop = stop or asyncio.Event()
@@ -217,15 +217,24 @@ async def work_on(
         except RunError as error:
             error.records = tuple(records)
             raise
+    try:
+        return await _in_folder(job, job.folder, stop, on_event, on_step)
+    except OSError as error:
+        raise RunError(f"{error.filename or job.folder}: {error.strerror}") from None
+
+
+async def _in_folder(
+    job: Job, path: Path, stop: asyncio.Event, on_event: OnEvent, on_step: OnStep | None
+) -> SessionResult:
     options = job.options
     described = job.describe()
-    folder = RunFolder(job.folder, described, options.sync, options.keep_prompts, extends=job.extends())
+    folder = RunFolder(path, described, options.sync, options.keep_prompts, extends=job.extends())
     try:
         await asyncio.to_thread(folder.reuse, options.reused, described)
         lost = folder.forget_failures(only_of_transport=not options.retry_failed)
         done = folder.answered(job.questions.read())
         if job.resumed is not None and done:
-            await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
+            await asyncio.to_thread(job.resumed, path / ANSWERS)
         if folder.journal.salvaged is not None:
             _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
         if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.

@@ -84,7 +84,7 @@ class Clocks:
     """The clocks of all questions in progress. All clocks stop if any LLM of the run has an outage."""
 
     def __init__(self) -> None:
-        self._clocks: set[Clock] = set()
+        self._clocks: dict[Clock, None] = {}
         self._stopped = 0
 
     @contextlib.contextmanager
@@ -97,12 +97,12 @@ class Clocks:
         ends = timeout.when()
         assert ends is not None
         clock = Clock(timeout, asyncio.get_running_loop().time(), ends)
-        self._clocks.add(clock)
+        self._clocks[clock] = None
         clock.stop(self._stopped)
         try:
             yield clock
         finally:
-            self._clocks.discard(clock)
+            self._clocks.pop(clock, None)
 
     def stop(self) -> None:
         """Stop all clocks."""

@@ -39,6 +39,7 @@ from pyfast.engine.journal.journal import (
     admit_run,
     completion_row,
     digests,
+    has_calls,
     open_to_read,
     reused_runs,
     row_of_question,
@@ -215,16 +216,19 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             self._answers = opened.enter_context(locked(path))
             check_run(path, described, GROWN if extends else ())
-            if extends and (path / JOURNAL).exists():
-                admit_run(path / JOURNAL, configuration_digest(described))
             if not _has_begun(path):  # The journal may belong to another configuration in which no call was made.
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
+            if extends and (path / JOURNAL).exists():
+                before = read_configuration(path / CONFIGURATION)
+                admit_run(path / JOURNAL, configuration_digest(before), configuration_digest(described))
             is_new = not (path / CONFIGURATION).exists()
             self._done = done_in(path, count)
             self._open_journal = partial(Journal, path / JOURNAL, sync, configuration_digest(described))
             self.journal = self._open_journal(checked=self._done is None)
             opened.callback(lambda: self.journal.close())
+            if self.journal.salvaged is not None:
+                self._done = None  # Rows may be lost.
             self.journal.start_session()
             # From here on, other processes can read the folder.
             write_configuration(path / CONFIGURATION, described)
@@ -569,14 +573,7 @@ def _has_begun(path: Path) -> bool:
     """Return whether the folder has answers, completions or submitted batches, which a new run would lose."""
     if _size(path / ANSWERS):
         return True
-    if not (path / JOURNAL).exists():
-        return False
-    try:
-        with contextlib.closing(open_to_read(path / JOURNAL)) as database:
-            begun = "SELECT EXISTS (SELECT 1 FROM completions) OR EXISTS (SELECT 1 FROM batches)"
-            return bool(database.execute(begun).fetchone()[0])
-    except Exception:
-        return True
+    return (path / JOURNAL).exists() and has_calls(path / JOURNAL)
 
 
 def _size(path: Path) -> int:

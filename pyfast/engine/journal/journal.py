@@ -85,7 +85,8 @@ _OF_THE_MACHINE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_INTERRUPT,  # Ctrl-C
 }
-_LOST = f"entry ->> 3 = '{TransportError.__name__}'"
+# Only a run that goes on checks first whether all its rows are JSON.
+_LOST = f"CASE WHEN json_valid(entry) THEN entry ->> 3 END = '{TransportError.__name__}'"
 _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
 _AMONG = "question IN (SELECT value FROM json_each(?))"
 # The digest of a completion's request; its key in the journal begins with the role.
@@ -199,13 +200,17 @@ class Journal:
             self._database = open_database(path, isolation_level=None, check_same_thread=False)
             self._database.text_factory = _text
             self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute(f"PRAGMA synchronous = {sync}")
-            self._database.executescript(_SCHEMA)
-            if self.salvaged is not None:
-                with self._transaction():
+            # The tables and the name of the run are made together, and safe from a power cut: a journal that names no
+            # run could be another run's.
+            self._database.execute("PRAGMA synchronous = full")
+            self._database.executescript(f"BEGIN;{_SCHEMA}")
+            with self._ended_together():
+                if self.salvaged is not None:
                     self._rescue(self.salvaged, run)
-            if run:
-                self._database.execute("INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)", (run,))
+                if run:
+                    named = "INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)"
+                    self._database.execute(named, (run,))
+            self._database.execute(f"PRAGMA synchronous = {sync}")
             self._reuses = bool(self._database.execute("SELECT 1 FROM reused LIMIT 1").fetchall())
         self.file = path.stat() if path.exists() else None
         """The status (`os.stat_result`) of the opened file. With it, the run can notice that another file is at
@@ -452,6 +457,12 @@ class Journal:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         self._database.execute("BEGIN")
+        with self._ended_together():
+            yield
+
+    @contextlib.contextmanager
+    def _ended_together(self) -> Iterator[None]:
+        """Commit what the `with` block has written in the open transaction, or nothing of it."""
         try:
             yield
             self._database.execute("COMMIT")
@@ -557,20 +568,37 @@ def reused_runs(path: Path, runs: Iterable[Path]) -> list[Path]:
     return []
 
 
+def has_calls(path: Path) -> bool:
+    """Return whether a journal has completions or submitted batches. A journal that cannot be read counts as one
+    that has. A journal has none if its making was interrupted, so that tables are missing.
+    """
+    try:
+        with contextlib.closing(_reader(path)) as database:
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema")}
+            return any(
+                database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
+                for table in tables & {"completions", "batches"}
+            )
+    except Exception:
+        return True
+
+
 def _name(run: Path) -> str:
     return str(run.resolve()).encode(errors="backslashreplace").decode()
 
 
-def admit_run(path: Path, run: str) -> None:
-    """Note in a journal that its run now has more questions. `run` is the checksum of the new configuration.
-    Raises `InputError` if the journal cannot be written.
+def admit_run(path: Path, *runs: str) -> None:
+    """Note in a journal that its run now has more questions. `runs` are the checksums of the old and the new
+    configuration. Raises `InputError` if the journal cannot be written.
 
     Call this before you write run.toml. If the process is killed between these two steps, the run can be
     resumed with the old or the new number of questions.
     """
     try:
         with contextlib.closing(open_database(path)) as database, database:
-            database.execute("INSERT INTO run SELECT ? WHERE ? NOT IN (SELECT digest FROM run)", (run, run))
+            database.executescript(_SCHEMA)  # A power cut may have taken everything.
+            for run in runs:
+                database.execute("INSERT INTO run SELECT ? WHERE ? NOT IN (SELECT digest FROM run)", (run, run))
     except sqlite3.Error as error:
         raise InputError(f"{path}: {fault(error)}") from None
 

@@ -1,0 +1,191 @@
+"""The simulated disk: what a folder holds after a kill, and what it may hold after a power cut (see disk.c)."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+SOURCE = Path(__file__).with_name("disk.c")
+BUILD = Path(__file__).resolve().parents[2] / "build" / "simulation"
+CREATE, WRITE, TRUNCATE, SYNC, RENAME, REMOVE, FOLDER, LINK = range(1, 9)
+SECTOR = 512
+_ENTRY = struct.Struct("<iIQq")
+_WALL_S = 1_800_000_000
+Image = dict[str, bytes]
+"""The contents of files by their paths"""
+
+
+def library() -> Path:
+    """Compile disk.c, unless that is done."""
+    made = BUILD / f"disk-{hashlib.blake2b(SOURCE.read_bytes(), digest_size=8).hexdigest()}.so"
+    if not made.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
+        part = made.with_suffix(f".{os.getpid()}")
+        compiler = [os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run([*compiler, SOURCE, "-o", part, "-ldl"], check=True)
+        part.rename(made)
+    return made
+
+
+def preload() -> None:
+    """Start this process again with the library, unless it has it."""
+    made = str(library())
+    if os.environ.get("LD_PRELOAD") != made:
+        os.environ.update(LD_PRELOAD=made, PYTHONHASHSEED="0")
+        os.execv(sys.executable, sys.orig_argv)
+
+
+class Entry(NamedTuple):
+    """One change of the disk."""
+
+    what: int
+    inode: int
+    place: int
+    content: bytes
+
+
+class Disk:
+    """Watches one folder at a time, in this process."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root
+        self._number = 0
+        self._before: Image = {}
+        self._inodes: dict[str, int] = {}
+        self.jump = 0.0
+        """How far the wall clock was set, in seconds"""
+        self._library = ctypes.CDLL(None)
+        self._library.disk_begin.argtypes = [ctypes.c_char_p]
+        self._library.disk_stop_at.argtypes = [ctypes.c_int64, ctypes.c_int64]
+        self._library.disk_fail.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int]
+        self._library.clock_set.argtypes = [ctypes.c_int64, ctypes.c_int64]
+        self._library.disk_changes.restype = ctypes.c_int64
+        self._library.disk_log.restype = ctypes.c_size_t
+        self.stopped = self._library.disk_stopped
+
+    def set_clock(self, now: float) -> None:
+        self._library.clock_set(int((now + 100) * 1e9), int((_WALL_S + now + self.jump) * 1e9))
+
+    def real_clock(self) -> None:
+        self._library.clock_set(-1, 0)
+
+    def begin(self, image: Image) -> Path:
+        """Make a new folder with these files, and watch it from now on."""
+        self._number += 1
+        self.folder = self.root / str(self._number)
+        self.folder.mkdir()
+        for name, content in image.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self._before = dict(image)
+        self._inodes = {name: (self.folder / name).stat().st_ino for name in image}
+        self._library.disk_begin(os.fsencode(self.folder))
+        return self.folder
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._library.disk_end()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop_at(self, change: int, bytes_of_it: int) -> None:
+        self._library.disk_stop_at(change, bytes_of_it)
+
+    def fail(self, first: int, until: int, error: int) -> None:
+        self._library.disk_fail(first, until, error)
+
+    @property
+    def changes(self) -> int:
+        return int(self._library.disk_changes())
+
+    def image(self) -> Image:
+        """What the folder holds: after a kill, all that was written is there."""
+        return {
+            str(path.relative_to(self.folder)): path.read_bytes()
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and not path.name.endswith("-shm")
+        }
+
+    def log(self) -> Iterator[Entry]:
+        at = ctypes.POINTER(ctypes.c_char)()
+        count = self._library.disk_log(ctypes.byref(at))
+        raw, place = ctypes.string_at(at, count), 0
+        while place < count:
+            what, length, inode, offset = _ENTRY.unpack_from(raw, place)
+            place += _ENTRY.size
+            yield Entry(what, inode, offset, raw[place : place + length])
+            place += length
+
+    def image_after_power_cut(self, chance: Random) -> Image:
+        """What the folder may hold when the power was cut. What was synced is there. Of the later changes of names,
+        the first ones are, and of the later writes to a file any, some torn at the end of a sector.
+
+        A sync also makes the names safe that changed before it, as journalling file systems do.
+        """
+        log = list(self.log())
+        last_sync = max((place for place, entry in enumerate(log) if entry.what == SYNC), default=-1)
+        names_until = chance.randint(last_sync + 1, len(log))
+        synced = {entry.inode: place for place, entry in enumerate(log) if entry.what == SYNC}
+        names = dict(self._inodes)
+        contents = {inode: bytearray(self._before[name]) for name, inode in names.items()}
+        inodes = dict.fromkeys(entry.inode for entry in log)
+        loses = {inode: chance.choice(("nothing", "all", "the last", "any")) for inode in inodes}
+        ends = {inode: chance.randint(synced.get(inode, -1) + 1, len(log)) for inode in loses}
+        for place, entry in enumerate(log):
+            if entry.what in (CREATE, RENAME, REMOVE, LINK):
+                if entry.what == CREATE:
+                    contents.setdefault(entry.inode, bytearray())
+                if place >= names_until:
+                    continue
+                name, _, other = entry.content.decode().partition("\0")
+                if entry.what == RENAME:
+                    for one in [one for one in names if one == name or one.startswith(f"{name}/")]:
+                        names[other + one[len(name) :]] = names.pop(one)
+                elif entry.what == REMOVE:
+                    names.pop(name, None)
+                else:
+                    names[name] = entry.inode
+            elif entry.what in (WRITE, TRUNCATE):
+                written = entry.content
+                if place > synced.get(entry.inode, -1):
+                    how = loses[entry.inode]
+                    if how == "all" or (how == "the last" and place >= ends[entry.inode]):
+                        continue
+                    if how == "any":
+                        drawn = chance.random()
+                        if drawn < 0.4:
+                            continue
+                        if drawn < 0.6 and len(written) > SECTOR:
+                            written = written[: SECTOR * chance.randint(0, len(written) // SECTOR)]
+                content = contents.setdefault(entry.inode, bytearray())
+                if entry.what == TRUNCATE:
+                    del content[entry.place :]
+                    content.extend(bytes(entry.place - len(content)))
+                else:
+                    content.extend(bytes(max(entry.place - len(content), 0)))
+                    content[entry.place : entry.place + len(written)] = written
+        return {name: bytes(contents.get(inode, b"")) for name, inode in names.items()}
+
+
+def with_flips(image: Image, chance: Random, names: str) -> Image:
+    """The same files, with one to three bits of one of them changed. `names`: what its name contains."""
+    of = [name for name, content in image.items() if names in name and content]
+    if not of:
+        return image
+    name = chance.choice(sorted(of))
+    content = bytearray(image[name])
+    for _ in range(chance.randint(1, 3)):
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    return {**image, name: bytes(content)}

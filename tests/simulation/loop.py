@@ -1,0 +1,192 @@
+"""An event loop without a clock, threads or sockets. Time passes only when nothing else can happen."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from random import Random
+from typing import Any
+
+from simulation.disk import Disk
+
+
+class StuckError(Exception):
+    """Nothing can happen any more, and the work has not ended."""
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on its address."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _Future(asyncio.Future[Any]):
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """Runs what is ready in a drawn order (`shuffles`), or in the order of asyncio. Work of threads is done in the
+    loop, at drawn moments."""
+
+    def __init__(self, chance: Random, disk: Disk, now: float, shuffles: bool) -> None:
+        super().__init__()
+        self._chance, self._disk, self._now, self._shuffles = chance, disk, now, shuffles
+        self.steps = 0
+        self.kill_at = -1
+        """The number of the step after which the process is killed"""
+        self.faults: list[str] = []
+        """What asyncio reported to nobody: exceptions that were lost"""
+        self._threads = SimulatedThreads(self, 4)
+        self._made = 0
+        self.set_exception_handler(self._heard)
+        self.set_task_factory(self._task)
+
+    def _heard(self, _: Any, told: dict[str, Any]) -> None:
+        self.faults.append(f"{told.get('message')}: {told.get('exception')!r}")
+
+    def _task(self, loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
+        self._made += 1
+        # The task enters a set of all tasks when it is made.
+        _Task.number = self._made
+        task = _Task(work, loop=loop, **options)
+        task.number = self._made
+        return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        self._made += 1
+        future = _Future(loop=self)
+        future.number = self._made
+        return future
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon_threadsafe(self, callback: Any, *given: Any, context: Any = None) -> Any:
+        return self.call_soon(callback, *given, context=context)
+
+    def run_in_executor(self, executor: Any, work: Any, *given: Any) -> Any:
+        return asyncio.wrap_future((executor or self._threads).submit(work, *given), loop=self)
+
+    def pause(self) -> float:
+        """How many seconds a thread takes: usually next to none."""
+        return 0.0 if self._chance.random() < 0.7 else self._chance.choice((1e-4, 1e-3, 0.05))
+
+    def work(self, work: Coroutine[Any, Any, Any], most: int = 200_000) -> asyncio.Task[Any] | None:
+        """Run until the work has ended, and return its task. None: the process was killed."""
+        events._set_running_loop(self)
+        try:
+            task = self.create_task(work)
+            while not task.done():
+                if not self._turn():
+                    return None
+                if self.steps > most:
+                    raise StuckError(f"{most} steps, and no end")
+            return task
+        finally:
+            events._set_running_loop(None)
+
+    def bury(self) -> None:
+        """Let all tasks end by cancelling them, so that nothing of a killed process is left over."""
+        self.kill_at = -1
+        events._set_running_loop(self)
+        try:
+            for _ in range(20):
+                tasks = [task for task in asyncio.all_tasks(self) if not task.done()]
+                if not tasks:
+                    return
+                for task in tasks:
+                    task.cancel()
+                while self._ready:
+                    self._turn(buried=True)
+                if any(not task.done() for task in tasks) and self._scheduled:
+                    self._turn(buried=True)
+        finally:
+            events._set_running_loop(None)
+
+    def _turn(self, buried: bool = False) -> bool:
+        ready, scheduled = self._ready, self._scheduled
+        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
+            if not timer._cancelled:
+                ready.append(timer)
+        if not ready:
+            if not scheduled:
+                raise StuckError("nothing can happen any more: the run waits for ever")
+            self._now = scheduled[0]._when
+            self._disk.set_clock(self._now)
+            return True
+        some = list(ready)
+        ready.clear()
+        if self._shuffles and len(some) > 1:
+            self._chance.shuffle(some)
+        for place, handle in enumerate(some):
+            if handle._cancelled:
+                continue
+            handle._run()
+            self.steps += 1
+            if not buried and (self.steps == self.kill_at or self._disk.stopped()):
+                ready.extendleft(reversed(some[place + 1 :]))
+                return False
+        return True
+
+
+class SimulatedThreads:
+    """Takes the place of a ThreadPoolExecutor. What is submitted runs later, as a whole."""
+
+    def __init__(self, loop: SimulatedLoop, workers: int) -> None:
+        self._loop, self._free = loop, workers
+        self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._begun: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, work: Callable[..., Any], *given: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._queue.append((future, lambda: work(*given)))
+        self._begin()
+        return future
+
+    def _begin(self) -> None:
+        while self._free and self._queue:
+            self._free -= 1
+            item = self._queue.popleft()
+            self._begun.append(item)
+            self._loop.call_later(self._loop.pause(), self._run, item)
+
+    def _run(self, item: tuple[Future[Any], Callable[[], Any]]) -> None:
+        if item not in self._begun:  # Somebody waited for it.
+            return
+        self._begun.remove(item)
+        self._free += 1
+        future, work = item
+        if future.set_running_or_notify_cancel():
+            try:
+                result = work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        self._begin()
+
+    def finish(self) -> None:
+        """Do all that was submitted, now."""
+        while self._begun:
+            self._run(self._begun[0])
+
+    def shutdown(self, wait: bool = True) -> None:
+        self.finish()
+
+    def __enter__(self) -> SimulatedThreads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()

@@ -1,0 +1,169 @@
+"""What must be true of a run when its last session has ended: the promises G1 to G7 of docs/architecture.md."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyfast.api.verification
+from pyfast.engine.status import read_status
+from pyfast.engine.traces import read_traces
+from simulation.llm import good, tokens
+from simulation.scenario import History, Scenario, ViolationError
+from simulation.systems import FELL_BACK, PROMPTS, expected
+
+
+def check(history: History) -> None:
+    """Raise `ViolationError` if a promise does not hold."""
+    faults = list(_faults(history))
+    if faults:
+        raise ViolationError("; ".join(faults[:3]))
+
+
+def _faults(history: History) -> Iterator[str]:
+    scenario, last = history.scenario, history.sessions[-1]
+    for number, session in enumerate(history.sessions):
+        yield from _of_session(history, number)
+    if last.error is not None:
+        if any(session.flipped for session in history.sessions) and "does not belong to" in str(last.error):
+            return  # The bit was in the name of the run, so pyfast does not take the journal for this run's.
+        yield f"the last session could not go on: {last.error}"
+        return
+    answers = [json.loads(line) for line in (history.folder / "answers.jsonl").read_bytes().splitlines()]
+    lines = list(read_traces(history.folder / "traces.jsonl.zst"))
+    if [record["id"] for record in answers] != [question.id for question in scenario.questions]:  # G1
+        yield f"answers of {[record['id'] for record in answers]}"
+        return
+    flipped = scenario.flips if any(session.flipped for session in history.sessions) else ""
+    if flipped == "traces":  # Resuming reads only the last ones again.
+        traces = None
+    elif len(lines) != len(answers):
+        yield f"{len(lines)} traces of {len(answers)} answers"
+        return
+    else:
+        traces = list(map(json.loads, lines))
+    verification = pyfast.api.verification.verify(history.folder)
+    for one in verification.checks:
+        # What verify finds, though nothing mends it: the journal has a digest of each trace, and of each prompt.
+        known = flipped == "traces" and "traces" in one.name
+        known |= flipped == "journal" and ("prompts that" in one.detail or "traces" in one.name)
+        if not one.passed and not known:
+            yield f"verify: {one.name}: {one.detail}"
+    status = read_status(history.folder)
+    states = Counter(record["state"] for record in answers)
+    if status.states != states or status.ended != len(answers):  # G3
+        yield f"status counts {dict(status.states)}, the answers have {dict(states)}"
+    yield from _answers(history, answers, traces)
+    yield from _calls(history)
+
+
+def _of_session(history: History, number: int) -> Iterator[str]:
+    """A session ends with an error only for a reason."""
+    scenario, session = history.scenario, history.sessions[number]
+    yield from (f"session {number}: {one}" for one in session.lost)
+    told = str(session.error or "")
+    if session.error is None and session.result is not None and session.ending != "stop" and session.result.summary.left:
+        yield f"session {number} ended with {session.result.summary.left} questions left"
+    if session.error is None or session.ending == "interrupt":
+        return
+    causes = {
+        "disk full": session.ending == "disk full",
+        "disk error": session.ending == "disk error",
+        "other settings": session.ending == "other settings" and "other values" in told,
+        "outage": bool(scenario.outages) or any(mood in scenario.moods for mood in ("busy", "down", "slow")),
+        "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
+        "poison": bool(scenario.poisoned) and "answers no call but the smallest" in told,
+        "flips": any(one.flipped for one in history.sessions) and "does not belong to" in told,
+        "late": "late" in scenario.moods and "answers no call" in told,
+    }
+    if not any(causes.values()):
+        yield f"session {number} ({session.ending}) ended with: {told}"
+
+
+def _may_fail(scenario: Scenario, id: str) -> bool:
+    limits = scenario.budget.keys() & {"calls", "steps", "seconds", "strict", "call_seconds"}
+    return bool(f"<{id}>" in scenario.poisoned or limits or scenario.moods)
+
+
+def _answers(
+    history: History, answers: list[dict[str, Any]], traces: list[dict[str, Any]] | None
+) -> Iterator[str]:
+    """Each answer is right, and only what must fail has failed (G3, G4, G7)."""
+    scenario = history.scenario
+    past: list[str | None] = []
+    of = None
+    for question, record, trace in zip(scenario.questions, answers, traces or [None] * len(answers), strict=True):
+        past = past if question.conversation is not None and question.conversation == of else []
+        of = question.conversation
+        replies = trace["trace"].get("replies", []) if trace else []
+        answer, carried, prompts = expected(question, scenario.stages, past, replies)
+        if record["state"] == "failed":
+            if not _may_fail(scenario, question.id):
+                yield f"{question.id} failed: {record.get('reason')}"
+            if "Error: " in str(record.get("reason")) or not record.get("reason"):
+                yield f"{question.id} failed with {record.get('reason')!r}"
+            if trace and replies != carried[: len(replies)]:
+                yield f"{question.id}: its trace has {replies}, not {carried}"
+        elif not trace and "may fail" in scenario.stages:
+            pass  # Only the trace says whether it fell back.
+        elif record.get("answer") != answer or record["state"] != ("abstained" if answer is None else "answered"):
+            yield f"{question.id}: {record['state']} {record.get('answer')!r}, right is {answer!r}"
+        elif trace and replies != carried:
+            yield f"{question.id}: its trace has {replies}, not {carried}"
+        elif trace and trace["evidence"] != [{"uri": f"doc:{question.id}", "snippet": carried[-1]}]:
+            yield f"{question.id}: its evidence is {trace['evidence']}"
+        elif FELL_BACK in replies and trace and not _may_fail(scenario, question.id):
+            yield f"{question.id} fell back"
+        elif not scenario.moods and f"<{question.id}>" not in scenario.poisoned:
+            asked = [prompt for of_stage in prompts for prompt in of_stage]
+            right = {
+                "llm_calls": len(asked),
+                "prompt_tokens": sum(map(tokens, asked)),
+                "completion_tokens": sum(tokens(json.dumps({"answer": good(prompt)})) for prompt in asked),
+            }
+            if asked and {name: record["usage"].get(name) for name in right} != right:
+                yield f"{question.id}: usage {record['usage']}, right is {right}"
+        past = [*past, record.get("answer") if record["state"] != "failed" else None]
+
+
+def _calls(history: History) -> Iterator[str]:
+    """What was answered and stored is not asked again (G1)."""
+    scenario = history.scenario
+    if scenario.flips or scenario.retries_failed:
+        return
+    paid: dict[str, list[int]] = {}
+    for call in history.world.asked:
+        if call.outcome == "good":
+            paid.setdefault(call.request, []).append(call.session)
+    for request, sessions in paid.items():
+        crashed = {number for number in sessions if _loses(history, number)}
+        # In each session that did not end in order, the call may have been in flight.
+        if len(sessions) > 1 + len(crashed) or len(set(sessions)) < len(sessions):
+            yield f"the call {request[:8]} was answered in the sessions {sessions}"
+    yield from _progress(history)
+
+
+def _loses(history: History, number: int) -> bool:
+    """Whether calls in flight at the end of a session may be lost."""
+    session = history.sessions[number]
+    return session.killed or session.error is not None
+
+
+def _progress(history: History) -> Iterator[str]:
+    """A question that went on after a reply has it for good, unless the power was cut and commits need not be
+    synced."""
+    scenario = history.scenario
+    answered: dict[str, dict[str, int]] = {}  # of each question: its prompts with a good reply, and their stages
+    for call in history.world.asked:
+        if scenario.sync == "normal" and any(number < call.session for number in history.cut):
+            return
+        id, _, rest = call.prompt.partition("> stage ")
+        stage, of = int(rest.split()[0]), answered.setdefault(id, {})
+        if call.prompt in of and of[call.prompt] < max(of.values()):
+            yield f"{call.prompt} was asked again in session {call.session}"
+            return
+        if call.outcome == "good":
+            of[call.prompt] = stage

@@ -1,0 +1,357 @@
+"""One seed: a run with its questions, its faults and its sessions, carried out until it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyfast.engine.run
+import pyfast.engine.run_folder
+from pyfast.engine import Budget, Question
+from pyfast.engine.events import Event
+from pyfast.engine.job import Job, SessionResult, work_on
+from pyfast.engine.questions import questions_from
+from pyfast.errors import InputError, PyfastError, RunError
+from pyfast.utils.options import RunOptions
+from simulation.disk import Disk, Image, with_flips
+from simulation.llm import FOREVER, POISONS, SimulatedLLM, World
+from simulation.loop import SimulatedLoop, SimulatedThreads
+from simulation.systems import PROMPTS, STAGES, system
+
+ENDINGS = {
+    "end": 4,
+    "kill": 4,
+    "kill in a write": 3,
+    "power cut": 3,
+    "stop": 2,
+    "interrupt": 1,
+    "disk full": 1,
+    "disk error": 1,
+    "other settings": 0.5,
+}
+"""How a session can end, and how often it does"""
+
+
+@dataclass
+class Scenario:
+    """What a seed means. A shrunk one has fewer sessions, questions or faults."""
+
+    seed: int
+    questions: list[Question]
+    stages: tuple[str, ...]
+    endings: list[str]
+    concurrency: int
+    slots: int
+    sync: str
+    keep_prompts: bool
+    shuffles: bool
+    moods: dict[str, float]
+    poisoned: dict[str, str]
+    budget: dict[str, Any]
+    outages: list[tuple[float, float, str]]
+    patience: float
+    """Minutes that a session waits for the LLM"""
+    flips: str = ""
+    """Part of the names of the files of which bits change between sessions. Empty: none do"""
+    jumps: bool = False
+    """Whether the wall clock is set between sessions"""
+    retries_failed: bool = False
+    grows: bool = False
+    """Whether the first sessions have only the first questions"""
+    second: bool = False
+    """Whether a second process tries the folder"""
+
+    def __str__(self) -> str:
+        told = {name: value for name, value in vars(self).items() if value and name != "questions"}
+        return f"{len(self.questions)} questions; " + "; ".join(f"{name}: {value}" for name, value in told.items())
+
+
+def drawn(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    chance = Random(seed)
+    count, questions = chance.choice((1, 3, 12, 20, 20, 20, 25, 30, 40)), list[Question]()
+    conversations = chance.random() < 0.25
+    while len(questions) < count:
+        turns = chance.randint(1, 4) if conversations else 0
+        of = f"c{len(questions)}" if turns else None
+        questions += [
+            Question(f"q{len(questions) + turn}", f"What is {chance.randrange(10**6)}?", of) for turn in range(turns or 1)
+        ]
+    stages = tuple(chance.choices(STAGES, k=chance.choice((1, 1, 1, 2, 2, 3))))
+    poisoned = {}
+    if chance.random() < 0.3:
+        for question in chance.sample(questions, k=min(len(questions), chance.randint(1, 3))):
+            poisoned[f"<{question.id}>"] = chance.choice(POISONS)
+    moods: dict[str, float] = {}
+    if chance.random() < 0.35:
+        kinds = chance.sample(("busy", "down", "slow", "malformed", "empty", "cut", "listed", "broken"), k=2)
+        moods = dict.fromkeys(kinds, chance.choice((0.02, 0.1, 0.2)))
+    budget: dict[str, Any] = {}
+    if chance.random() < 0.15:
+        budget["call_seconds"] = 60.0
+        moods["late"] = 0.02
+    if chance.random() < 0.1:
+        budget[chance.choice(("calls", "steps"))] = chance.randint(1, 4)
+    if chance.random() < 0.05:
+        budget["seconds"] = chance.choice((1.0, 3.0, 20.0))
+    if chance.random() < 0.05:
+        budget["strict"] = True
+    if chance.random() < 0.05:
+        budget["run_tokens"] = chance.randint(1, 1000)
+    names, weights = list(ENDINGS), list(ENDINGS.values())
+    endings = chance.choices(names, weights, k=chance.choice((0, 1, 1, 1, 2, 2, 3)))
+    outages, patience = [], 30.0
+    if chance.random() < 0.2:
+        for _ in range(chance.randint(1, 3)):
+            begins = chance.expovariate(1 / 10)
+            outages.append((begins, begins + chance.choice((1.0, 20.0, 300.0, 4000.0)), chance.choice(("down", "busy", "hangs"))))
+        patience = chance.choice((0.0, 1.0, 30.0))
+    return Scenario(
+        seed,
+        questions,
+        stages,
+        endings,
+        concurrency=chance.choice((1, 2, 8, 16, 64)),
+        slots=chance.choice((1, 4, 64)),
+        sync=chance.choice(("normal", "full")),
+        keep_prompts=chance.random() < 0.3,
+        shuffles=chance.random() < 0.5,
+        moods=moods,
+        poisoned=poisoned,
+        budget=budget,
+        outages=outages,
+        patience=patience,
+        flips=chance.choice(("journal", "answers", "traces")) if chance.random() < 0.1 else "",
+        jumps=chance.random() < 0.1,
+        retries_failed=chance.random() < 0.1,
+        grows=count > 3 and not conversations and chance.random() < 0.1,
+        second=chance.random() < 0.05,
+    )
+
+
+@dataclass
+class Session:
+    """What happened in one process."""
+
+    ending: str
+    told: int
+    """How many questions it was given"""
+    result: SessionResult | None = None
+    error: BaseException | None = None
+    killed: bool = False
+    flipped: bool = False
+    began: float = 0.0
+    ended: float = 0.0
+    changes: int = 0
+    events: list[Event] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """Exceptions that nobody retrieved"""
+
+
+@dataclass
+class History:
+    """Everything that happened to a scenario, for the rules."""
+
+    scenario: Scenario
+    world: World
+    sessions: list[Session] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Errors of second processes and of sessions with other settings"""
+    cut: set[int] = field(default_factory=set)
+    """The sessions that ended by a power cut"""
+    folder: Path = Path()
+    """The run's folder at the end"""
+
+
+class ViolationError(Exception):
+    """Something that pyfast promises does not hold."""
+
+
+class _Log(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+_LOG = _Log()
+logging.getLogger("pyfast").addHandler(_LOG)
+logging.getLogger("pyfast").propagate = False
+_loop: list[SimulatedLoop] = []
+
+
+def install() -> None:
+    """Let the engine's threads run in the simulated loop."""
+
+    def threads(count: int = 4, *_: object, **__: object) -> SimulatedThreads:
+        made = SimulatedThreads(_loop[-1], count)
+        _made.append(made)
+        return made
+
+    def wait(futures: Any, *_: object) -> None:
+        for one in _made:
+            one.finish()
+
+    _made: list[SimulatedThreads] = []
+    pyfast.engine.run_folder.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
+    pyfast.engine.run_folder.wait = wait  # type: ignore[assignment]
+    pyfast.engine.run.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
+    install.forget = _made.clear  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("asyncio")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
+    """Carry out all sessions of a scenario. The last one has no faults, and ends the run."""
+    chance = Random(scenario.seed + 1_000_003)
+    world = World(Random(scenario.seed + 2_000_003), 1.0, scenario.moods, scenario.poisoned, scenario.outages)
+    history, image, now = History(scenario, world), Image(), 0.0
+    disk.jump = 0.0
+    disk.real_clock()
+    _LOG.texts = history.logs
+    with _quiet():
+        for number, ending in enumerate((*scenario.endings, "last")):
+            world.session = number
+            random.seed(scenario.seed + number)  # the engine draws its pauses
+            if ending == "other settings" and not _has_begun(history):
+                ending = "end"
+            if ending == "last":
+                world.outages, world.moods = [], {name: share for name, share in world.moods.items() if name != "down"}
+            flipped = bool(number and scenario.flips and chance.random() < 0.6)
+            if flipped:
+                image = with_flips(image, chance, scenario.flips)
+            if scenario.jumps:
+                disk.jump = chance.choice((0.0, -86400.0, 86400.0, 1e7))
+            folder = disk.begin(image)
+            disk.set_clock(now)
+            loop = SimulatedLoop(chance, disk, now, scenario.shuffles)
+            _loop[:] = [loop]
+            install.forget()  # type: ignore[attr-defined]
+            few = scenario.grows and ending != "last" and number == 0
+            session = Session(ending, len(scenario.questions) // 2 if few else len(scenario.questions), flipped=flipped)
+            session.began = now
+            history.sessions.append(session)
+            image = _session(scenario, session, history, disk, loop, chance, folder)
+            now = loop.time() + chance.choice((0.0, 1.0, 100.0))
+            if trace:
+                at = f"{session.began:.3f} to {session.ended:.3f} s, {loop.steps} steps, {session.changes} changes"
+                how = "killed" if session.killed else repr(session.error) if session.error else "ended"
+                print(f"session {number} ({ending}{', bits flipped' if flipped else ''}): {at}: {how}")
+            if ending != "last":
+                disk.remove()
+    history.folder = disk.folder
+    disk.end()
+    return history
+
+
+def _has_begun(history: History) -> bool:
+    """Whether a run is surely in the folder, so that another run may not take its place."""
+    ended = (event.kind == "answered" for session in history.sessions for event in session.events)
+    return any(ended) and not history.cut
+
+
+def _job(scenario: Scenario, session: Session, world: World, folder: Path, last: bool) -> Job:
+    options = RunOptions(
+        outage=600.0 if last else scenario.patience,
+        sync=scenario.sync,  # type: ignore[arg-type]
+        keep_prompts=scenario.keep_prompts,
+        retry_failed=scenario.retries_failed and last,
+        strict=bool(scenario.budget.get("strict")),
+    )
+    budget = dict(scenario.budget)
+    if last:
+        budget.pop("run_tokens", None)
+    settings = {"stages": "other" if session.ending == "other settings" else " ".join(scenario.stages)}
+    return Job(
+        folder=folder,
+        questions=questions_from(scenario.questions[: session.told]),
+        system="simulated",
+        ask=system(scenario.stages),
+        settings=settings,
+        prompts=PROMPTS,
+        llm=SimulatedLLM(world, scenario.slots),
+        options=options,
+        concurrency=scenario.concurrency,
+        budget=Budget(**budget),
+    )
+
+
+def _session(
+    scenario: Scenario,
+    session: Session,
+    history: History,
+    disk: Disk,
+    loop: SimulatedLoop,
+    chance: Random,
+    folder: Path,
+) -> Image:
+    """Carry out one session. Return what its folder holds afterwards."""
+    ending, stop = session.ending, asyncio.Event()
+    moment = int(10 ** chance.uniform(0, 3.3))
+    if ending == "kill":
+        loop.kill_at = moment
+    elif ending in ("kill in a write", "power cut"):
+        disk.stop_at(int(10 ** chance.uniform(0, 2.5)), chance.randrange(1 << 20))
+    elif ending == "disk full":
+        disk.fail(int(10 ** chance.uniform(0, 2.5)), 1 << 60, errno.ENOSPC)
+    elif ending == "disk error":
+        first = int(10 ** chance.uniform(0, 2.5))
+        disk.fail(first, first + chance.choice((1, 1, 3, 1 << 60)), errno.EIO)
+
+    async def process() -> SessionResult:
+        job = _job(scenario, session, history.world, folder, ending == "last")
+        working = asyncio.ensure_future(work_on(job, stop, session.events.append))
+        if ending in ("stop", "interrupt"):
+            loop.call_later(chance.expovariate(1 / 5), stop.set if ending == "stop" else working.cancel)
+        if scenario.second:
+            await asyncio.sleep(chance.expovariate(1 / 3))
+            if not working.done():
+                try:
+                    await work_on(_job(scenario, session, history.world, folder, False))
+                    history.refused.append("")
+                except (InputError, RunError) as error:
+                    history.refused.append(str(error))
+        return await working
+
+    task = loop.work(process())
+    session.killed, session.ended, session.changes = task is None, loop.time(), disk.changes
+    if task is None and ending == "power cut":
+        history.cut.add(history.world.session)
+        image = disk.image_after_power_cut(chance)
+    elif ending == "last":
+        image = Image()
+    else:
+        image = disk.image()
+    if task is None:
+        disk.end()
+        loop.bury()
+    elif task.cancelled():
+        session.error = asyncio.CancelledError()
+    else:
+        session.error = task.exception()
+        session.result = None if session.error else task.result()
+    if session.error is not None and not isinstance(session.error, PyfastError | asyncio.CancelledError):
+        import traceback; traceback.print_exception(session.error); raise ViolationError(f"a session ended with {session.error!r}") from session.error
+    if not session.killed:
+        session.lost = loop.faults
+    loop.close()
+    return image

@@ -1,0 +1,112 @@
+"""Systems for the simulation: chains of calls, calls at the same time, batched work, fallbacks, earlier turns. Their
+right answers are computed a second time here, without the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from simulation.llm import digest, good
+
+from pyfast.engine import Answer, Context, Prompt, Question
+from pyfast.errors import AnswerError
+
+STAGES = ("call", "call", "call", "fan 2", "fan 3", "work", "may fail", "sleep")
+Ask = Callable[[Question, Context], Awaitable[Answer]]
+
+
+class Reply(BaseModel):
+    answer: str
+
+
+PROMPTS = tuple(
+    Prompt(name, f"Reply in JSON with the field answer. Prompt {name}.", "Text: $text", Reply, 64)
+    for name in ("call", "fan", "try")
+)
+CALL, FAN, TRY = PROMPTS
+FELL_BACK = "fell back"
+
+
+def shouted(texts: Sequence[str]) -> list[str]:
+    """The work of a batch."""
+    return [text.upper() for text in texts]
+
+
+def text_of(question: Question, stage: int, carried: str, part: int = 0) -> str:
+    return f"<{question.id}> stage {stage} part {part}: {question.text} {carried}"
+
+
+def user(text: str) -> str:
+    """The user's message, as the prompts write it."""
+    return f"Text: {text}"
+
+
+def begin(past: Sequence[str | None]) -> str:
+    return digest(" ".join(answer or "-" for answer in past)) if past else ""
+
+
+def system(stages: Sequence[str]) -> Ask:
+    """A system with these stages, one after the other."""
+
+    async def ask(question: Question, context: Context) -> Answer:
+        carried = begin([answer and answer.text for _, answer in context.past])
+        replies: list[Any] = []
+        context.so_far(lambda: Answer(None, None, {"replies": replies}))
+        for place, stage in enumerate(stages):
+            text = text_of(question, place, carried)
+            if stage == "call":
+                carried = (await context.generate(CALL, text=text)).answer
+            elif stage.startswith("fan"):
+                texts = [text_of(question, place, carried, part) for part in range(int(stage[4:]))]
+                calls = [context.generate(FAN, text=one) for one in texts]
+                answers = await asyncio.gather(*calls, return_exceptions=True)
+                for answer in answers:
+                    if isinstance(answer, BaseException):
+                        raise answer
+                carried = digest(" ".join(answer.answer for answer in answers if not isinstance(answer, BaseException)))
+            elif stage == "work":
+                carried = await context.call(shouted, text)
+            elif stage == "may fail":
+                try:
+                    carried = (await context.generate(TRY, text=text)).answer
+                except AnswerError as error:
+                    context.fell_back(TRY, error)
+                    carried = FELL_BACK
+            elif stage == "sleep":
+                await asyncio.sleep(0.5)
+            replies.append(carried)
+        final = digest(carried)
+        return Answer(None if final[0] in "01" else final, evidence(question, carried), {"replies": replies})
+
+    return ask
+
+
+def evidence(question: Question, carried: str) -> bytes:
+    return json.dumps([{"uri": f"doc:{question.id}", "snippet": carried}]).encode()
+
+
+def expected(
+    question: Question, stages: Sequence[str], past: Sequence[str | None], replies: Sequence[str]
+) -> tuple[str | None, list[str], list[list[str]]]:
+    """What the system must answer: (the answer, what was carried after each stage, the prompts of each stage). Of
+    `replies`, only where the system fell back counts."""
+    carried, all_carried, prompts = begin(past), list[str](), list[list[str]]()
+    for place, stage in enumerate(stages):
+        text, asked = text_of(question, place, carried), list[str]()
+        if stage in ("call", "may fail"):
+            asked = [user(text)]
+            carried = good(user(text))
+            if stage == "may fail" and place < len(replies) and replies[place] == FELL_BACK:
+                carried = FELL_BACK
+        elif stage.startswith("fan"):
+            asked = [user(text_of(question, place, carried, part)) for part in range(int(stage[4:]))]
+            carried = digest(" ".join(map(good, asked)))
+        elif stage == "work":
+            carried = text.upper()
+        all_carried.append(carried)
+        prompts.append(asked)
+    final = digest(carried)
+    return None if final[0] in "01" else final, all_carried, prompts
