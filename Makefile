@@ -33,7 +33,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint lint-texts lint-types lint-kernels docs screenshots bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
+.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint lint-texts lint-types lint-kernels docs screenshots bench fuzz simulate recall vendor cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -58,6 +58,12 @@ test-slow: $(TESTED)
 test-all: $(TESTED)
 	$(PYTEST)
 	$(MAKE) test-vllm SUITES=--all
+
+# Runs in a simulated world, that fail by a seed (tests/simulation). SEED=17 for one of them again, with its shortest
+# history that still fails.
+SEEDS ?= 1000
+simulate: $(TESTED)
+	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED) --shrink,$(SEEDS) $(or $(FIRST),$(shell date +%s)))
 
 # One engine takes all cores: one test at a time. SUITES=vllm for all slow ones too.
 ifeq ($(VLLM),on)

@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -50,7 +50,7 @@ from pyfast.engine.journal.prompt_store import Asked
 from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Record, digest
-from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, read_traces
+from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
 from pyfast.errors import InputError, LLMUnavailableError, RunError
 from pyfast.llm import Message
 from pyfast.utils.files import free_name, refuse_links, write_atomically
@@ -209,6 +209,7 @@ class RunFolder:
         questions. Raises `InputError` if another process has the folder open, or if the folder has a
         different run."""
         self._path = path
+        self._places = os.fspath(path / JOURNAL), os.fspath(path / ANSWERS)
         self._keeps_prompts = keep_prompts
         self._stop_is_noted = False
         count = described.get("questions", {}).get("count")
@@ -315,14 +316,17 @@ class RunFolder:
             self._traces.go_on(self._done)
             self._answers.seek(0, os.SEEK_END)
             return self._done
-        known, traces = self.journal.digests(), count_traces(self._path / TRACES)
+        known, known_traces = self.journal.digests("line"), self.journal.digests("trace")
+        traces = read_traces(self._path / TRACES)
         done, end, whole, conversation = 0, 0, (0, 0), None
         self._answers.seek(0)
         for question in questions:
             if question.conversation is None or question.conversation != conversation:
                 whole, conversation = (done, end), question.conversation
-            line = self._answers.readline()
-            if done == traces or not _stands(line, known.get(done), question.id):
+            line, trace = self._answers.readline(), next(traces, b"")
+            if not _stands(line, known.get(done), partial(_is_record, question.id)) or not _stands(
+                trace, known_traces.get(done), partial(_is_trace, question.id)
+            ):
                 if line.endswith(b"\n") and done in known and digest(line) not in known.values():
                     _LOG.warning(
                         "%s, line %d: not what was written there; it comes again from the journal",
@@ -520,15 +524,15 @@ class RunFolder:
     def _check_place(self) -> None:
         """Raise `RunError` if the folder was moved or deleted. Otherwise pyfast would still write into the
         moved or deleted files, which it has open."""
-        opened = {JOURNAL: self.journal.file, ANSWERS: os.fstat(self._answers.fileno())}
-        for name, file in opened.items():
+        for path, file in ((self._places[0], self.journal.file), (self._places[1], os.fstat(self._answers.fileno()))):
             try:
-                there = file is not None and os.path.samestat((self._path / name).stat(), file)
+                there = file is not None and os.path.samestat(os.stat(path), file)
             except OSError:
                 there = False
             if not there:
                 raise RunError(
-                    f"{self._path}: {name} was deleted or moved during the run; what was done is where it went"
+                    f"{self._path}: {os.path.basename(path)} was deleted or moved during the run; what was done is"
+                    " where it went"
                 )
 
 
@@ -598,17 +602,24 @@ def done_in(path: Path, count: object) -> int | None:
     """
     with contextlib.suppress(InputError, OSError, sqlite3.Error):
         with contextlib.closing(open_to_read(path / JOURNAL)) as database:
-            known = digests(database)
+            known = digests(database, "line")
         if isinstance(count, int) and len(known) == count == count_traces(path / TRACES):
             return count if count_altered(path, known) == (count, 0) else None
     return None
 
 
-def _stands(line: bytes, known: str | None, id: str) -> bool:
-    """Return whether a line is intact. If its digest is not known, return whether it is a record of the
-    question `id`."""
+def _stands(line: bytes, known: str | None, is_whole: Callable[[bytes], bool]) -> bool:
+    """Return whether a line is intact. If its digest is not known, `is_whole` decides."""
     if known is not None:
         return digest(line) == known
-    with contextlib.suppress(InputError):  # Without its end, the line is not a whole record.
-        return line.endswith(b"\n") and Record.read(line).id == id
+    with contextlib.suppress(InputError):  # Without its end, the line is not whole.
+        return line.endswith(b"\n") and is_whole(line)
     return False
+
+
+def _is_record(id: str, line: bytes) -> bool:
+    return Record.read(line).id == id
+
+
+def _is_trace(id: str, line: bytes) -> bool:
+    return bool(details_of(line, id, TRACES))

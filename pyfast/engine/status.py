@@ -256,7 +256,7 @@ def read_status(folder: Path) -> Status:
             totals, seconds, starts = _totals(database, folder / JOURNAL)
             session = database.execute(_SESSION).fetchone()
             if not running:
-                altered = count_altered(folder, digests(database))[1]
+                altered = count_altered(folder, digests(database, "line"))[1]
     except OSError as error:
         raise InputError(f"{folder}: {error}") from None
     status, seconds_left = status_of(totals, total), None

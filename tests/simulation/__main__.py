@@ -1,50 +1,61 @@
 """Simulate runs, and say which seeds fail.
 
-    python -m simulation SEEDS [FIRST]     so many seeds, from FIRST on
-    python -m simulation --seed N          one seed, with what happens
-    python -m simulation --plant NAME      with a fault planted in the engine (see plants.py)
+    python -m simulation SEEDS [FIRST]         so many seeds, from FIRST on
+    python -m simulation --seconds N FIRST     the seeds of so many seconds
+    python -m simulation --seed N [--shrink]   one seed, with what happens
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from simulation.disk import Disk, preload
+from simulation.plants import plant
 
 
 def main() -> int:
+    """Carry out the seeds that the command line names. Returns 1 if one of them fails."""
     parser = argparse.ArgumentParser(prog="simulation", description=__doc__)
     parser.add_argument("seeds", type=int, nargs="?", default=1000)
     parser.add_argument("first", type=int, nargs="?", default=0)
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seconds", type=float, help="stop after so many seconds")
+    parser.add_argument("--seed", type=int, help="only this seed, step by step")
+    parser.add_argument("--shrink", action="store_true", help="leave out what is not needed for its failure")
     parser.add_argument("--most", type=int, default=3, help="stop after so many failures")
+    parser.add_argument("--plant", help="plant this fault in the engine first (see plants.py)")
     options = parser.parse_args()
     preload()
+    if options.plant is not None:
+        plant(options.plant)
     from simulation.scenario import install
-    from simulation.seeds import simulated
+    from simulation.seeds import simulated, told
 
     install()
-    where = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    failures, done = 0, 0
     gc.set_threshold(50_000, 20, 100)
+    where = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=where) as root:
         disk = Disk(Path(root))
-        numbers = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
-        began, worked = time.time(), time.process_time()
-        for seed in numbers:
-            fault = simulated(seed, disk, trace=options.seed is not None)
+        if options.seed is not None:
+            fault = told(options.seed, disk, options.shrink)
+            print(fault or "no fault")
+            return bool(fault)
+        failures = done = 0
+        began, worked = time.monotonic(), time.process_time()
+        for seed in itertools.islice(itertools.count(options.first), options.seeds):
+            fault = simulated(seed, disk)
             done += 1
             if fault:
                 failures += 1
-                print(f"seed {seed}: {fault}", flush=True)
-                if failures >= options.most:
-                    break
-        disk.real_clock()
+                print(f"seed {seed}: {fault}\n    again: make simulate SEED={seed}", flush=True)
+            disk.real_clock()
+            if failures >= options.most or (options.seconds and time.monotonic() - began > options.seconds):
+                break
         worked = time.process_time() - worked
         rate = 60 * done / worked
         print(f"{done} runs, {failures} failed; {worked:.1f} s of processor time: {rate:.0f} runs a minute on one core")

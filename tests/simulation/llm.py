@@ -63,7 +63,8 @@ class World:
     """From when until when it answers nobody, and how: "down", "busy" or "hangs" """
     session: int = 0
     asked: list[Asked] = field(default_factory=list)
-    probes: int = 0
+    in_flight: int = 0
+    most_in_flight: int = 0
 
     def is_out(self, now: float) -> str:
         return next((how for first, end, how in self.outages if first <= now < end), "")
@@ -89,15 +90,16 @@ class SimulatedLLM:
     async def complete(self, request: Request) -> Completion:
         world, loop = self._world, asyncio.get_running_loop()
         if request is PROBE:
-            world.probes += 1
             await asyncio.sleep(0.01)
             await self._outage()
             return Completion("OK", "stop", 5, 0, 1)
         user = next(message.content for message in request.messages if message.role == "user")
         call = Asked(self._session, user, request.digest().hex(), loop.time())
         world.asked.append(call)
+        world.in_flight += 1
+        world.most_in_flight = max(world.most_in_flight, world.in_flight)
         try:
-            completion = await self._reply(user, call)
+            completion = await self._reply(user, call, request.temperature)
         except asyncio.CancelledError:
             call.outcome = "cancelled"
             raise
@@ -106,6 +108,7 @@ class SimulatedLLM:
             raise
         finally:
             call.ended = loop.time()
+            world.in_flight -= world.session == self._session
         return completion
 
     async def _outage(self) -> None:
@@ -115,7 +118,7 @@ class SimulatedLLM:
         if how:
             raise OutageError(f"the server is {how}", "busy" if how == "busy" else "down")
 
-    async def _reply(self, user: str, call: Asked) -> Completion:
+    async def _reply(self, user: str, call: Asked, temperature: float) -> Completion:
         world, chance = self._world, self._world.chance
         await self._outage()
         mood, drawn = "", chance.random()
@@ -134,14 +137,16 @@ class SimulatedLLM:
             raise RefusalError("HTTP 403: forbidden", "HTTP 403: this prompt is forbidden", 403)
         if mood in TRANSIENT:
             raise OutageError(f"HTTP 503: {mood}", mood, chance.choice((0.0, 0.0, 1.5)) if mood == "busy" else 0.0)
-        text, reason = json.dumps({"answer": good(user)}), "stop"
+        sample = f" {chance.randrange(10**9)}" if temperature else ""
+        text, reason = json.dumps({"answer": good(user) + sample}), "stop"
         mood = poison.removeprefix("always ") or mood
         if mood == "malformed":
             text = chance.choice(("I cannot say.", '{"reply": 1}', '{"answer": {"a": 1}}', "[]", "null"))
         elif mood == "empty":
             text = ""
-        elif mood == "cut":
-            text, reason = text[: chance.randint(1, len(text) - 1)], "length"
+        elif mood == "cut":  # Some servers end what they cut off, so that it reads as JSON.
+            short = json.dumps({"answer": good(user)[:3]})
+            text, reason = chance.choice((short, text[: chance.randint(1, len(text) - 1)])), "length"
         elif mood == "listed":
             text = json.dumps({"answer": [good(user)]})
         elif mood == "broken":

@@ -11,20 +11,23 @@ from typing import Any
 import pyfast.api.verification
 from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
-from simulation.llm import good, tokens
+from simulation.llm import TRANSIENT, good, tokens
 from simulation.scenario import History, Scenario, ViolationError
 from simulation.systems import FELL_BACK, PROMPTS, expected
 
 
 def check(history: History) -> None:
     """Raise `ViolationError` if a promise does not hold."""
-    faults = list(_faults(history))
+    faults = [f"an end with {told}" for told in history.ends] + list(_faults(history))
     if faults:
         raise ViolationError("; ".join(faults[:3]))
 
 
 def _faults(history: History) -> Iterator[str]:
     scenario, last = history.scenario, history.sessions[-1]
+    if history.world.most_in_flight > 2 * scenario.slots:
+        yield f"{history.world.most_in_flight} calls at the same time, and {scenario.slots} slots"
+    yield from (f"a second process: {told!r}" for told in history.refused if "another process" not in told)
     for number, session in enumerate(history.sessions):
         yield from _of_session(history, number)
     if last.error is not None:
@@ -32,7 +35,11 @@ def _faults(history: History) -> Iterator[str]:
             return  # The bit was in the name of the run, so pyfast does not take the journal for this run's.
         yield f"the last session could not go on: {last.error}"
         return
-    answers = [json.loads(line) for line in (history.folder / "answers.jsonl").read_bytes().splitlines()]
+    try:
+        answers = [json.loads(line) for line in (history.folder / "answers.jsonl").read_bytes().splitlines()]
+    except ValueError as error:
+        yield f"answers.jsonl: {error}"
+        return
     lines = list(read_traces(history.folder / "traces.jsonl.zst"))
     if [record["id"] for record in answers] != [question.id for question in scenario.questions]:  # G1
         yield f"answers of {[record['id'] for record in answers]}"
@@ -48,8 +55,9 @@ def _faults(history: History) -> Iterator[str]:
     verification = pyfast.api.verification.verify(history.folder)
     for one in verification.checks:
         # What verify finds, though nothing mends it: the journal has a digest of each trace, and of each prompt.
+        # A run that is done is not read again when it is resumed, apart from its answers.
         known = flipped == "traces" and "traces" in one.name
-        known |= flipped == "journal" and ("prompts that" in one.detail or "traces" in one.name)
+        known |= flipped == "journal" and one.name in ("journal.sqlite", "traces.jsonl.zst")
         if not one.passed and not known:
             yield f"verify: {one.name}: {one.detail}"
     status = read_status(history.folder)
@@ -67,13 +75,16 @@ def _of_session(history: History, number: int) -> Iterator[str]:
     told = str(session.error or "")
     if session.error is None and session.result is not None and session.ending != "stop" and session.result.summary.left:
         yield f"session {number} ended with {session.result.summary.left} questions left"
+    if session.ending == "other settings" and session.error is None and not session.killed:  # G2
+        yield f"session {number} went on with other settings"
     if session.error is None or session.ending == "interrupt":
         return
     causes = {
         "disk full": session.ending == "disk full",
         "disk error": session.ending == "disk error",
         "other settings": session.ending == "other settings" and "other values" in told,
-        "outage": bool(scenario.outages) or any(mood in scenario.moods for mood in ("busy", "down", "slow")),
+        "outage": bool(scenario.outages) and 60 * scenario.patience <= 2 * sum(b - a for a, b, _ in scenario.outages),
+        "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
         "poison": bool(scenario.poisoned) and "answers no call but the smallest" in told,
         "flips": any(one.flipped for one in history.sessions) and "does not belong to" in told,
@@ -84,7 +95,8 @@ def _of_session(history: History, number: int) -> Iterator[str]:
 
 
 def _may_fail(scenario: Scenario, id: str) -> bool:
-    limits = scenario.budget.keys() & {"calls", "steps", "seconds", "strict", "call_seconds"}
+    limits = scenario.budget.keys() & {"calls", "steps", "strict", "call_seconds"}
+    limits |= {"seconds"} if scenario.budget.get("seconds", 1e9) < 1000 else set()  # Outages do not count.
     return bool(f"<{id}>" in scenario.poisoned or limits or scenario.moods)
 
 
@@ -107,17 +119,19 @@ def _answers(
                 yield f"{question.id} failed with {record.get('reason')!r}"
             if trace and replies != carried[: len(replies)]:
                 yield f"{question.id}: its trace has {replies}, not {carried}"
-        elif not trace and "may fail" in scenario.stages:
-            pass  # Only the trace says whether it fell back.
+        elif not trace and {"may fail", "samples"} & {*scenario.stages}:
+            pass  # Only the trace says what was carried.
         elif record.get("answer") != answer or record["state"] != ("abstained" if answer is None else "answered"):
             yield f"{question.id}: {record['state']} {record.get('answer')!r}, right is {answer!r}"
         elif trace and replies != carried:
             yield f"{question.id}: its trace has {replies}, not {carried}"
+        elif "calls" in scenario.budget and record["usage"]["llm_calls"] > scenario.budget["calls"]:
+            yield f"{question.id} made {record['usage']['llm_calls']} calls"
         elif trace and trace["evidence"] != [{"uri": f"doc:{question.id}", "snippet": carried[-1]}]:
             yield f"{question.id}: its evidence is {trace['evidence']}"
         elif FELL_BACK in replies and trace and not _may_fail(scenario, question.id):
             yield f"{question.id} fell back"
-        elif not scenario.moods and f"<{question.id}>" not in scenario.poisoned:
+        elif not scenario.moods and "samples" not in scenario.stages and f"<{question.id}>" not in scenario.poisoned:
             asked = [prompt for of_stage in prompts for prompt in of_stage]
             right = {
                 "llm_calls": len(asked),
@@ -136,7 +150,7 @@ def _calls(history: History) -> Iterator[str]:
         return
     paid: dict[str, list[int]] = {}
     for call in history.world.asked:
-        if call.outcome == "good":
+        if call.outcome == "good" and "samples" not in scenario.stages:
             paid.setdefault(call.request, []).append(call.session)
     for request, sessions in paid.items():
         crashed = {number for number in sessions if _loses(history, number)}

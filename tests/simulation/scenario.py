@@ -6,13 +6,16 @@ import asyncio
 import errno
 import logging
 import random
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyfast.engine.configuration
 import pyfast.engine.run
 import pyfast.engine.run_folder
 from pyfast.engine import Budget, Question
@@ -77,7 +80,7 @@ class Scenario:
 def drawn(seed: int) -> Scenario:
     """The scenario of a seed."""
     chance = Random(seed)
-    count, questions = chance.choice((1, 3, 12, 20, 20, 20, 25, 30, 40)), list[Question]()
+    count, questions = chance.choice((1, 3, 12, 18, 20, 20, 20, 25, 30, 40)), list[Question]()
     conversations = chance.random() < 0.25
     while len(questions) < count:
         turns = chance.randint(1, 4) if conversations else 0
@@ -85,7 +88,7 @@ def drawn(seed: int) -> Scenario:
         questions += [
             Question(f"q{len(questions) + turn}", f"What is {chance.randrange(10**6)}?", of) for turn in range(turns or 1)
         ]
-    stages = tuple(chance.choices(STAGES, k=chance.choice((1, 1, 1, 2, 2, 3))))
+    stages = tuple(chance.choices(STAGES, k=chance.choice((1, 1, 1, 1, 2, 3))))
     poisoned = {}
     if chance.random() < 0.3:
         for question in chance.sample(questions, k=min(len(questions), chance.randint(1, 3))):
@@ -100,14 +103,14 @@ def drawn(seed: int) -> Scenario:
         moods["late"] = 0.02
     if chance.random() < 0.1:
         budget[chance.choice(("calls", "steps"))] = chance.randint(1, 4)
-    if chance.random() < 0.05:
-        budget["seconds"] = chance.choice((1.0, 3.0, 20.0))
+    if chance.random() < 0.08:
+        budget["seconds"] = chance.choice((1.0, 3.0, 20.0, 1000.0))
     if chance.random() < 0.05:
         budget["strict"] = True
     if chance.random() < 0.05:
         budget["run_tokens"] = chance.randint(1, 1000)
     names, weights = list(ENDINGS), list(ENDINGS.values())
-    endings = chance.choices(names, weights, k=chance.choice((0, 1, 1, 1, 2, 2, 3)))
+    endings = chance.choices(names, weights, k=chance.choice((0, 1, 1, 1, 1, 2, 3)))
     outages, patience = [], 30.0
     if chance.random() < 0.2:
         for _ in range(chance.randint(1, 3)):
@@ -166,6 +169,8 @@ class History:
     logs: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """Errors of second processes and of sessions with other settings"""
+    ends: list[str] = field(default_factory=list)
+    """What was wrong when a session had answered everything"""
     cut: set[int] = field(default_factory=set)
     """The sessions that ended by a power cut"""
     folder: Path = Path()
@@ -191,6 +196,16 @@ logging.getLogger("pyfast").propagate = False
 _loop: list[SimulatedLoop] = []
 
 
+class _Toml:
+    """tomllib that parses equal texts once."""
+
+    TOMLDecodeError = tomllib.TOMLDecodeError
+    _parsed = staticmethod(lru_cache(1000)(tomllib.loads))
+
+    def loads(self, text: str) -> dict[str, Any]:
+        return {name: dict(of) if isinstance(of, dict) else of for name, of in self._parsed(text).items()}
+
+
 def install() -> None:
     """Let the engine's threads run in the simulated loop."""
 
@@ -208,6 +223,8 @@ def install() -> None:
     pyfast.engine.run_folder.wait = wait  # type: ignore[assignment]
     pyfast.engine.run.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
     install.forget = _made.clear  # type: ignore[attr-defined]
+    # A session reads its run.toml a dozen times.
+    pyfast.engine.configuration.tomllib = _Toml()  # type: ignore[assignment]
 
 
 @contextmanager
@@ -230,7 +247,7 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
     _LOG.texts = history.logs
     with _quiet():
         for number, ending in enumerate((*scenario.endings, "last")):
-            world.session = number
+            world.session, world.in_flight = number, 0
             random.seed(scenario.seed + number)  # the engine draws its pauses
             if ending == "other settings" and not _has_begun(history):
                 ending = "end"
@@ -334,6 +351,15 @@ def _session(
 
     task = loop.work(process())
     session.killed, session.ended, session.changes = task is None, loop.time(), disk.changes
+    if task is not None and task.cancelled():
+        session.error = asyncio.CancelledError()
+    elif task is not None:
+        session.error = task.exception()
+        session.result = None if session.error else task.result()
+    if session.result is not None and session.result.summary.left == 0:
+        lines = (folder / "answers.jsonl").read_bytes().count(b"\n")
+        if lines != session.told:
+            history.ends.append(f"{lines} answers of {session.told}")
     if task is None and ending == "power cut":
         history.cut.add(history.world.session)
         image = disk.image_after_power_cut(chance)
@@ -344,13 +370,8 @@ def _session(
     if task is None:
         disk.end()
         loop.bury()
-    elif task.cancelled():
-        session.error = asyncio.CancelledError()
-    else:
-        session.error = task.exception()
-        session.result = None if session.error else task.result()
     if session.error is not None and not isinstance(session.error, PyfastError | asyncio.CancelledError):
-        import traceback; traceback.print_exception(session.error); raise ViolationError(f"a session ended with {session.error!r}") from session.error
+        raise ViolationError(f"a session ended with {session.error!r}") from session.error
     if not session.killed:
         session.lost = loop.faults
     loop.close()

@@ -13,8 +13,9 @@ from simulation.llm import digest, good
 
 from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import AnswerError
+from pyfast.utils.options import Sampling
 
-STAGES = ("call", "call", "call", "fan 2", "fan 3", "work", "may fail", "sleep")
+STAGES = ("call", "call", "call", "call", "fan 2", "samples", "work", "may fail", "sleep")
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 
 
@@ -28,6 +29,7 @@ PROMPTS = tuple(
 )
 CALL, FAN, TRY = PROMPTS
 FELL_BACK = "fell back"
+SAMPLED = Sampling(1.0)
 
 
 def shouted(texts: Sequence[str]) -> list[str]:
@@ -67,6 +69,9 @@ def system(stages: Sequence[str]) -> Ask:
                     if isinstance(answer, BaseException):
                         raise answer
                 carried = digest(" ".join(answer.answer for answer in answers if not isinstance(answer, BaseException)))
+            elif stage == "samples":  # Two equal requests, and two replies.
+                samples = [(await context.generate(CALL, SAMPLED, text=text)).answer for _ in range(2)]
+                carried = " ".join(samples)
             elif stage == "work":
                 carried = await context.call(shouted, text)
             elif stage == "may fail":
@@ -92,7 +97,7 @@ def expected(
     question: Question, stages: Sequence[str], past: Sequence[str | None], replies: Sequence[str]
 ) -> tuple[str | None, list[str], list[list[str]]]:
     """What the system must answer: (the answer, what was carried after each stage, the prompts of each stage). Of
-    `replies`, only where the system fell back counts."""
+    `replies`, what it carried, only samples and where it fell back count."""
     carried, all_carried, prompts = begin(past), list[str](), list[list[str]]()
     for place, stage in enumerate(stages):
         text, asked = text_of(question, place, carried), list[str]()
@@ -104,6 +109,11 @@ def expected(
         elif stage.startswith("fan"):
             asked = [user(text_of(question, place, carried, part)) for part in range(int(stage[4:]))]
             carried = digest(" ".join(map(good, asked)))
+        elif stage == "samples":
+            asked = [user(text), user(text)]
+            samples = (replies[place] if place < len(replies) else "").split()
+            is_right = len(samples) == 4 and samples[0] == samples[2] == good(asked[0]) and samples[1] != samples[3]
+            carried = " ".join(samples) if is_right else "two samples"
         elif stage == "work":
             carried = text.upper()
         all_carried.append(carried)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from zlib import crc32
 
 import orjson
@@ -344,11 +344,10 @@ class Journal:
         count."""
         return dict(self._rows("SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state", (first,)))
 
-    def digests(self) -> dict[int, str]:
-        """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
-        Questions for which the journal has no checksum are left out."""
+    def digests(self, of: Literal["line", "trace"]) -> dict[int, str]:
+        """Return what the function `digests` returns."""
         with self._explained():
-            return digests(self._database)
+            return digests(self._database, of)
 
     def tokens(self) -> int:
         """Count the tokens of all prompts and completions, without the replies of earlier runs."""
@@ -538,10 +537,10 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise InputError(f"{path}: {error}") from None
 
 
-def digests(database: sqlite3.Connection) -> dict[int, str]:
-    """For each question, return the checksum of its line in answers.jsonl, by the number of the question.
-    Questions for which the journal has no checksum are left out. Raises `sqlite3.Error`."""
-    return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
+def digests(database: sqlite3.Connection, of: Literal["line", "trace"]) -> dict[int, str]:
+    """For each question, return the checksum of its line in answers.jsonl, or of its trace, by the number of the
+    question. Questions for which the journal has no checksum are left out. Raises `sqlite3.Error`."""
+    return dict(database.execute(f"SELECT number, {of} FROM questions WHERE {of} IS NOT NULL"))
 
 
 def runs_of(path: Path) -> set[str] | None:

@@ -1,0 +1,63 @@
+"""Runs in a simulated world (see tests/simulation): nothing that the seeds do breaks a promise, and what is planted in
+the engine is found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from simulation.plants import PLANTS
+
+ROOT = Path(__file__).resolve().parents[1]
+ONCE_FAILED = [int(line.split()[0]) for line in (ROOT / "tests/simulation/seeds.txt").read_text().splitlines()]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulated disk needs LD_PRELOAD")
+
+
+def simulate(*arguments: object) -> tuple[int, str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    command = [sys.executable, "-m", "simulation", *map(str, arguments)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    return done.returncode, done.stdout + done.stderr
+
+
+def commit() -> int:
+    """A number that each commit has for itself."""
+    told = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return int(told.stdout.strip()[:7] or "0", 16)
+
+
+@pytest.mark.guarantee("G1")
+def test_the_first_seeds() -> None:
+    assert simulate(150)[0] == 0
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED)
+def test_seeds_that_once_failed(seed: int) -> None:
+    assert simulate("--seed", seed)[0] == 0
+
+
+def test_a_seed_means_the_same_again() -> None:
+    told = [simulate("--seed", 10)[1] for _ in range(2)]
+    assert told[0] == told[1] and "session 1" in told[0]
+
+
+def test_a_fault_is_found_and_shrunk() -> None:
+    assert simulate(2000, "--most", 1, "--plant", "one call more than the budget")[0] == 1
+    code, told = simulate("--seed", 24, "--shrink", "--plant", "a reply goes on before it is stored")
+    assert code == 1 and "still fails: " in told
+
+
+@pytest.mark.slow(suite="simulation")
+def test_fresh_seeds() -> None:
+    """Two minutes of seeds that no commit before had."""
+    assert simulate(10**6, commit() * 10_000, "--seconds", 120)[0] == 0
+
+
+@pytest.mark.slow(suite="planted")
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_fault_is_found(name: str) -> None:
+    code, told = simulate(2000, "--most", 1, "--plant", name)
+    assert code == 1 and "seed " in told, told
