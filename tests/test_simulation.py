@@ -1,5 +1,4 @@
-"""Runs in a simulated world (see tests/simulation): nothing that the seeds do breaks a promise, and what is planted in
-the engine is found."""
+"""Runs in a simulated world (see tests/simulation): no seed breaks a promise, and each planted fault is found."""
 
 import os
 import subprocess

@@ -524,7 +524,10 @@ class RunFolder:
     def _check_place(self) -> None:
         """Raise `RunError` if the folder was moved or deleted. Otherwise pyfast would still write into the
         moved or deleted files, which it has open."""
-        for path, file in ((self._places[0], self.journal.file), (self._places[1], os.fstat(self._answers.fileno()))):
+        for path, file in (
+            (self._places[0], self.journal.file),
+            (self._places[1], os.fstat(self._answers.fileno())),
+        ):
             try:
                 there = file is not None and os.path.samestat(os.stat(path), file)
             except OSError:

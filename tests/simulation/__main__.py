@@ -1,8 +1,8 @@
 """Simulate runs, and say which seeds fail.
 
-    python -m simulation SEEDS [FIRST]         so many seeds, from FIRST on
-    python -m simulation --seconds N FIRST     the seeds of so many seconds
-    python -m simulation --seed N [--shrink]   one seed, with what happens
+python -m simulation SEEDS [FIRST]         so many seeds, from FIRST on
+python -m simulation --seconds N FIRST     the seeds of so many seconds
+python -m simulation --seed N [--shrink]   one seed, with what happens
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def main() -> int:
                 break
         worked = time.process_time() - worked
         rate = 60 * done / worked
-        print(f"{done} runs, {failures} failed; {worked:.1f} s of processor time: {rate:.0f} runs a minute on one core")
+        print(
+            f"{done} runs, {failures} failed; {worked:.1f} s of processor time:"
+            f" {rate:.0f} runs a minute on one core"
+        )
     return bool(failures)
 
 

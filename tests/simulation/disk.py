@@ -129,8 +129,8 @@ class Disk:
             place += length
 
     def image_after_power_cut(self, chance: Random) -> Image:
-        """What the folder may hold when the power was cut. What was synced is there. Of the later changes of names,
-        the first ones are, and of the later writes to a file any, some torn at the end of a sector.
+        """What the folder may hold when the power was cut. What was synced is there. Of the later changes of
+        names, the first ones are, and of the later writes to a file any, some torn at the end of a sector.
 
         A sync also makes the names safe that changed before it, as journalling file systems do.
         """

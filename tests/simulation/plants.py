@@ -16,24 +16,38 @@ class Plant(NamedTuple):
 
 _FOLDER, _JOURNAL = "engine/run_folder.py", "engine/journal/journal.py"
 PLANTS = {
-    "a reply goes on before it is stored": Plant(_FOLDER, "        await stored\n        return len(", "        return len("),
+    "a reply goes on before it is stored": Plant(
+        _FOLDER, "        await stored\n        return len(", "        return len("
+    ),
     "a key without the count of repetitions": Plant(
         "engine/context.py", "key = (digest, self._asked[digest])", "key = (digest, 0)"
     ),
-    "one place too many after each call": Plant("engine/models.py", "        self.running -= 1\n", "        self.running -= 2\n"),
+    "one place too many after each call": Plant(
+        "engine/models.py", "        self.running -= 1\n", "        self.running -= 2\n"
+    ),
     "run.toml is not synced": Plant("engine/configuration.py", "**described}), durable=True)", "**described}))"),
     "an answer is written twice": Plant(
-        "engine/run.py", "            write(ready[0])\n", "            write(ready[0])\n            folder and written % 7 == 6 and folder._group.lines.append(folder._group.lines[-1])\n"
+        "engine/run.py",
+        "            write(ready[0])\n",
+        "            write(ready[0])\n            folder and written % 7 == 6 and folder._group.lines.append(folder._group.lines[-1])\n",
     ),
-    "changed answers stay": Plant(_FOLDER, "        return digest(line) == known\n", '        return line.endswith(b"\\n")\n'),
+    "changed answers stay": Plant(
+        _FOLDER, "        return digest(line) == known\n", '        return line.endswith(b"\\n")\n'
+    ),
     "a run that is done is not compared": Plant(
         _FOLDER, "return count if count_altered(path, known) == (count, 0) else None", "return count"
     ),
     "traces are counted, not compared": Plant(
-        _FOLDER, "or not _stands(\n                trace, known_traces.get(done), partial(_is_trace, question.id)\n            ):", "or not trace:"
+        _FOLDER,
+        "or not _stands(\n                trace, known_traces.get(done), partial(_is_trace, question.id)\n            ):",
+        "or not trace:",
     ),
-    "an outage ends the run": Plant("engine/outages.py", "            if not self._patience_s:\n", "            if fault.kind:\n"),
-    "clocks run on in an outage": Plant("engine/outages.py", "                clock.ends += now - max(since, clock.counted)\n", ""),
+    "an outage ends the run": Plant(
+        "engine/outages.py", "            if not self._patience_s:\n", "            if fault.kind:\n"
+    ),
+    "clocks run on in an outage": Plant(
+        "engine/outages.py", "                clock.ends += now - max(since, clock.counted)\n", ""
+    ),
     "one call more than the budget": Plant(
         "engine/context.py", "ledger.llm_calls >= budget.calls", "ledger.llm_calls > budget.calls"
     ),
@@ -50,28 +64,44 @@ PLANTS = {
         "engine/run.py", "past = (*past, (question, answer))", "past = ((question, answer),)"
     ),
     "a reply of another prompt is used again": Plant(
-        "engine/context.py", "kept = self._past.get(key)", "kept = self._past.get(key) or next(iter(self._past.values()), None)"
+        "engine/context.py",
+        "kept = self._past.get(key)",
+        "kept = self._past.get(key) or next(iter(self._past.values()), None)",
     ),
-    "a reply that was cut off counts as whole": Plant("engine/prompt.py", "if reason in CUT_OFF:", "if not reason:"),
-    "two processes share a run": Plant(_FOLDER, "fcntl.flock(answers, fcntl.LOCK_EX | fcntl.LOCK_NB)\n                break", "break"),
-    "other settings go on with a run": Plant(
-        "engine/configuration.py", "        if before.get(name) != after.get(name)\n    ]", "        if False\n    ]"
+    "a reply that was cut off counts as whole": Plant(
+        "engine/prompt.py", "if reason in CUT_OFF:", "if not reason:"
+    ),
+    "two processes share a run": Plant(
+        _FOLDER, "fcntl.flock(answers, fcntl.LOCK_EX | fcntl.LOCK_NB)\n                break", "break"
+    ),
+    "a run is resumed with other settings": Plant(
+        "engine/configuration.py",
+        "        if before.get(name) != after.get(name)\n    ]",
+        "        if False\n    ]",
     ),
     "a write that failed is forgotten": Plant(_FOLDER, "        self._broken = written.exception()\n", ""),
     "an error of the disk is swallowed": Plant(
         _FOLDER,
-        "            except OSError as error:\n                raise RunError(f\"{self._path / ANSWERS}: {error.strerror}\") from None\n        finally:\n            self._check_place()",
+        '            except OSError as error:\n                raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None\n        finally:\n            self._check_place()',
         "            except OSError:\n                pass\n        finally:\n            self._check_place()",
     ),
-    "a journal that lost rows counts as done": Plant(_FOLDER, "                self._done = None  # Rows may be lost.\n", "                pass\n"),
+    "a journal that lost rows counts as done": Plant(
+        _FOLDER, "                self._done = None  # Rows may be lost.\n", "                pass\n"
+    ),
     "a stop drops what has ended": Plant(
-        "engine/run.py", "                for number in sorted(finished):\n                    write(finished[number][0])\n", "                pass\n"
+        "engine/run.py",
+        "                for number in sorted(finished):\n                    write(finished[number][0])\n",
+        "                pass\n",
     ),
     "the failed question takes its neighbours along": Plant(
-        "engine/run.py", "    except (RunError, InputError):\n        raise\n    except TimeoutError", "    except (RunError, InputError):\n        raise\n    except PyfastError as error:\n        raise RunError(str(error)) from error\n    except TimeoutError"
+        "engine/run.py",
+        "    except (RunError, InputError):\n        raise\n    except TimeoutError",
+        "    except (RunError, InputError):\n        raise\n    except PyfastError as error:\n        raise RunError(str(error)) from error\n    except TimeoutError",
     ),
     "a cancelled call keeps its place": Plant(
-        "engine/models.py", "            if turn.done() and not turn.cancelled():  # The call was admitted at the same moment.\n                self.leave()\n", ""
+        "engine/models.py",
+        "            if turn.done() and not turn.cancelled():  # The call was admitted at the same moment.\n                self.leave()\n",
+        "",
     ),
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyfast.api.verification
@@ -13,7 +12,7 @@ from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
 from simulation.llm import TRANSIENT, good, tokens
 from simulation.scenario import History, Scenario, ViolationError
-from simulation.systems import FELL_BACK, PROMPTS, expected
+from simulation.systems import FELL_BACK, expected
 
 
 def check(history: History) -> None:
@@ -73,7 +72,12 @@ def _of_session(history: History, number: int) -> Iterator[str]:
     scenario, session = history.scenario, history.sessions[number]
     yield from (f"session {number}: {one}" for one in session.lost)
     told = str(session.error or "")
-    if session.error is None and session.result is not None and session.ending != "stop" and session.result.summary.left:
+    if (
+        session.error is None
+        and session.result is not None
+        and session.ending != "stop"
+        and session.result.summary.left
+    ):
         yield f"session {number} ended with {session.result.summary.left} questions left"
     if session.ending == "other settings" and session.error is None and not session.killed:  # G2
         yield f"session {number} went on with other settings"
@@ -83,7 +87,8 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "disk full": session.ending == "disk full",
         "disk error": session.ending == "disk error",
         "other settings": session.ending == "other settings" and "other values" in told,
-        "outage": bool(scenario.outages) and 60 * scenario.patience <= 2 * sum(b - a for a, b, _ in scenario.outages),
+        "outage": bool(scenario.outages)
+        and 60 * scenario.patience <= 2 * sum(b - a for a, b, _ in scenario.outages),
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
         "poison": bool(scenario.poisoned) and "answers no call but the smallest" in told,
@@ -131,7 +136,9 @@ def _answers(
             yield f"{question.id}: its evidence is {trace['evidence']}"
         elif FELL_BACK in replies and trace and not _may_fail(scenario, question.id):
             yield f"{question.id} fell back"
-        elif not scenario.moods and "samples" not in scenario.stages and f"<{question.id}>" not in scenario.poisoned:
+        elif (
+            not scenario.moods and "samples" not in scenario.stages and f"<{question.id}>" not in scenario.poisoned
+        ):
             asked = [prompt for of_stage in prompts for prompt in of_stage]
             right = {
                 "llm_calls": len(asked),

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyfast.engine.configuration
 import pyfast.engine.run
 import pyfast.engine.run_folder
 from pyfast.engine import Budget, Question
@@ -25,7 +25,7 @@ from pyfast.engine.questions import questions_from
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions
 from simulation.disk import Disk, Image, with_flips
-from simulation.llm import FOREVER, POISONS, SimulatedLLM, World
+from simulation.llm import POISONS, SimulatedLLM, World
 from simulation.loop import SimulatedLoop, SimulatedThreads
 from simulation.systems import PROMPTS, STAGES, system
 
@@ -86,7 +86,8 @@ def drawn(seed: int) -> Scenario:
         turns = chance.randint(1, 4) if conversations else 0
         of = f"c{len(questions)}" if turns else None
         questions += [
-            Question(f"q{len(questions) + turn}", f"What is {chance.randrange(10**6)}?", of) for turn in range(turns or 1)
+            Question(f"q{len(questions) + turn}", f"What is {chance.randrange(10**6)}?", of)
+            for turn in range(turns or 1)
         ]
     stages = tuple(chance.choices(STAGES, k=chance.choice((1, 1, 1, 1, 2, 3))))
     poisoned = {}
@@ -115,7 +116,13 @@ def drawn(seed: int) -> Scenario:
     if chance.random() < 0.2:
         for _ in range(chance.randint(1, 3)):
             begins = chance.expovariate(1 / 10)
-            outages.append((begins, begins + chance.choice((1.0, 20.0, 300.0, 4000.0)), chance.choice(("down", "busy", "hangs"))))
+            outages.append(
+                (
+                    begins,
+                    begins + chance.choice((1.0, 20.0, 300.0, 4000.0)),
+                    chance.choice(("down", "busy", "hangs")),
+                )
+            )
         patience = chance.choice((0.0, 1.0, 30.0))
     return Scenario(
         seed,
@@ -224,7 +231,7 @@ def install() -> None:
     pyfast.engine.run.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
     install.forget = _made.clear  # type: ignore[attr-defined]
     # A session reads its run.toml a dozen times.
-    pyfast.engine.configuration.tomllib = _Toml()  # type: ignore[assignment]
+    import_module("pyfast.engine.configuration").tomllib = _Toml()  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -252,7 +259,10 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
             if ending == "other settings" and not _has_begun(history):
                 ending = "end"
             if ending == "last":
-                world.outages, world.moods = [], {name: share for name, share in world.moods.items() if name != "down"}
+                world.outages, world.moods = (
+                    [],
+                    {name: share for name, share in world.moods.items() if name != "down"},
+                )
             flipped = bool(number and scenario.flips and chance.random() < 0.6)
             if flipped:
                 image = with_flips(image, chance, scenario.flips)
@@ -264,7 +274,9 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
             _loop[:] = [loop]
             install.forget()  # type: ignore[attr-defined]
             few = scenario.grows and ending != "last" and number == 0
-            session = Session(ending, len(scenario.questions) // 2 if few else len(scenario.questions), flipped=flipped)
+            session = Session(
+                ending, len(scenario.questions) // 2 if few else len(scenario.questions), flipped=flipped
+            )
             session.began = now
             history.sessions.append(session)
             image = _session(scenario, session, history, disk, loop, chance, folder)

@@ -62,7 +62,14 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, questions=questions[:count])
     if len(scenario.stages) > 1:
         yield replace(scenario, stages=scenario.stages[:-1])
-    plain: dict[str, Any] = {"moods": {}, "poisoned": {}, "budget": {}, "outages": [], "flips": "", "concurrency": 1}
+    plain: dict[str, Any] = {
+        "moods": {},
+        "poisoned": {},
+        "budget": {},
+        "outages": [],
+        "flips": "",
+        "concurrency": 1,
+    }
     plain |= dict.fromkeys(("jumps", "retries_failed", "grows", "second", "keep_prompts", "shuffles"), False)
     for name, value in plain.items():
         if getattr(scenario, name) != value:

@@ -1,5 +1,5 @@
-"""Systems for the simulation: chains of calls, calls at the same time, batched work, fallbacks, earlier turns. Their
-right answers are computed a second time here, without the engine."""
+"""Systems for the simulation: chains of calls, calls at the same time, batched work, fallbacks, earlier turns.
+Their right answers are computed a second time here, without the engine."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pydantic import BaseModel
-from simulation.llm import digest, good
 
 from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import AnswerError
 from pyfast.utils.options import Sampling
+from simulation.llm import digest, good
 
 STAGES = ("call", "call", "call", "call", "fan 2", "samples", "work", "may fail", "sleep")
 Ask = Callable[[Question, Context], Awaitable[Answer]]
@@ -68,7 +68,9 @@ def system(stages: Sequence[str]) -> Ask:
                 for answer in answers:
                     if isinstance(answer, BaseException):
                         raise answer
-                carried = digest(" ".join(answer.answer for answer in answers if not isinstance(answer, BaseException)))
+                carried = digest(
+                    " ".join(answer.answer for answer in answers if not isinstance(answer, BaseException))
+                )
             elif stage == "samples":  # Two equal requests, and two replies.
                 samples = [(await context.generate(CALL, SAMPLED, text=text)).answer for _ in range(2)]
                 carried = " ".join(samples)
@@ -112,7 +114,9 @@ def expected(
         elif stage == "samples":
             asked = [user(text), user(text)]
             samples = (replies[place] if place < len(replies) else "").split()
-            is_right = len(samples) == 4 and samples[0] == samples[2] == good(asked[0]) and samples[1] != samples[3]
+            is_right = (
+                len(samples) == 4 and samples[0] == samples[2] == good(asked[0]) and samples[1] != samples[3]
+            )
             carried = " ".join(samples) if is_right else "two samples"
         elif stage == "work":
             carried = text.upper()

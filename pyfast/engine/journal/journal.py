@@ -200,8 +200,8 @@ class Journal:
             self._database = open_database(path, isolation_level=None, check_same_thread=False)
             self._database.text_factory = _text
             self._database.execute("PRAGMA journal_mode = WAL")
-            # The tables and the name of the run are made together, and safe from a power cut: a journal that names no
-            # run could be another run's.
+            # The tables and the name of the run are made together, and safe from a power cut: a journal that
+            # names no run could be another run's.
             self._database.execute("PRAGMA synchronous = full")
             self._database.executescript(f"BEGIN;{_SCHEMA}")
             with self._ended_together():
