@@ -1,5 +1,5 @@
 """The LLM of the simulated world: late, busy, silent, malformed, lying, or down, by a seed. What it says when it
-answers well depends on the prompt alone, so that the right answer of every question is known without the engine."""
+answers well depends on the prompt alone, so that every question's right answer is known without the engine."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def _faults(history: History) -> Iterator[str]:
     if history.world.most_in_flight > 2 * scenario.slots:
         yield f"{history.world.most_in_flight} calls at the same time, and {scenario.slots} slots"
     yield from (f"a second process: {told!r}" for told in history.refused if "another process" not in told)
-    for number, session in enumerate(history.sessions):
+    for number in range(len(history.sessions)):
         yield from _of_session(history, number)
     if last.error is not None:
         if any(session.flipped for session in history.sessions) and "does not belong to" in str(last.error):
