@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyfast.api.evaluation import convert as convert
     from pyfast.api.evaluation import evaluate as evaluate
     from pyfast.api.evaluation import export as export
+    from pyfast.api.evaluation import write_figures as write_figures
     from pyfast.api.experiments import Bench as Bench
     from pyfast.api.experiments import Experiment as Experiment
     from pyfast.api.experiments import bench as bench
@@ -76,7 +77,7 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
             *("add_documents", "build_index", "compact_index", "delete_documents", "describe_index", "open_index"),
             *("sync_documents", "update_documents"),
         ),
-        "pyfast.api.evaluation": ("changed_answers", "compare", "convert", "evaluate", "export"),
+        "pyfast.api.evaluation": ("changed_answers", "compare", "convert", "evaluate", "export", "write_figures"),
         "pyfast.api.estimate": ("estimate",),
         "pyfast.api.retrieval_evaluation": ("evaluate_retrieval",),
         "pyfast.api.knowledge": ("build_knowledge",),

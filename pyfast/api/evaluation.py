@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -21,7 +21,8 @@ from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
 from pyfast.evaluation.judged import judged_by
-from pyfast.evaluation.results import check_kind, rows_of, schema_of, side_by_side, write_results
+from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
+from pyfast.evaluation.tables import check_new, tables_of, write_table
 
 _LOG = logging.getLogger("pyfast")
 
@@ -111,13 +112,9 @@ def export(
         28
     """
     path = Path(out)
-    check_kind(path)
+    check_new(path, overwrite, KINDS)
     if not runs:
         raise InputError("export: expected a run")
-    if path.exists() and not overwrite:
-        raise InputError(f"{path}: exists already; give overwrite (--overwrite) to replace it")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist")
     lines = gold_of(runs[0], gold) if gold is not None else None
     results = [results_of(run, name, lines, metrics) for run, name in zip(runs, _names(runs), strict=True)]
     for folder, one in zip(map(folder_of, runs), results, strict=True):
@@ -200,6 +197,32 @@ def compare(
     least = least_to_differ(len(differences))
     without = tuple(dict.fromkeys(id for report in reports for id in report.without_gold))
     return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without)
+
+
+def write_figures(results: Mapping[str, Report] | Comparison, out: str | Path, *, overwrite: bool = False) -> None:
+    """Write the figures of runs, or the differences between runs, as a table for a paper or for other programs.
+
+    Markdown and LaTeX show each figure with its 95 % interval, and for a comparison also the costs. Other
+    files have one row for each run and group of questions, with columns such as `em`, `em_low` and `em_high`. For
+    a comparison, they have one row for each `Difference`.
+
+    Args:
+        results: Reports of `pyfast.evaluate`, by the names of the runs, or the result of `pyfast.compare`.
+        out: The file to write. Its name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx.
+        overwrite: Whether to replace an existing file `out`.
+
+    Raises:
+        InputError: The name of `out` ends in something else, or `out` exists.
+        MissingPackageError: An extra is not installed: `formats` for XLSX, `experiments` for Markdown and LaTeX.
+
+    Example:
+        >>> import pyfast
+        >>> reports = {name: pyfast.evaluate(name) for name in ("RUN_A", "RUN_B")}
+        >>> pyfast.write_figures(reports, "figures.tex")
+        >>> pyfast.write_figures(pyfast.compare(["RUN_A", "RUN_B"]), "differences.csv")
+    """
+    check_new(Path(out), overwrite)
+    write_table(Path(out), *tables_of(results))
 
 
 def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:

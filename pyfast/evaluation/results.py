@@ -113,12 +113,6 @@ def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
     return pa.table(columns)
 
 
-def check_kind(path: Path) -> None:
-    """Raise `InputError` if the end of a file's name names no kind of table."""
-    if path.suffix.lower() not in KINDS:
-        raise InputError(f"{path}: expected a name that ends in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-
-
 def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
     """Write rows into a file, whose name says its kind. Returns their number. Lists are JSON in CSV and XLSX."""
     import pyarrow.csv as csv
