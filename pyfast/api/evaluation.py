@@ -79,13 +79,19 @@ def export(
     *,
     metrics: Sequence[str | Metric] | None = None,
     wide: bool = False,
+    sources: bool = False,
     overwrite: bool = False,
 ) -> int:
     """Write the results of runs as a table for other programs: CSV, JSON lines, Parquet or XLSX.
 
     The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
     `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
-    Lists are written as JSON in CSV and XLSX.
+    Columns of the file of questions that pyfast does not use stand after `question`. If such a column has the name
+    of one of pyfast's, it is called `question.NAME`. Lists are written as JSON in CSV and XLSX.
+
+    With `sources`, each source of an answer has a row. The columns are `run`, `id`, `question`, `answer`, `rank`
+    (from 1), `uri`, `title`, `page` (from 1, of a file with pages), `sheet` (of a workbook with several), `row`
+    (of a table, from 1 below its header), `score` and `snippet`.
 
     Args:
         runs: Runs, or their folders.
@@ -95,6 +101,7 @@ def export(
         metrics: As in `pyfast.evaluate`.
         wide: Write one row for each question, with the runs side by side. The columns of a run are then called
             `RUN: COLUMN`. Otherwise each question has a row for each run.
+        sources: Write one row for each source of an answer. Titles, pages and rows come from the run's index.
         overwrite: Whether to replace an existing file `out`.
 
     Returns:
@@ -103,7 +110,8 @@ def export(
 
     Raises:
         InputError: The name of `out` ends in something else, `out` exists, a run or the given gold cannot be
-            read, or with `wide` two runs have different questions under one id.
+            read, with `wide` two runs have different questions under one id, or with `sources` there is `wide`,
+            `gold` or `metrics`.
         MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 
     Example:
@@ -115,8 +123,11 @@ def export(
     check_new(path, overwrite, KINDS)
     if not runs:
         raise InputError("export: expected a run")
+    if wide and sources:
+        raise InputError("export: wide and sources exclude each other")
     lines = gold_of(runs[0], gold) if gold is not None else None
-    results = [results_of(run, name, lines, metrics) for run, name in zip(runs, _names(runs), strict=True)]
+    named = zip(runs, _names(runs), strict=True)
+    results = [results_of(run, name, lines, metrics, sources) for run, name in named]
     for folder, one in zip(map(folder_of, runs), results, strict=True):
         count = None if folder is None else recorded_value(folder, "questions", "count")
         if isinstance(count, int) and (left := count - len(one.records)) > 0:

@@ -213,12 +213,16 @@ def export(
     wide: Annotated[
         bool, typer.Option("--wide", help="Write one row for each question, with the runs side by side.")
     ] = False,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Write one row for each source of an answer, with its page or row.")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Write the results of runs as a table for spreadsheets and other programs."""
     import pyfast.api.evaluation
 
-    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, wide=wide, overwrite=overwrite)
+    shape: Any = {"wide": wide, "sources": sources, "overwrite": overwrite}
+    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, **shape)
     say(f"{out}: {rows} rows")
 
 
