@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyfast.api.index import compact_index as compact_index
     from pyfast.api.index import delete_documents as delete_documents
     from pyfast.api.index import describe_index as describe_index
+    from pyfast.api.index import list_documents as list_documents
     from pyfast.api.index import open_index as open_index
     from pyfast.api.index import sync_documents as sync_documents
     from pyfast.api.index import update_documents as update_documents
@@ -75,7 +76,7 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
         "pyfast.api.answer": ("answer",),
         "pyfast.api.index": (
             *("add_documents", "build_index", "compact_index", "delete_documents", "describe_index", "open_index"),
-            *("sync_documents", "update_documents"),
+            *("list_documents", "sync_documents", "update_documents"),
         ),
         "pyfast.api.evaluation": ("changed_answers", "compare", "convert", "evaluate", "export", "write_figures"),
         "pyfast.api.estimate": ("estimate",),
