@@ -432,8 +432,9 @@ class BatchList(_Page[BatchObject]):
 class Status(BaseModel):
     """The state of the server."""
 
-    status: Literal["ok", "ready", "stopping"] = Field(
-        description="ok: the server runs. ready: it accepts questions. stopping: it accepts no questions"
+    status: Literal["ok", "ready", "waiting", "stopping"] = Field(
+        description="ok: the server runs. ready: it accepts questions. waiting: the LLM did not answer yet."
+        " stopping: it accepts no questions"
     )
 
 

@@ -433,8 +433,8 @@ class ServerOptions(Options):
     keys: Annotated[
         str | Path | None,
         Option(
-            "A TOML file with API keys, each in a table [NAME] with key and, to let its clients see only some"
-            " documents, filter.",
+            "A TOML file with API keys, each in a table [NAME] with key. filter lets its clients see only some"
+            " documents; requests_per_minute, requests_at_once and tokens_per_day limit them.",
             typed=Path | None,
         ),
     ] = None
